@@ -1,0 +1,20 @@
+"""Encoded records: what a protocol's step sees of its owner's data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Features (n, d), labels (n,) as class indices or bounded numbers, ids (n,) as strings; the last two where there are any."""
+
+    features: NDArray[np.float64]
+    labels: NDArray[np.int64] | NDArray[np.float64] | None = None
+    ids: NDArray[np.object_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)

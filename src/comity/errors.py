@@ -1,0 +1,93 @@
+"""Every error that Comity raises on purpose.
+
+    ComityError
+    ├── BadInput            what a person wrote or supplied can't be used           exit code 3
+    │   ├── StudyError        the study or site file
+    │   ├── SchemaError       the schema
+    │   └── DataError         the records
+    ├── Refused             a site, a ledger or a check said no                      exit code 4
+    │   ├── BudgetExceeded    the ledger can't pay: requested, remaining, difference
+    │   └── Malformed         bytes or values that are not what was declared
+    └── Stopped             the run ended early and can be resumed                  exit code 5
+        └── SiteLost          a party did not answer
+
+The sentence of an error is for the person whose data or file it is about. Over the wire goes `code` and `key` alone:
+a value, a count or a remaining budget in an error text would be a release that nobody accounted for.
+"""
+
+from __future__ import annotations
+
+
+class ComityError(Exception):
+    """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned."""
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, sentence: str, *, code: str | None = None, key: str = "") -> None:
+        super().__init__(sentence)
+        self.code = code or type(self).code
+        self.key = key
+
+
+class BadInput(ComityError):
+    """What was supplied can't be used; nothing was spent."""
+
+    code = "bad-input"
+    exit_code = 3
+
+
+class StudyError(BadInput):
+    """A study or site file is wrong: names the file, the key, the value, and what to do."""
+
+    code = "bad-study"
+
+
+class SchemaError(BadInput):
+    """A schema is wrong or does not fit the data."""
+
+    code = "bad-schema"
+
+
+class DataError(BadInput):
+    """Records can't be read or do not fit the schema."""
+
+    code = "bad-data"
+
+
+class Refused(ComityError):
+    """Said no: by budget, policy, approval or protocol. The refused ask spent nothing."""
+
+    code = "refused"
+    exit_code = 4
+
+
+class BudgetExceeded(Refused):
+    """The ledger can't pay. The figures are the owner's and stay at home; `code` is what others learn."""
+
+    code = "budget"
+
+    def __init__(self, sentence: str, *, requested: str, remaining: str, difference: str, key: str = "") -> None:
+        super().__init__(sentence, key=key)
+        self.requested = requested
+        self.remaining = remaining
+        self.difference = difference
+
+
+class Malformed(Refused):
+    """Bytes or values that are not of the declared form."""
+
+    code = "malformed"
+
+
+class Stopped(ComityError):
+    """The run ended early; run it again with the same run id to resume."""
+
+    code = "stopped"
+    exit_code = 5
+
+
+class SiteLost(Stopped):
+    """Too few parties answered."""
+
+    code = "site-lost"
