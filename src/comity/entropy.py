@@ -60,7 +60,7 @@ class Stream:
     def words(self, count: int) -> NDArray[np.uint64]:
         """`count` independent uniform 64-bit words."""
         out = np.empty(8 * count, np.uint8)
-        view = memoryview(out)
+        view = memoryview(out.data)
         for start in range(0, 8 * count, _CHUNK):
             size = min(_CHUNK, 8 * count - start)
             self._encryptor.update_into(_ZEROS[:size], view[start : start + size])

@@ -1,0 +1,1 @@
+"""Cryptographic building blocks. They know nothing of data or privacy."""

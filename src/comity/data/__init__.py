@@ -1,0 +1,55 @@
+"""Records and their public description: schema, encoding with norm bounds, sources, splits, generated "
+"visits."""
+
+from __future__ import annotations
+
+from comity.data.check import Finding, explain
+from comity.data.clinics import clinic_schema, clinics, public_cohort
+from comity.data.columns import Bounded, Categorical, Classes, Column, Numeric, Ordinal, Target
+from comity.data.datasets import DATASETS, dataset
+from comity.data.draft import draft
+from comity.data.encoding import Encoded, Encoding, Group, NormBounds
+from comity.data.nearest import nearest
+from comity.data.partition import by_anchors, by_column, by_features, by_sizes, even
+from comity.data.records import Records
+from comity.data.schema import Schema
+from comity.data.sources import Csv, Frame, Parquet, Source, open_source
+from comity.data.sql import Sql
+from comity.data.tally import Tally
+
+__all__ = [
+    "DATASETS",
+    "Bounded",
+    "Categorical",
+    "Classes",
+    "Column",
+    "Csv",
+    "Encoded",
+    "Encoding",
+    "Finding",
+    "Frame",
+    "Group",
+    "NormBounds",
+    "Numeric",
+    "Ordinal",
+    "Parquet",
+    "Records",
+    "Schema",
+    "Source",
+    "Sql",
+    "Tally",
+    "Target",
+    "by_anchors",
+    "by_column",
+    "by_features",
+    "by_sizes",
+    "clinic_schema",
+    "clinics",
+    "dataset",
+    "draft",
+    "even",
+    "explain",
+    "nearest",
+    "open_source",
+    "public_cohort",
+]

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Features (n, d), labels (n,) as class indices or bounded numbers, ids (n,) as strings; the last two where there are any."""
+    """Features (n, d), labels (n,) as class indices or bounded numbers, ids (n,) as strings; the last two
+    where there are any.
+    """
 
     features: NDArray[np.float64]
     labels: NDArray[np.int64] | NDArray[np.float64] | None = None

@@ -1,0 +1,5 @@
+"""Learning from the votes of local classifiers (Hamm, Cao, Belkin 2016)."""
+
+from comity.protocols.softlabel.published import PublishedSoftLabel
+
+__all__ = ["PublishedSoftLabel"]

@@ -1,0 +1,1 @@
+"""The embedded runtime: all parties on this machine."""

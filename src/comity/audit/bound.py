@@ -1,0 +1,184 @@
+"""Lower bounds of ε from samples: how private a mechanism is at most, with a stated confidence.
+
+Someone who sees a score of the output guesses which of two neighbouring inputs it came from. (ε, δ)-DP bounds
+how good the guess can be: P[score ∈ S | first] <= e^ε P[score ∈ S | second] + δ for every event S, and the
+other way round. An event is chosen on one half of the samples; its probabilities are bounded on the other
+half, which the choice never saw, by Clopper–Pearson intervals. With the stated confidence the true ε is at
+least what is returned; a value above the claimed ε refutes the claim, a value below it proves nothing.
+
+Scores of one array must be independent draws of the same mechanism on the same input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, log_ndtr, ndtri
+
+from comity.errors import DataError, StudyError
+
+_CANDIDATES = 1000
+_CAUTION = 1e-4
+"""While choosing, intervals miss this much less often: the best of many events is partly the luckiest one."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Events:
+    """How many of `size` and `size_other` scores fell into each of several events."""
+
+    hits: Floats
+    size: int
+    hits_other: Floats
+    size_other: int
+
+    def swapped(self) -> _Events:
+        return _Events(self.hits_other, self.size_other, self.hits, self.size)
+
+
+_Bound = Callable[[_Events, float], Floats]
+"""One value per event, from intervals that each miss with at most the given probability."""
+
+
+def epsilon_lower_bound(
+    scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float = 0.0, confidence: float = 0.95
+) -> float:
+    """An ε such that, with this confidence, the mechanism is (ε', δ)-DP for no ε' below it.
+
+    ε >= ln((p − δ)/q) for the probabilities p and q of any event under either input; p is replaced by a lower
+    and q by an upper bound, each wrong with at most half of what the confidence leaves.
+    """
+    _checked_levels(delta, confidence)
+
+    def excess(events: _Events, miss: float) -> Floats:
+        return _log_ratio(events, delta, miss)
+
+    return max(0.0, _measured(scores, scores_neighbour, excess, (1 - confidence) / 2))
+
+
+def gdp_lower_bound(
+    scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float, confidence: float = 0.95
+) -> float:
+    """As `epsilon_lower_bound`, for mechanisms that claim Gaussian differential privacy; tighter for these.
+
+    The claim of μ-GDP says more than one (ε, δ): every test between the neighbours errs at least as a test
+    between N(0, 1) and N(μ, 1) does. So one test bounds μ, and μ gives the ε at δ that a mechanism with such
+    a claim has at least.
+    """
+    if not 0 < delta < 1:
+        raise StudyError(f"the Gaussian form needs a delta between 0 and 1, found {delta}")
+    return gaussian_epsilon(mu_lower_bound(scores, scores_neighbour, confidence=confidence), delta)
+
+
+def mu_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, confidence: float = 0.95) -> float:
+    """A μ such that, with this confidence, the mechanism is μ'-GDP for no μ' below it.
+
+    μ >= −Φ⁻¹(a) − Φ⁻¹(b) for the two error probabilities a and b of any test; both are replaced by upper
+    bounds, each wrong with at most half of what the confidence leaves.
+    """
+    _checked_levels(0.0, confidence)
+
+    def separation(events: _Events, miss: float) -> Floats:
+        missed = _upper(events.size - events.hits, events.size, miss)
+        false = _upper(events.hits_other, events.size_other, miss)
+        # Both errors may be bounded by 1 alone: −∞, which no maximum takes.
+        return np.asarray(-ndtri(missed) - ndtri(false), np.float64)
+
+    return max(0.0, _measured(scores, scores_neighbour, separation, (1 - confidence) / 2))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The ε of μ-GDP at δ: the root of Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, rounded down."""
+    if mu <= 0:
+        return 0.0
+
+    def exceeds(epsilon: float) -> bool:
+        above = math.exp(float(log_ndtr(mu / 2 - epsilon / mu)))
+        return above - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))) > delta
+
+    if not exceeds(0.0):
+        return 0.0
+    low, high = 0.0, 1.0
+    while exceeds(high):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return low
+
+
+def _measured(scores: ArrayLike, scores_neighbour: ArrayLike, bound: _Bound, miss: float) -> float:
+    """The bound of the one event that looked best on the even samples, evaluated on the odd ones."""
+    first, other = _checked_scores(scores), _checked_scores(scores_neighbour)
+    choosing, choosing_other = np.sort(first[::2]), np.sort(other[::2])
+    thresholds = _thresholds(choosing, choosing_other)
+    best, chosen = -math.inf, (thresholds[0], False, False)
+    for below in (False, True):
+        events = _counted(choosing, choosing_other, thresholds, below)
+        for swap in (False, True):
+            values = bound(events.swapped() if swap else events, miss * _CAUTION)
+            at = int(np.argmax(values))
+            if values[at] > best:
+                best, chosen = float(values[at]), (thresholds[at], below, swap)
+    threshold, below, swap = chosen
+    events = _counted(np.sort(first[1::2]), np.sort(other[1::2]), np.array([threshold]), below)
+    return float(bound(events.swapped() if swap else events, miss)[0])
+
+
+def _counted(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> _Events:
+    """Counts of {score < threshold} or of {score >= threshold}, for sorted scores."""
+    less, less_other = np.searchsorted(scores, thresholds), np.searchsorted(other, thresholds)
+    if below:
+        return _Events(less.astype(float), len(scores), less_other.astype(float), len(other))
+    return _Events(
+        (len(scores) - less).astype(float), len(scores), (len(other) - less_other).astype(float), len(other)
+    )
+
+
+def _thresholds(scores: Floats, other: Floats) -> Floats:
+    pooled = np.unique(np.concatenate([scores, other]))
+    if len(pooled) <= _CANDIDATES:
+        return pooled
+    # Even steps in rank, of each sample by itself: the tails of either may be where they differ.
+    ranks = np.linspace(0, 1, _CANDIDATES // 2)
+    picked = [sample[(ranks * (len(sample) - 1)).astype(int)] for sample in (scores, other)]
+    return np.unique(np.concatenate(picked))
+
+
+def _log_ratio(events: _Events, delta: float, miss: float) -> Floats:
+    certain = _lower(events.hits, events.size, miss) - delta
+    possible = _upper(events.hits_other, events.size_other, miss)
+    out = np.full(certain.shape, -math.inf)
+    np.log(certain / possible, out=out, where=certain > 0)
+    return out
+
+
+def _lower(hits: Floats, size: int, miss: float) -> Floats:
+    """Clopper–Pearson, one-sided: above the truth with probability at most `miss`."""
+    level = betaincinv(np.maximum(hits, 1), size - hits + 1, miss)
+    return np.where(hits == 0, 0.0, level)
+
+
+def _upper(hits: Floats, size: int, miss: float) -> Floats:
+    return 1 - _lower(size - hits, size, miss)
+
+
+def _checked_scores(scores: ArrayLike) -> Floats:
+    listed = np.asarray(scores, np.float64)
+    if listed.ndim != 1 or len(listed) < 4 or not np.isfinite(listed).all():
+        raise DataError(
+            f"an audit needs a list of at least 4 finite scores for each input, found shape {listed.shape}"
+        )
+    return listed
+
+
+def _checked_levels(delta: float, confidence: float) -> None:
+    if not (0 <= delta < 1 and 0 < confidence < 1):
+        raise StudyError(
+            f"delta lies in [0, 1) and confidence in (0, 1), found delta {delta}, confidence {confidence}"
+        )

@@ -1,0 +1,232 @@
+"""The kinds of columns that a schema can have: what is public about one value of a record.
+
+Every bound, value and edge here is agreed before data are read. A bound that was looked up in private
+records is a release that nobody accounted for, and the sensitivities derived from it prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any, Literal, NoReturn
+
+from comity.errors import SchemaError
+
+Other = Literal["error", "other"]
+Fill = Literal["error", "fill"]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number in [low, high]. Values outside are clipped; `edges` cut the range into public bins,
+    left-closed.
+    """
+
+    name: str
+    low: float
+    high: float
+    missing: Fill = "error"
+    fill: float | None = None
+    edges: tuple[float, ...] | None = None
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        at = f"columns.{_name(self.name, 'columns')}"
+        _set(self, "low", _number(self.low, f"{at}.low"))
+        _set(self, "high", _number(self.high, f"{at}.high"))
+        _range(self.low, self.high, at)
+        _flag(self.integer, f"{at}.integer")
+        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        if self.integer and not (self.low.is_integer() and self.high.is_integer()):
+            _bad(
+                f"{at}.low and .high",
+                "whole numbers where integer = true",
+                (self.low, self.high),
+                "round them outwards",
+            )
+        if (self.missing == "fill") != (self.fill is not None):
+            _bad(
+                f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither"
+            )
+        if self.fill is not None:
+            _set(self, "fill", _number(self.fill, f"{at}.fill"))
+            if not self.low <= self.fill <= self.high:
+                _bad(
+                    f"{at}.fill",
+                    f"a number in [{self.low:g}, {self.high:g}]",
+                    self.fill,
+                    "choose a public value in it",
+                )
+            if self.integer and not self.fill.is_integer():
+                _bad(f"{at}.fill", "a whole number where integer = true", self.fill, "round it")
+        if self.edges is not None:
+            _set(self, "edges", self._checked_edges(self.edges, f"{at}.edges"))
+
+    def _checked_edges(self, edges: Any, at: str) -> tuple[float, ...]:
+        if isinstance(edges, str) or not isinstance(edges, Iterable):
+            _bad(at, "a list of numbers", edges, "write edges = [10, 20]")
+        numbers = tuple(_number(edge, at) for edge in edges)
+        inside = all(self.low < edge < self.high for edge in numbers)
+        rising = all(a < b for a, b in pairwise(numbers))
+        if not numbers or not inside or not rising:
+            _bad(
+                at,
+                f"rising cut points strictly inside ({self.low:g}, {self.high:g})",
+                list(numbers),
+                "low and high are implied",
+            )
+        return numbers
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of `values`, in no order; with `other`, anything else is one further category."""
+
+    name: str
+    values: tuple[str, ...]
+    other: bool = False
+    missing: Other = "error"
+
+    def __post_init__(self) -> None:
+        at = f"columns.{_name(self.name, 'columns')}"
+        _set(self, "values", _values(self.values, f"{at}.values", least=1))
+        _flag(self.other, f"{at}.other")
+        _policy(self.missing, ("error", "other"), f"{at}.missing")
+        if self.missing == "other" and not self.other:
+            _bad(
+                f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many categories a record can be in, `other` among them."""
+        return len(self.values) + self.other
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """One of `values`, from lowest to highest, at equal distances."""
+
+    name: str
+    values: tuple[str, ...]
+    missing: Fill = "error"
+    fill: str | None = None
+
+    def __post_init__(self) -> None:
+        at = f"columns.{_name(self.name, 'columns')}"
+        _set(self, "values", _values(self.values, f"{at}.values", least=2))
+        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        if (self.missing == "fill") != (self.fill is not None):
+            _bad(
+                f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither"
+            )
+        if self.fill is not None:
+            _set(self, "fill", category_text(self.fill))
+            if self.fill not in self.values:
+                _bad(f"{at}.fill", f"one of {list(self.values)}", self.fill, "choose a declared value")
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A target that is one of `values`; the labels of encoded records are their positions."""
+
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _name(self.name, "target")
+        _set(self, "values", _values(self.values, "target.classes", least=2))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A target that is a number in [low, high]; values outside are clipped."""
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _name(self.name, "target")
+        _set(self, "low", _number(self.low, "target.low"))
+        _set(self, "high", _number(self.high, "target.high"))
+        _range(self.low, self.high, "target")
+
+
+Column = Numeric | Categorical | Ordinal
+Target = Classes | Bounded
+
+
+def category_text(value: object) -> str:
+    """The text by which a category is known, whatever type its source gave it: 1, 1.0 and "1" are one
+    category.
+    """
+    if isinstance(value, str):
+        return value
+    # numpy's bool is no Python bool, yet has the same text apart from its case.
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return "true" if value else "false"
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real) and float(value).is_integer():
+        return str(int(float(value)))
+    return str(value)
+
+
+def _set(column: object, key: str, value: object) -> None:
+    object.__setattr__(column, key, value)
+
+
+def _bad(key: str, expected: str, found: object, remedy: str) -> NoReturn:
+    raise SchemaError(f"{key}: expected {expected}, found {found!r}; {remedy}.", key=key)
+
+
+def _name(name: Any, table: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        _bad(f"{table}.name", "a name that is not blank", name, "write the column's name as in the data")
+    return str(name)
+
+
+def _number(value: Any, key: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        _bad(
+            key,
+            "a finite number",
+            value,
+            "write a bound that is public knowledge, not one taken from the records",
+        )
+    # Adding zero turns -0.0 into 0.0, so that equal schemas have equal digests.
+    return number + 0.0
+
+
+def _range(low: float, high: float, at: str) -> None:
+    if not low < high or not math.isfinite(high - low):
+        _bad(f"{at}.low and .high", "low < high", (low, high), "give the range that any record can have")
+
+
+def _flag(value: Any, key: str) -> None:
+    if not isinstance(value, bool):
+        _bad(key, "true or false", value, "write it without quotes")
+
+
+def _policy(value: Any, known: Sequence[str], key: str) -> None:
+    if value not in known:
+        _bad(key, " or ".join(map(repr, known)), value, "say what happens to a record without this value")
+
+
+def _values(values: Any, key: str, *, least: int) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        _bad(key, "a list of values", values, 'write it as ["a", "b"]')
+    texts = tuple(category_text(value) for value in values)
+    if len(texts) < least or len(set(texts)) < len(texts) or not all(text.strip() for text in texts):
+        _bad(
+            key, f"at least {least} different values, none blank", list(texts), "list every public value once"
+        )
+    return texts

@@ -1,0 +1,250 @@
+"""Records as rows of numbers, by rules that come from the schema alone, with the norm bounds that
+sensitivities use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, floor, inf, nextafter, sqrt
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data.columns import Categorical, Classes, Column, Numeric, Ordinal
+from comity.data.conforming import categories, column_of, first_record, numbers
+from comity.data.nearest import did_you_mean
+from comity.data.reading import read_ids
+from comity.data.records import Records
+from comity.data.schema import Schema
+from comity.data.tally import Tally
+from comity.errors import DataError, SchemaError
+
+Scaling = Literal["symmetric", "unit"]
+Rows = Literal["none", "scaled", "clipped", "normalised"]
+
+_ULP = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Group:
+    """The places start … stop − 1 of an encoded row that one column fills; at most one is not zero."""
+
+    column: str
+    start: int
+    stop: int
+    one_hot: bool
+    least: float
+    """The smallest magnitude that the group's entry can have before rows are rescaled (1 for one-hot)."""
+
+
+@dataclass(frozen=True)
+class NormBounds:
+    """Bounds on the L1, L2 and largest-entry norm of every row that an encoding can produce, and its
+    groups.
+
+    Write G for the number of groups: one per column, and one for the intercept.
+
+    * rows "none": a group has one entry that is not zero, of magnitude <= 1. A scaled number x in [low,
+      high] has (x − low)/(high − low) in [0, 1], also after rounding, because subtraction and division
+      round monotonically; a one-hot group holds a single 1. So L1 <= G, L2 <= sqrt(G), and no entry exceeds
+      1. The record with every number at its high bound attains all three.
+    * rows "scaled": the same divided by sqrt(G): sqrt(G), 1, 1/sqrt(G).
+    * rows "clipped" and "normalised": L2 <= 1. At most G entries are not zero, so L1 <= sqrt(G) by
+      Cauchy–Schwarz, with equality when all numbers are at their high bound. An entry e beside entries of
+      squared norm r becomes e/max(1, sqrt(e² + r)), or e/sqrt(e² + r): rising in |e|, falling in r. It is
+      largest at |e| = 1 with every other group at its least magnitude m_h: 1/sqrt(1 + Σ m_h²) over the
+      other groups, and the worst group is the one with the largest m.
+
+    The bounds hold for the numbers as stored, in exact arithmetic: divisors are rounded up by more than the
+    error of computing them, bounds that are no exact float are rounded up.
+    """
+
+    l1: float
+    l2: float
+    linf: float
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Encoded records, and the owner's tally of what the schema changed in them. The tally stays at home."""
+
+    records: Records
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How records become rows: one-hot categories, numbers on [-1, 1] ("symmetric") or [0, 1] ("unit").
+
+    `rows` says what happens to a whole row: "none"; "scaled" divides all rows by the one public bound on
+    their L2 norm; "clipped" projects each onto the unit ball; "normalised" sets each to norm 1 (the zero
+    row stays zero). `intercept` adds a last entry of 1, before rows are rescaled, so that it counts in the
+    norm. `bins` turns numeric columns that declare edges into one-hot bins. Nothing is learned from data:
+    equal schemas give equal encodings.
+    """
+
+    schema: Schema
+    scaling: Scaling = field(default="symmetric", kw_only=True)
+    rows: Rows = field(default="none", kw_only=True)
+    intercept: bool = field(default=False, kw_only=True)
+    bins: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for key, known in (("scaling", get_args(Scaling)), ("rows", get_args(Rows))):
+            value = getattr(self, key)
+            if value not in known:
+                raise SchemaError(
+                    f"encoding.{key}: unknown value {value!r}{did_you_mean(str(value), known)}", key=key
+                )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """A name for each entry of a row: `age`, `sex=f`, `sex=(other)`, `age<40`, `(intercept)`."""
+        names = tuple(name for column in self.schema.columns for name in self._column_names(column))
+        return (*names, "(intercept)") if self.intercept else names
+
+    @property
+    def width(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def bounds(self) -> NormBounds:
+        groups = tuple(self._groups())
+        count = len(groups)
+        if count == 0:
+            return NormBounds(0.0, 0.0, 0.0, ())
+        root = _root_up(count)
+        if self.rows == "none":
+            return NormBounds(float(count), root, 1.0, groups)
+        if self.rows == "scaled":
+            return NormBounds(root, 1.0, min(1.0, nextafter(1 / sqrt(count), inf)), groups)
+        squares = sorted(group.least**2 for group in groups)
+        linf = min(1.0, nextafter(1 / sqrt(1 + sum(squares[:-1])), inf))
+        return NormBounds(root, 1.0, linf, groups)
+
+    def encode(self, frame: pd.DataFrame, where: str = "the data") -> Encoded:
+        """Features, labels and identifiers of every record; `where` names the data in errors.
+
+        Errors name values: they are for the owner's own terminal. What others may see of one is its code
+        and key.
+        """
+        tally = Tally.start(len(frame))
+        features = self._features(frame, where, tally)
+        labels = self._labels(frame, where, tally)
+        ids: NDArray[np.object_] | None = None
+        if self.schema.identifier is not None:
+            name = self.schema.identifier
+            ids, missing = read_ids(column_of(frame, name, where))
+            if missing.any():
+                raise DataError(
+                    f"{where}: column {name!r} identifies records and has no value in "
+                    f"{first_record(missing)}; "
+                    "give every record an identifier, or remove [identifier] from the schema.",
+                    key=name,
+                )
+        return Encoded(Records(features, labels, ids), tally)
+
+    def encode_features(self, frame: pd.DataFrame, where: str = "the data") -> NDArray[np.float64]:
+        """Feature rows alone, for prediction; target and identifier need not be there."""
+        return self._features(frame, where, Tally.start(len(frame)))
+
+    def _features(self, frame: pd.DataFrame, where: str, tally: Tally) -> NDArray[np.float64]:
+        rows = np.zeros((len(frame), self.width))
+        every = np.arange(len(frame))
+        for column, group in zip(self.schema.columns, self.bounds.groups):
+            series = column_of(frame, column.name, where)
+            if group.one_hot:
+                rows[every, group.start + self._positions(column, series, where, tally)] = 1.0
+            else:
+                rows[:, group.start] = self._scaled(column, series, where, tally)
+        if self.intercept:
+            rows[:, -1] = 1.0
+        return self._rescaled(rows)
+
+    def _positions(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.int64]:
+        """The place of each record within a one-hot group."""
+        if isinstance(column, Numeric):
+            values = numbers(column, series, where, tally)
+            return np.searchsorted(np.asarray(column.edges), values, side="right").astype(np.int64)
+        return categories(column, series, where, tally)
+
+    def _scaled(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
+        if isinstance(column, Numeric):
+            unit = (numbers(column, series, where, tally) - column.low) / (column.high - column.low)
+        else:
+            unit = categories(column, series, where, tally) / (len(column.values) - 1)
+        return unit if self.scaling == "unit" else 2 * unit - 1
+
+    def _rescaled(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        count = len(self.bounds.groups)
+        # A single entry is its own norm: nothing to round. A norm of G entries is computed within G + 4 ulps.
+        margin = 1 + (count + 8) * _ULP if count > 1 else 1.0
+        if self.rows == "none" or count == 0 or len(rows) == 0:
+            return rows
+        if self.rows == "scaled":
+            rows /= sqrt(count) * margin
+            return rows
+        if self.rows == "normalised":
+            # Dividing by the largest entry first keeps the squares of tiny entries from vanishing.
+            peak = np.abs(rows).max(axis=1, keepdims=True)
+            rows /= np.where(peak > 0, peak, 1.0)
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * margin
+        rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
+        return rows
+
+    def _labels(
+        self, frame: pd.DataFrame, where: str, tally: Tally
+    ) -> NDArray[np.int64] | NDArray[np.float64] | None:
+        target = self.schema.target
+        if target is None:
+            return None
+        series = column_of(frame, target.name, where)
+        if isinstance(target, Classes):
+            return categories(target, series, where, tally)
+        return numbers(target, series, where, tally)
+
+    def _column_names(self, column: Column) -> tuple[str, ...]:
+        if isinstance(column, Categorical):
+            return tuple(
+                f"{column.name}={value}" for value in (*column.values, *(("(other)",) * column.other))
+            )
+        if isinstance(column, Numeric) and self.bins and column.edges is not None:
+            inner = (f"{low:g}<={column.name}<{high:g}" for low, high in zip(column.edges, column.edges[1:]))
+            return (f"{column.name}<{column.edges[0]:g}", *inner, f"{column.edges[-1]:g}<={column.name}")
+        return (column.name,)
+
+    def _groups(self) -> Iterator[Group]:
+        start = 0
+        for column in self.schema.columns:
+            one_hot = isinstance(column, Categorical) or (
+                isinstance(column, Numeric) and self.bins and column.edges is not None
+            )
+            stop = start + len(self._column_names(column))
+            yield Group(column.name, start, stop, one_hot, 1.0 if one_hot else self._least(column))
+            start = stop
+        if self.intercept:
+            yield Group("(intercept)", start, start + 1, True, 1.0)
+
+    def _least(self, column: Column) -> float:
+        """The smallest magnitude on the scale: 0, unless the middle of a symmetric scale falls between two
+        values.
+        """
+        if self.scaling == "unit":
+            return 0.0
+        if isinstance(column, Ordinal):
+            return 0.0 if len(column.values) % 2 else 1 / (len(column.values) - 1)
+        if isinstance(column, Numeric) and column.integer:
+            middle = (column.low + column.high) / 2
+            nearest_whole = min(middle - floor(middle), ceil(middle) - middle)
+            return 2 * nearest_whole / (column.high - column.low)
+        return 0.0
+
+
+def _root_up(count: int) -> float:
+    root = sqrt(count)
+    return root if root.is_integer() else nextafter(root, inf)

@@ -1,0 +1,178 @@
+"""Splits of one table among simulated parties: by rows, each record to one party; by columns, each column
+to one.
+
+Splits draw public randomness only. They exist for simulation, where one machine has all records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isclose
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data.columns import category_text
+from comity.data.conforming import column_of
+from comity.data.reading import read_ids
+from comity.data.schema import Schema
+from comity.entropy import Stream
+from comity.errors import DataError, SchemaError, StudyError
+
+Rows = NDArray[np.int64]
+
+_BLOCK = 1 << 22
+
+
+def even(n: int, parties: int, stream: Stream) -> list[Rows]:
+    """A random split into parts whose sizes differ by one at most."""
+    if not 1 <= parties <= n:
+        raise StudyError(
+            f"split: {n} records can't be dealt evenly to {parties} parties; ask for between 1 and {n} "
+            "parties.",
+            key="split",
+        )
+    return _cut(n, np.full(parties, n // parties) + (np.arange(parties) < n % parties), stream)
+
+
+def by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> list[Rows]:
+    """A random split into parts of given sizes: counts that add up to n, or shares that add up to 1.
+
+    Shares are rounded to counts by largest remainders, so that every record has a party.
+    """
+    counts = all(isinstance(size, Integral) for size in sizes)
+    numbers = np.asarray(sizes, np.float64)
+    if numbers.size == 0 or not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise StudyError(
+            f"split: expected sizes >= 0, found {list(sizes)}; give a size per party.", key="split"
+        )
+    if counts and numbers.sum() != n:
+        raise StudyError(
+            f"split: the sizes add up to {int(numbers.sum())}, there are {n} records; every record goes to "
+            "one party, "
+            "so correct the sizes or give shares such as 0.5.",
+            key="split",
+        )
+    if counts:
+        return _cut(n, numbers.astype(np.int64), stream)
+    if not isclose(numbers.sum(), 1, abs_tol=1e-9):
+        raise StudyError(
+            f"split: the shares add up to {numbers.sum():g}, expected 1; correct them.", key="split"
+        )
+    exact = numbers / numbers.sum() * n
+    whole = np.floor(exact).astype(np.int64)
+    whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
+    return _cut(n, whole, stream)
+
+
+def by_anchors(
+    features: NDArray[np.float64],
+    parties: int,
+    stream: Stream,
+    *,
+    column: int = 0,
+    low: float | None = None,
+    high: float | None = None,
+    offset: float = 1e-3,
+) -> list[Rows]:
+    """Parties that differ in one attribute, as in Fioretto and Van Hentenryck (2019).
+
+    Party i has an anchor a_i, uniform on [low, high] (by default the range of the values); a record with
+    value x goes to party i with probability proportional to 1/(|x − a_i| + offset). A party can be left
+    without records.
+    """
+    values = np.asarray(features, np.float64)
+    if values.ndim == 2:
+        if not 0 <= column < values.shape[1]:
+            raise StudyError(
+                f"split: there is no column {column} among {values.shape[1]}; name the attribute that "
+                "parties differ in.",
+                key="split",
+            )
+        values = values[:, column]
+    if parties < 1 or offset <= 0:
+        raise StudyError(
+            f"split: expected at least one party and an offset > 0, found {parties} and {offset}; correct "
+            "them.",
+            key="split",
+        )
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"split: the attribute for anchors has {int((~np.isfinite(values)).sum())} missing or infinite "
+            "values; "
+            "encode the records first, or choose another attribute.",
+            key="split",
+        )
+    bottom = float(values.min(initial=np.inf)) if low is None else low
+    top = float(values.max(initial=-np.inf)) if high is None else high
+    if len(values) and not bottom <= top:
+        raise StudyError(
+            f"split: expected low <= high, found {bottom:g} and {top:g}; correct them.", key="split"
+        )
+    anchors = stream.uniform(parties) * (top - bottom) + bottom if len(values) else np.zeros(parties)
+    chance = stream.uniform(len(values))
+    chosen = np.empty(len(values), np.int64)
+    step = max(1, _BLOCK // parties)
+    for start in range(0, len(values), step):
+        weights = 1 / (np.abs(values[start : start + step, None] - anchors) + offset)
+        edges = np.cumsum(weights, axis=1)
+        chosen[start : start + step] = (
+            edges[:, :-1] < chance[start : start + step, None] * edges[:, -1:]
+        ).sum(axis=1)
+    order = np.argsort(chosen, kind="stable").astype(np.int64)
+    return np.split(order, np.cumsum(np.bincount(chosen, minlength=parties))[:-1])
+
+
+def by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict[str, Rows]:
+    """A party per value of a column (a hospital, a state), in the order of their names."""
+    names, missing = read_ids(column_of(frame, column, where))
+    if missing.any():
+        raise DataError(
+            f"{where}: column {column!r} names each record's party and is missing in record "
+            f"{int(np.argmax(missing)) + 1} "
+            f"and {int(missing.sum()) - 1} more (the first is 1); complete it, or remove these records.",
+            key=column,
+        )
+    codes, parties = pd.factorize(names, sort=True)
+    order = np.argsort(codes, kind="stable").astype(np.int64)
+    parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(parties)))[:-1])
+    return {category_text(party): part for party, part in zip(parties, parts)}
+
+
+def by_features(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """The columns of each party from its globs: every feature and the target at exactly one party.
+
+    The identifier is at all of them, and is not listed.
+    """
+    holder: dict[str, str] = {}
+    split: dict[str, tuple[str, ...]] = {}
+    for party, patterns in parties.items():
+        try:
+            split[party] = schema.columns_matching(patterns)
+        except SchemaError as error:
+            raise StudyError(f"parties.{party}.{error}", key=f"parties.{party}.columns") from error
+        for name in split[party]:
+            if name in holder:
+                raise StudyError(
+                    f"parties.{party}.columns: {name!r} is at {holder[name]!r} already; every column is at "
+                    "one party, "
+                    "so narrow one of the patterns.",
+                    key=f"parties.{party}.columns",
+                )
+            holder[name] = party
+    everything = (*schema.names, *(() if schema.target is None else (schema.target.name,)))
+    nowhere = [name for name in everything if name not in holder]
+    if nowhere:
+        raise StudyError(
+            f"parties: no party has {', '.join(map(repr, nowhere))}; add them to a party's columns, or "
+            "remove them from "
+            "the schema.",
+            key="parties",
+        )
+    return split
+
+
+def _cut(n: int, counts: NDArray[np.int64], stream: Stream) -> list[Rows]:
+    return [np.sort(part) for part in np.split(stream.permutation(n), np.cumsum(counts)[:-1])]

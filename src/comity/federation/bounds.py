@@ -1,0 +1,118 @@
+"""Bounds: where one party's contribution must lie. Enforced at the site, they are the reason for the sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import Refused
+
+Floats = NDArray[np.float64]
+
+
+@runtime_checkable
+class Bound(Protocol):
+    """`l2` and `l1`: how far two contributions of one party can lie apart; `limit`: the largest magnitude of an entry."""
+
+    @property
+    def l1(self) -> float: ...
+    @property
+    def l2(self) -> float: ...
+    @property
+    def limit(self) -> float: ...
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        """Bring a contribution (or a stack of them along leading axes) inside; never trust a solver or the data."""
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        """What a party without records, or whose fit failed, contributes: absence would be a release."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The ball of a radius in the Frobenius norm. `diameter` is that of the set of values, if smaller than twice the radius;
+    it must hold for every value in the enforced set, so it is for callers whose projection lands in a smaller set."""
+
+    radius: float
+    diameter: float | None = None
+
+    @property
+    def l2(self) -> float:
+        return 2 * self.radius if self.diameter is None else self.diameter
+
+    @property
+    def l1(self) -> float:
+        return float("inf")
+
+    @property
+    def limit(self) -> float:
+        return self.radius
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        """Project; a contribution that is not finite becomes the neutral one, because NaN passes every comparison."""
+        axes = tuple(range(-len(shape), 0))
+        finite = np.isfinite(value).all(axis=axes, keepdims=True)
+        value = np.where(finite, value, 0.0)
+        # Scaling by the largest entry first keeps the squares from overflowing.
+        largest = np.maximum(np.abs(value).max(axis=axes, keepdims=True, initial=0.0), 1e-300)
+        norm = largest * np.sqrt(((value / largest) ** 2).sum(axis=axes, keepdims=True))
+        return np.asarray(value * np.minimum(1.0, self.radius / np.maximum(norm, 1e-300)), np.float64)
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """Rows of `classes` shares that are not negative and sum to one: a party's votes on `rows` public records.
+
+    Replacing a party moves each row by at most √2 in L2 and 2 in L1. A row outside the simplex is refused rather than
+    projected: an abstaining row would move a direction that carries no noise.
+    """
+
+    rows: int
+    classes: int
+
+    @property
+    def l2(self) -> float:
+        return float(np.sqrt(2 * self.rows))
+
+    @property
+    def l1(self) -> float:
+        return 2.0 * self.rows
+
+    @property
+    def limit(self) -> float:
+        return 1.0
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        value = np.asarray(value, np.float64)
+        # Written so that NaN fails.
+        inside = (value >= 0).all() and (np.abs(value.sum(axis=-1) - 1) <= 1e-9).all()
+        if not inside:
+            raise Refused("votes must lie in the simplex: not negative, each row summing to one", code="stopped")
+        return value
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.full(shape, 1.0 / self.classes)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """For a value that no single party holds: shares of it, or a model that a trusted coordinator perturbs.
+
+    Sensitivity and largest magnitude belong to the opened value and must hold for every message, not only honest ones.
+    """
+
+    l2: float
+    limit: float
+    l1: float = float("inf")
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        return value
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)

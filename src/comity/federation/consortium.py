@@ -1,0 +1,67 @@
+"""Everything public that the parties agreed on, except the method: who, what is protected, against whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from comity.crypto.sealed import PublicIdentity
+from comity.data import Schema
+from comity.errors import StudyError
+from comity.privacy.loss import Loss
+from comity.privacy.unit import Neighbours, Unit
+
+COORDINATOR = "coordinator"
+EVERY_PARTY = "every party"
+EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consortium:
+    """The parties of a study and the terms on which they meet.
+
+    `colluders` (t) parties may pool what they saw with the coordinator; `dropouts` may vanish, and no sum of fewer than
+    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts.
+    """
+
+    parties: Sequence[str]
+    loss: Loss
+    unit: Unit = Unit.PARTY
+    neighbours: Neighbours = Neighbours.REPLACE
+    colluders: int = 1
+    dropouts: int = 0
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    roster: Mapping[str, PublicIdentity] = field(default_factory=dict)
+    schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.parties):
+            raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables")
+        if self.colluders < 0 or self.dropouts < 0 or self.survivors <= self.colluders:
+            raise StudyError(
+                f"privacy.colluders = {self.colluders} and privacy.dropouts = {self.dropouts} leave no honest party "
+                f"among {self.size}; lower one of them"
+            )
+
+    @property
+    def size(self) -> int:
+        return len(self.parties)
+
+    @property
+    def survivors(self) -> int:
+        return self.size - self.dropouts
+
+    @property
+    def honest_parts(self) -> int:
+        """How many parts of shared noise a coalition of the colluders can't subtract."""
+        return self.survivors - self.colluders
+
+    def includes(self, role: str, name: str) -> bool:
+        """Whether `name` is meant by `role` (a role word, a role of the study, or a party's own name)."""
+        if role == COORDINATOR:
+            return name == COORDINATOR
+        if role == EVERY_PARTY:
+            return name in self.parties
+        if role == EVERYONE:
+            return name == COORDINATOR or name in self.parties
+        return name in self.roles.get(role, ()) or (role == name and name in self.parties)

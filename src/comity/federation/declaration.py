@@ -1,0 +1,132 @@
+"""What may cross a trust boundary: releases, and the declaration that lists them. No data, no input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comity.errors import Malformed, Refused
+from comity.federation.bounds import Bound
+from comity.federation.consortium import Consortium
+from comity.federation.forms import Array, Form
+from comity.federation.protection import Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
+from comity.privacy.loss import Loss
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.scale import Scale
+
+PRIVATE = "private"
+# The opened integer may not wrap: room for this many standard deviations of the noise.
+_TAILS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One value that leaves a participant: its name, from whom to whom, how protected, of what form, how often.
+
+    `bound` is where a contribution lies (and hence the sensitivity); `grid` the spacing of the integers it is put on, if
+    the method fixes it.
+    """
+
+    name: str
+    source: str
+    to: str
+    protection: Protection
+    form: Form
+    times: int = 1
+    bound: Bound | None = None
+    grid: float | None = None
+
+    @property
+    def noise(self) -> Noise | None:
+        return self.protection.noise if isinstance(self.protection, Summed | Noised | Entrusted | Perturbed) else None
+
+    @property
+    def loss(self) -> Loss | None:
+        """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
+        return self.protection.noise.loss if isinstance(self.protection, Summed | Noised | Entrusted) else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if not isinstance(self.form, Array) or self.form.shape is None:
+            raise Refused(f"{self.name}: a noised release is an array of a declared shape", key=self.name)
+        sizes = tuple(size for size in self.form.shape if isinstance(size, int))
+        if len(sizes) != len(self.form.shape):
+            raise Refused(f"{self.name}: a noised release has no named dimensions", key=self.name)
+        return sizes
+
+    @property
+    def bounded(self) -> Bound:
+        if self.bound is None:
+            raise Refused(f"{self.name}: a noised release declares its bound", key=self.name)
+        return self.bound
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one unit moves what the noise is added to, in the norm of that noise."""
+        return self.bounded.l1 if self.noise is not None and self.noise.norm == "l1" else self.bounded.l2
+
+    def scale(self, who: Consortium) -> Scale:
+        """Grid and noise in grid units, from the bound alone; refuses parts below 2 units and missing headroom."""
+        noise = self.noise
+        if noise is None:
+            raise Refused(f"{self.name} is not declared with noise", key=self.name)
+        parts = who.honest_parts if isinstance(self.protection, Summed) else 1
+        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=parts, grid=self.grid)
+        summands = 1 if isinstance(self.protection, Perturbed) else who.size
+        reach = summands * (self.bounded.limit / scale.grid + 1)
+        if reach + _TAILS * scale.total * (who.size / parts) ** 0.5 >= 2**62:
+            raise Refused(f"{self.name}: 64 bits leave no headroom for the sum and its noise", key=self.name)
+        return scale
+
+    def spacing(self, who: Consortium) -> float:
+        """The grid that contributions are put on. An entrusted one carries no noise of its own, so it needs no scale."""
+        if isinstance(self.protection, Entrusted) and self.grid is not None:
+            return self.grid
+        return self.scale(who).grid
+
+    def check(self, value: Any, source: str, to: str, who: Consortium, dims: Mapping[str, int]) -> None:
+        """The one place where a value meets its declaration: both ends call it, before sending and on receipt."""
+        if not who.includes(self.source, source) or not who.includes(self.to, to):
+            raise Malformed(f"{self.name} is not declared from {source} to {to}", code="undeclared", key=self.name)
+        if not self.form.fits(value, dims, who):
+            raise Malformed(f"{self.name} is not of its declared form {self.form}", code="form", key=self.name)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed."""
+
+    releases: tuple[Release, ...]
+    adversary: str
+    claim: str = PRIVATE
+
+    def __post_init__(self) -> None:
+        names = [release.name for release in self.releases]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two releases of one declaration have the same name: {names}")
+
+    def __getitem__(self, name: str) -> Release:
+        for release in self.releases:
+            if release.name == name:
+                return release
+        raise Malformed(f"{name!r} is not declared", code="undeclared")
+
+    @property
+    def private(self) -> bool:
+        return self.claim == PRIVATE
+
+    def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
+        """The releases whose noise this party pays for."""
+        return tuple(r for r in self.releases if r.loss is not None and who.includes(r.source, party))
+
+    def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
+        return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
+
+    def seen_by(self, name: str, who: Consortium) -> tuple[Release, ...]:
+        """What a participant receives."""
+        return tuple(r for r in self.releases if who.includes(r.to, name))
+
+    def sums(self) -> tuple[str, ...]:
+        """Labels of the secure sums of a run: release/index."""
+        return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))

@@ -1,0 +1,21 @@
+"""What a step wants to happen. Nothing has happened until the store commits it, together with the reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from comity.privacy.permit import Permit
+
+
+@dataclass
+class Effects:
+    reserve: bool = False
+    close: bool = False
+    draws: list[tuple[str, int]] = field(default_factory=list)
+    state: dict[str, bytes] = field(default_factory=dict)
+    mail: list[dict[str, object]] = field(default_factory=list)
+
+    def draw(self, release: str, index: int) -> Permit:
+        """Write the debit down before the noise exists. If the commit does not come through, the noise is never sent."""
+        self.draws.append((release, index))
+        return Permit(release, index)

@@ -1,0 +1,202 @@
+"""The running side of a party: answers asks. Same ask, same bytes; a different ask under the same key is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from comity.crypto.sealed import Identity, PublicIdentity
+from comity.data import Records
+from comity.errors import BadInput, ComityError, Malformed, Refused
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration
+from comity.federation.forms import Count
+from comity.federation.policy import SIMULATION, Policy
+from comity.federation.protocol import Protocol, StepSpec, spec_of
+from comity.federation.site import Site
+from comity.federation.store import Store
+from comity.privacy.ledger import Draw
+from comity.privacy.randomness import NoiseSource
+
+log = logging.getLogger("comity.site")
+
+
+class Host:
+    """Data, keys, store, policy and noise of one party. The engine of a deployment calls `answer` and nothing else."""
+
+    def __init__(
+        self,
+        party: str,
+        *,
+        records: Records | Callable[[], Records],
+        keys: Identity,
+        store: Store,
+        noise: NoiseSource,
+        protocol: Protocol,
+        who: Consortium,
+        study: str,
+        policy: Policy = SIMULATION,
+    ) -> None:
+        self.party = party
+        self._records = records
+        self.keys = keys
+        self.store = store
+        self.noise = noise
+        self.protocol = protocol
+        self.who = who
+        self.study = study
+        self.policy = policy
+        self.declaration: Declaration = protocol.declare(who)
+        self.refusal: ComityError | None = None
+
+    @cached_property
+    def records(self) -> Records:
+        return self._records() if callable(self._records) else self._records
+
+    def declared(self, path: str) -> Declaration:
+        owner, _ = self.protocol.find(path.partition("[")[0])
+        return self.declaration if owner is self.protocol else owner.declare(self.who)
+
+    def identity_of(self, party: str) -> PublicIdentity:
+        identity = self.who.roster.get(party)
+        if identity is None:
+            raise Refused(f"{party} has no pinned key in the roster", code="stranger")
+        return identity
+
+    def permit_run(self, study: str, run: str) -> None:
+        begun = self.store.runs_of(study) - {run}
+        self.policy.check(
+            study=study,
+            runs=len(begun),
+            protocol=self.protocol.name,
+            declaration=self.declaration,
+            party=self.party,
+            who=self.who,
+        )
+
+    def answer(self, ask: bytes) -> bytes:
+        """The reply to an ask. A refusal crosses as a code and a key; its sentence stays here, in `refusal` and the log."""
+        self.refusal = None
+        try:
+            return self._answer(ask)
+        except ComityError as error:
+            self.refusal = error
+            log.warning("%s refused: %s", self.party, error)
+            # Whether records could be read is a fact about the data: it looks like any other stop.
+            code = "stopped" if isinstance(error, BadInput) else error.code
+            return encode({"refused": code, "key": "" if code == "stopped" else error.key})
+
+    def _answer(self, ask: bytes) -> bytes:
+        study, run, path, body, mail = _parse(ask)
+        if study != self.study:
+            raise Refused(f"study {study[:12]} is not the one approved here", code="study")
+        digest = hashlib.sha256(ask).digest()
+        stored = self.store.reply(run, path, digest)
+        if stored is not None:
+            return stored
+        name, bracket, label = path.partition("[")
+        if not bracket or not label.endswith("]"):
+            raise Malformed(f"{path!r} is not a path", code="no-step")
+        label = label[:-1]
+        owner, function = self.protocol.find(name)
+        spec = spec_of(function)
+        self._check_label(path, spec, label, own=owner is self.protocol)
+        site = Site(self, study, run, path, spec.sends, label)
+        self._check_body(site, spec, body, self.declared(path))
+        for letter in mail:
+            self._open(site, study, run, letter)
+        reply = self._run(site, function, spec, body)
+        draws = [
+            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
+            for release in self.declaration.paid_by(self.party, self.who)
+            if release.loss is not None
+            for index in range(release.times)
+        ]
+        return self.store.commit(study, run, path, digest, encode(reply), site.effects, draws)
+
+    def _check_label(self, path: str, spec: StepSpec, label: str, *, own: bool) -> None:
+        if not own and label in self.declaration.sums():
+            return
+        times = self.declaration[spec.sends].times if spec.sends else spec.times
+        if not label.isdecimal() or label != str(int(label)) or int(label) >= times:
+            raise Refused(f"{path}: asked for more often than declared", code="too-often")
+
+    def _check_body(self, site: Site, spec: StepSpec, body: Mapping[str, Any], declared: Declaration) -> None:
+        if set(body) != set(spec.takes):
+            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(body)}", code="form")
+        for key, value in body.items():
+            release = declared[key]
+            release.check(value, COORDINATOR, self.party, self.who, site.dims)
+            if isinstance(release.form, Count):
+                if site.kept(f"dim:{key}", value) != value:
+                    raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
+                site.keep(f"dim:{key}", value)
+
+    def _open(self, site: Site, study: str, run: str, letter: Mapping[str, Any]) -> None:
+        head, box, signature = letter["head"], letter["box"], letter["signature"]
+        match decode(head):
+            case [str(of), str(when), str(path), str(sender), str(to), str(name)]:
+                pass
+            case _:
+                raise Malformed("a sealed message has no proper head", code="sealed")
+        if (of, when, to) != (study, run, self.party):
+            raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
+        self.identity_of(sender).verify(signature, head + box)
+        value = decode(self.keys.open(box, head))
+        self.declared(path)[name].check(value, sender, self.party, self.who, site.dims)
+        site.keep(f"in:{name}/{sender}", value)
+
+    def _run(self, site: Site, function: Callable[..., Any], spec: StepSpec, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            values = function(site, **body)
+        except ComityError:
+            if site.effects.draws:
+                return _stopped(site)
+            raise
+        except Exception:
+            log.exception("%s failed in %s", self.party, spec.name)
+            if site.effects.draws:
+                return _stopped(site)
+            if spec.sends is None or self.declaration[spec.sends].bound is None:
+                raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
+            # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
+            values = None
+            site.contribute(None)
+        declared = self.declared(site._path)
+        for key, value in (values or {}).items():
+            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
+        if site.contribution is not None:
+            assert spec.sends is not None
+            values = {spec.sends: site.contribution}
+        return {"ok": values or {}, "mail": site.effects.mail}
+
+
+def _stopped(site: Site) -> dict[str, Any]:
+    """After a draw there is no way back: it is spent, and "stopped" is the answer for ever."""
+    site.effects.mail.clear()
+    site.effects.state.clear()
+    return {"stopped": True}
+
+
+def _parse(ask: bytes) -> tuple[str, str, str, dict[str, Any], list[dict[str, Any]]]:
+    match decode(ask):
+        case [str(study), str(run), str(path), bytes(shared), bytes(own), list(mail)]:
+            pass
+        case _:
+            raise Malformed("an ask has study, run, path, common and own values, and mail", code="form")
+    if not 0 < len(run) <= 200 or len(path) > 400:
+        raise Malformed("a run id has 1 to 200 characters and a path at most 400", code="form")
+    common, private = decode(shared), decode(own)
+    if not isinstance(common, dict) or not isinstance(private, dict) or set(common) & set(private):
+        raise Malformed("the values of an ask are named, each once", code="form")
+    for letter in mail:
+        match letter:
+            case {"to": str(), "head": bytes(), "box": bytes(), "signature": bytes(), **rest} if not rest:
+                pass
+            case _:
+                raise Malformed("mail has a receiver, a head, a box and a signature", code="form")
+    return study, run, path, {**common, **private}, mail

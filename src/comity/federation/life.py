@@ -1,0 +1,47 @@
+"""The steps that every run has: reserve before anything else, close at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Text
+from comity.federation.protection import Public
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+
+
+class Life(Protocol):
+    """Adversary: any coordinator. It learns that a party reserved or refused, and the head of its ledger's hash chain."""
+
+    def declare(self, who: Consortium) -> Declaration:
+        return Declaration(
+            (
+                Release(
+                    name="seen",
+                    source=COORDINATOR,
+                    to=EVERY_PARTY,
+                    protection=Public("the last ledger head that the coordinator saw of this party"),
+                    form=Text(64),
+                ),
+                Release(
+                    name="head",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Public("a hash that lets others notice a ledger that was rolled back"),
+                    form=Text(64),
+                ),
+            ),
+            adversary="any coordinator",
+        )
+
+    @step()
+    def begin(self, site: Site, seen: str) -> dict[str, Any]:
+        head = site.ledger_head(seen)
+        site.reserve()
+        return {"head": head}
+
+    @step()
+    def end(self, site: Site) -> None:
+        site.close()

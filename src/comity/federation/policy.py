@@ -1,0 +1,74 @@
+"""An owner's own terms: which studies may run at its site, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from comity.errors import Refused
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration
+from comity.privacy.accounting import Spent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Checked before the reservation, at the site, whatever the coordinator says.
+
+    `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
+    again. None approves every study, which only a simulation does.
+    """
+
+    protocols: tuple[str, ...] | None = None
+    epsilon_per_study: Decimal | None = None
+    delta_per_study: Decimal = Decimal(0)
+    disclosures: frozenset[str] = frozenset()
+    unproven: bool = False
+    approved: Mapping[str, int] | None = field(default=None)
+
+    def check(
+        self, *, study: str, runs: int, protocol: str, declaration: Declaration, party: str, who: Consortium
+    ) -> None:
+        """`runs` is how many runs of the study this site has begun before. Raises Refused, naming the key of the policy."""
+        if self.approved is not None:
+            allowed = self.approved.get(study, 0)
+            if runs >= allowed:
+                raise Refused(
+                    f"refused: study {study[:12]} is approved for {allowed} runs here and {runs} were begun; "
+                    "approve it: comity site approve",
+                    code="approval",
+                )
+        if self.protocols is not None and protocol not in self.protocols:
+            raise Refused(
+                f"refused: policy.protocols allows {', '.join(self.protocols)}, the study runs {protocol}",
+                code="policy",
+                key="protocols",
+            )
+        if not declaration.private and not self.unproven:
+            raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
+        for release in declaration.disclosures(party, who):
+            needed = getattr(release.protection, "policy", "")
+            if needed not in self.disclosures:
+                raise Refused(
+                    f"refused: {release.name} leaves exactly as it is and policy.{needed} does not allow it",
+                    code="policy",
+                    key=needed,
+                )
+        if self.epsilon_per_study is not None:
+            spent = Spent.zero()
+            for release in declaration.paid_by(party, who):
+                assert release.loss is not None
+                spent = spent.add(release.loss, release.times)
+            asked = spent.epsilon_at(self.delta_per_study)
+            if asked > self.epsilon_per_study:
+                raise Refused(
+                    f"refused: the study asks eps {asked} at delta {self.delta_per_study}, "
+                    f"policy.epsilon_per_study is {self.epsilon_per_study}",
+                    code="policy",
+                    key="epsilon_per_study",
+                )
+
+
+SIMULATION = Policy(unproven=True, disclosures=frozenset({"records_may_leave", "sizes_may_leave", "joint_predictions"}))
+"""One person holds all the data of a simulation: everything is allowed and labelled."""

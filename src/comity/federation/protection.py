@@ -1,0 +1,95 @@
+"""Protections: how a released value is guarded on its way, and what the plan says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from comity.privacy.mechanisms import Noise
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Masked at the site; only the sum, with every party's part of the noise in it, is opened."""
+
+    noise: Noise
+
+    @property
+    def text(self) -> str:
+        return "secure sum + shared noise"
+
+
+@dataclass(frozen=True)
+class Noised:
+    """Noised at the site in full before it leaves."""
+
+    noise: Noise
+
+    @property
+    def text(self) -> str:
+        return "noised at the site"
+
+
+@dataclass(frozen=True)
+class Entrusted:
+    """Sent in clear to a coordinator that is trusted to release only what it has perturbed. The site pays when it sends."""
+
+    noise: Noise
+
+    @property
+    def text(self) -> str:
+        return "in clear to the coordinator, who is trusted to add noise"
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Made by the trusted coordinator from an entrusted release, with noise drawn once per run."""
+
+    noise: Noise
+    of: str
+
+    @property
+    def text(self) -> str:
+        return f"made from {self.of}, noised by the coordinator"
+
+
+@dataclass(frozen=True)
+class Sealed:
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"sealed end to end; the receiver sees {self.why}"
+
+
+@dataclass(frozen=True)
+class Derived:
+    of: str
+
+    @property
+    def text(self) -> str:
+        return f"made from {self.of}"
+
+
+@dataclass(frozen=True)
+class Public:
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"public: {self.why}"
+
+
+@dataclass(frozen=True)
+class Disclosed:
+    """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it."""
+
+    why: str
+    policy: str
+
+    @property
+    def text(self) -> str:
+        return f"EXACT, no privacy: {self.why} (needs policy.{self.policy})"
+
+
+Protection = Summed | Noised | Entrusted | Perturbed | Sealed | Derived | Public | Disclosed
+Debited = Summed | Noised | Entrusted

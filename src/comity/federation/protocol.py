@@ -1,0 +1,101 @@
+"""Protocol and step: how a method is written.
+
+A protocol declares its releases, coordinates steps, and holds the steps that run at the sites. A sub-protocol is a
+protocol mounted under a name; its steps are asked for as `name.step`. Two are always there: `run` (begin, end) and
+`sum` (the secure sum).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from comity.data import Records
+from comity.errors import Refused
+from comity.federation.baseline import Baseline
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration
+
+if TYPE_CHECKING:
+    from comity.federation.parties import Parties
+
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    name: str
+    sends: str | None
+    stacked: bool
+    times: int
+    takes: tuple[str, ...]
+
+
+def step(*, sends: str | None = None, stacked: bool = False, times: int = 1) -> Callable[[Step], Step]:
+    """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
+    contributes to. `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many
+    parties at once. `times` limits how often a run may ask for a step that contributes nothing."""
+
+    def mark(function: Step) -> Step:
+        takes = tuple(inspect.signature(function).parameters)[2:]
+        function.__dict__["spec"] = StepSpec(function.__name__, sends, stacked, times, takes)
+        return function
+
+    return mark
+
+
+def spec_of(function: Callable[..., Any]) -> StepSpec:
+    spec = getattr(function, "spec", None)
+    if not isinstance(spec, StepSpec):
+        raise Refused(f"{getattr(function, '__name__', function)!r} is not a step", code="no-step")
+    return spec
+
+
+class Protocol:
+    """Frozen, public, stateless. Subclasses are frozen dataclasses whose fields are the study's parameters."""
+
+    name: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    parts: Mapping[str, Protocol] = {}
+
+    def declare(self, who: Consortium) -> Declaration:
+        raise NotImplementedError(f"{type(self).__name__} declares nothing")
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        """Ask for steps and return the released values by the name of their release."""
+        raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
+        """The artefact a consumer works with (a scikit-learn-compatible model, a frame), made from released values alone."""
+        return dict(released)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        """Simulation only: what a constant, the parties alone, and all records pooled would reach on test records."""
+        return []
+
+    def score(self, model: Any, test: Records) -> float | None:
+        """Simulation only: the error of a presented model on test records."""
+        return None
+
+    def expectation(self, who: Consortium) -> str:
+        """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
+        return ""
+
+    def find(self, name: str) -> tuple[Protocol, Callable[..., Any]]:
+        """The protocol that owns a step, and the step; `sum.mask` is the step `mask` of the part mounted as `sum`."""
+        mount, _, leaf = name.rpartition(".")
+        owner = self.part(mount) if mount else self
+        function = getattr(owner, leaf, None)
+        if owner is None or not isinstance(getattr(function, "spec", None), StepSpec):
+            raise Refused(f"there is no step {name!r}", code="no-step")
+        assert function is not None
+        return owner, function
+
+    def part(self, mount: str) -> Protocol | None:
+        from comity.federation.life import Life
+        from comity.federation.secure_sum import SecureSum
+
+        standing: Mapping[str, Protocol] = {"run": Life(), "sum": SecureSum()}
+        return standing.get(mount) or self.parts.get(mount)

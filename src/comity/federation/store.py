@@ -1,0 +1,125 @@
+"""The owner's one file: ledger entries, stored replies and step state, because they must commit together.
+
+`commit` is the only writer. Debits, state and reply become durable together or not at all, and the first commit under a
+key wins: so there is no moment with a debit and no reply, a retry finds either everything or nothing, and two processes
+that answer the same ask give the same bytes. What a closed run kept is deleted; the digests of its asks stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+
+from comity.errors import Refused
+from comity.federation.effects import Effects
+from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.unit import Neighbours, Unit
+
+_TABLES = """
+create table if not exists reply(owner text, run text, path text, study text, digest blob, body blob,
+                                 primary key(owner, run, path)) without rowid;
+create table if not exists state(owner text, run text, name text, value blob,
+                                 primary key(owner, run, name)) without rowid;
+"""
+
+
+class Store:
+    """Replies and state of the runs of one owner, in the file of its ledger."""
+
+    def __init__(self, ledger: Ledger, *, unit: Unit, neighbours: Neighbours) -> None:
+        self.ledger = ledger
+        self._unit = unit
+        self._neighbours = neighbours
+        with ledger.transaction() as transaction:
+            for statement in _TABLES.split(";"):
+                transaction.connection.execute(statement)
+
+    @property
+    def _owner(self) -> str:
+        return self.ledger.owner
+
+    def ledger_head(self, seen: str) -> str:
+        """The head of the chain; a head that a peer saw and that is not in the chain freezes the ledger."""
+        if seen:
+            self.ledger.remember(seen)
+        return self.ledger.head()
+
+    def reply(self, run: str, path: str, digest: bytes) -> bytes | None:
+        """The stored answer to this very ask; a different ask under the same key is refused."""
+        with self.ledger.reading() as connection:
+            return self._stored(connection, run, path, digest)
+
+    def _stored(self, connection: sqlite3.Connection, run: str, path: str, digest: bytes) -> bytes | None:
+        row = connection.execute(
+            "select digest, body from reply where owner = ? and run = ? and path = ?",
+            (self._owner, run, path),
+        ).fetchone()
+        if row is None:
+            return None
+        if row[0] != digest:
+            raise Refused(f"{path}: a different ask under the same key was answered before", code="asked-before")
+        if row[1] is None:
+            raise Refused(f"{path}: the run is closed and its replies are deleted", code="closed")
+        return bytes(row[1])
+
+    def state(self, run: str, name: str) -> bytes | None:
+        with self.ledger.reading() as connection:
+            row = connection.execute(
+                "select value from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def commit(
+        self,
+        study: str,
+        run: str,
+        path: str,
+        digest: bytes,
+        body: bytes,
+        effects: Effects,
+        draws: Sequence[Draw],
+    ) -> bytes:
+        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's."""
+        with self.ledger.transaction() as transaction:
+            connection = transaction.connection
+            first = self._stored(connection, run, path, digest)
+            if first is not None:
+                return first  # another process of ours was faster: its bytes go out, our draw is forgotten
+            if effects.reserve:
+                transaction.reserve(study=study, run=run, draws=draws, unit=self._unit, neighbours=self._neighbours)
+            for release, index in effects.draws:
+                transaction.draw(run=run, release=release, index=index, step=path)
+            for name, value in effects.state.items():
+                connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
+            if effects.close:
+                transaction.close(run)
+                connection.execute("delete from state where owner = ? and run = ?", (self._owner, run))
+            connection.execute(
+                "insert into reply values(?, ?, ?, ?, ?, ?)", (self._owner, run, path, study, digest, body)
+            )
+        return body
+
+    def forget_replies(self, run: str) -> None:
+        """Delete the bodies of a closed run's replies, once nobody will resume it; digests stay, so no ask is answered anew."""
+        with self.ledger.transaction() as transaction:
+            transaction.connection.execute(
+                "update reply set body = null where owner = ? and run = ?", (self._owner, run)
+            )
+
+    def replies(self, run: str) -> dict[str, str]:
+        """SHA-256 of each stored reply, by path: what a check after a crash compares."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select path, body from reply where owner = ? and run = ? and body is not null",
+                (self._owner, run),
+            ).fetchall()
+        return {path: hashlib.sha256(body).hexdigest() for path, body in rows}
+
+    def runs_of(self, study: str) -> set[str]:
+        """Runs of a study that this owner has begun."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select distinct run from reply where owner = ? and study = ?", (self._owner, study)
+            ).fetchall()
+        return {run for (run,) in rows}

@@ -1,0 +1,311 @@
+"""Damped Newton for penalised likelihoods of linear models, on one training set or on a stack of equal shape.
+
+It minimises, for every party of the stack by itself,
+
+    f(V) = sum_i weight_i · loss(V x_i, y_i) + l2/2 · |V|²,
+
+where V has k rows (one for the logistic loss, C − 1 for the softmax) and the loss is convex. A party with
+fewer records than features is solved among its records: the minimiser is V = Aᵀ X, one row of A per record,
+and the n·k equations l2·A + residual(X Xᵀ A) = 0 give exactly the Newton step of the d·k primal ones (Xᵀ
+(l2·I + D X Xᵀ)⁻¹ = (l2·I + Xᵀ D X)⁻¹ Xᵀ). Every step is accepted by sufficient decrease only, so it
+converges from zero for any data.
+
+Sensitivities downstream rest on how near the minimiser is: f is l2-strongly convex, so weights with
+gradient norm tau lie within tau/l2 of it. The gradient norm that is reported is therefore measured at the
+returned weights, in the original coordinates, and is not the solver's own running estimate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_DECREASE = 1e-4
+_HALVINGS = 40
+# Values of f are at most log C and are known to about 1e-15; within this much of a tie the Newton step is
+# in the region where full steps converge quadratically, and comparing values would only compare rounding
+# errors.
+_ROUNDING = 1e-14
+# Elements of the Newton matrices that are solved together: they stay in a core's second-level cache.
+_BLOCK = 1 << 18
+
+
+class Likelihood(Protocol):
+    """A convex loss of k margins per record; arrays have parties on the first axis, records on the second."""
+
+    @property
+    def width(self) -> int:
+        """How many margins a record has."""
+
+    def evaluate(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """The loss of every record, and the probabilities behind it."""
+
+    def residual(self, probabilities: Floats, labels: Floats) -> Floats:
+        """First derivative by the margins: (parties, records, k)."""
+
+    def curvature(self, probabilities: Floats) -> Floats:
+        """Second derivative by the margins: (parties, records, k, k)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Coefficients (parties, records, k) of the records; V = Aᵀ X."""
+
+    gram: Floats
+
+    def start(self, width: int) -> Floats:
+        return np.zeros((*self.gram.shape[:2], width))
+
+    def margins(self, point: Floats) -> Floats:
+        return self.gram @ point
+
+    def gradient(self, point: Floats, residual: Floats, l2: float) -> Floats:
+        return l2 * point + residual
+
+    def inner(self, left: Floats, right: Floats, margins_of_right: Floats) -> Floats:
+        """Inner product of the two weight matrices that stand behind the coefficients."""
+        return _dot(left, margins_of_right)
+
+    def step(self, gradient: Floats, curvature: Floats, l2: float) -> Floats:
+        parties, records, width = gradient.shape
+        size = records * width
+        matrix = (curvature[:, :, :, None, :] * self.gram[:, :, None, :, None]).reshape(parties, size, size)
+        return -_solve(matrix, l2, gradient.reshape(parties, size)).reshape(gradient.shape)
+
+    def keep(self, chosen: NDArray[np.bool_]) -> Samples:
+        return Samples(self.gram[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Weights (parties, features, k) themselves."""
+
+    x: Floats
+
+    def start(self, width: int) -> Floats:
+        return np.zeros((len(self.x), self.x.shape[2], width))
+
+    def margins(self, point: Floats) -> Floats:
+        return self.x @ point
+
+    def gradient(self, point: Floats, residual: Floats, l2: float) -> Floats:
+        return l2 * point + _transpose(self.x) @ residual
+
+    def inner(self, left: Floats, right: Floats, margins_of_right: Floats) -> Floats:
+        return _dot(left, right)
+
+    def step(self, gradient: Floats, curvature: Floats, l2: float) -> Floats:
+        parties, features, width = gradient.shape
+        matrix = np.empty((parties, width, features, width, features))
+        turned = _transpose(self.x)
+        for row in range(width):
+            for column in range(row, width):
+                part = turned @ (curvature[:, :, row, column, None] * self.x)
+                matrix[:, row, :, column, :] = part
+                matrix[:, column, :, row, :] = part
+        size = width * features
+        right = _transpose(gradient).reshape(parties, size)
+        found = _solve(matrix.reshape(parties, size, size), l2, right)
+        return -_transpose(found.reshape(parties, width, features))
+
+    def keep(self, chosen: NDArray[np.bool_]) -> Features:
+        return Features(self.x[chosen])
+
+
+Space = Samples | Features
+
+
+@dataclass(frozen=True, eq=False)
+class _Progress:
+    """The parties of a block that are still on their way, with all that their next step needs."""
+
+    party: NDArray[np.intp]
+    space: Space
+    labels: Floats
+    weight: Floats
+    point: Floats
+    margins: Floats
+    value: Floats
+    probabilities: Floats
+
+    def keep(self, chosen: NDArray[np.bool_]) -> _Progress:
+        arrays = ("party", "labels", "weight", "point", "margins", "value", "probabilities")
+        return replace(
+            self, space=self.space.keep(chosen), **{name: getattr(self, name)[chosen] for name in arrays}
+        )
+
+
+def minimise(
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, *, tol: float, most: int
+) -> Floats:
+    """Weights (parties, features, k) for x (parties, records, features), at gradient norm `tol` where it
+    can be had.
+
+    A party whose records are few and contradict each other under a tiny penalty has huge coefficients that
+    cancel; where that rounding keeps the gradient above `tol`, the party is solved again in coordinates of
+    its record space (QR).
+    """
+    found = np.zeros((len(x), x.shape[2], of.width))
+
+    def solve(block: slice) -> None:
+        found[block] = _minimise_block(x[block], labels[block], weight[block], l2, of, tol, most)
+
+    _each(solve, _blocks(x, of.width))
+    return found
+
+
+def _minimise_block(
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int
+) -> Floats:
+    if x.shape[1] >= x.shape[2]:
+        return _descend(Features(x), labels, weight, l2, of, tol, most)
+    turned = _transpose(x)
+    point = turned @ _descend(Samples(x @ turned), labels, weight, l2, of, tol, most)
+    missed = _gradient_norm_block(x, labels, weight, l2, of, point) > tol
+    if missed.any():
+        axes, triangle = np.linalg.qr(turned[missed])
+        inside = Features(np.ascontiguousarray(_transpose(triangle)))
+        point[missed] = axes @ _descend(inside, labels[missed], weight[missed], l2, of, tol, most)
+    return point
+
+
+def gradient_norm(
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, point: Floats
+) -> Floats:
+    """The norm of the gradient of f at the weights `point` (parties, features, k), party by party."""
+    norms = np.zeros(len(x))
+
+    def measure(block: slice) -> None:
+        norms[block] = _gradient_norm_block(x[block], labels[block], weight[block], l2, of, point[block])
+
+    _each(measure, _blocks(x, of.width))
+    return norms
+
+
+def _gradient_norm_block(
+    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, point: Floats
+) -> Floats:
+    space = Features(x)
+    _, probabilities = of.evaluate(space.margins(point), labels)
+    residual = weight[:, :, None] * of.residual(probabilities, labels)
+    gradient = space.gradient(point, residual, l2)
+    return np.asarray(np.sqrt(_dot(gradient, gradient)), np.float64)
+
+
+def _descend(
+    space: Space, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int
+) -> Floats:
+    point = space.start(of.width)
+    margins = np.zeros((*labels.shape[:2], of.width))
+    loss, probabilities = of.evaluate(margins, labels)
+    now = _Progress(
+        np.arange(len(labels)), space, labels, weight, point, margins, (weight * loss).sum(-1), probabilities
+    )
+    result = point.copy()
+    for _ in range(most):
+        residual = now.weight[:, :, None] * of.residual(now.probabilities, now.labels)
+        gradient = now.space.gradient(now.point, residual, l2)
+        squared = now.space.inner(gradient, gradient, now.space.margins(gradient))
+        # Half the tolerance, so that the gradient measured at the end in other arithmetic is still within it.
+        going = ~(squared <= (tol / 2) ** 2)
+        if not going.all():
+            result[now.party[~going]] = now.point[~going]
+            now, gradient = now.keep(going), gradient[going]
+            if not now.party.size:
+                return result
+        now, moved = _advance(now, gradient, l2, of)
+        if not moved.all():
+            result[now.party[~moved]] = now.point[~moved]
+            now = now.keep(moved)
+            if not now.party.size:
+                return result
+    result[now.party] = now.point
+    return result
+
+
+def _advance(
+    now: _Progress, gradient: Floats, l2: float, of: Likelihood
+) -> tuple[_Progress, NDArray[np.bool_]]:
+    """One Newton step, halved for each party until f decreases enough; and which parties could move."""
+    curvature = now.weight[:, :, None, None] * of.curvature(now.probabilities)
+    step = now.space.step(gradient, curvature, l2)
+    ahead = now.space.margins(step)
+    # Where rounding has made the direction worthless the slope is not negative, and only a decrease is
+    # accepted.
+    slope = np.minimum(now.space.inner(gradient, step, ahead), 0.0)
+    # The penalty along the step is a parabola, so a trial costs no product with the data.
+    square, cross = (
+        now.space.inner(now.point, now.point, now.margins),
+        now.space.inner(now.point, step, ahead),
+    )
+    own = now.space.inner(step, step, ahead)
+    length = np.ones(len(step))
+    margins = now.margins + ahead
+    loss, probabilities = of.evaluate(margins, now.labels)
+    value = (now.weight * loss).sum(-1) + l2 / 2 * (square + 2 * cross + own)
+    allowed = now.value + _ROUNDING
+    far = np.flatnonzero(value > allowed + _DECREASE * slope)
+    for _ in range(_HALVINGS):
+        if not far.size:
+            break
+        length[far] /= 2
+        t = length[far]
+        margins[far] = now.margins[far] + t[:, None, None] * ahead[far]
+        loss, probabilities[far] = of.evaluate(margins[far], now.labels[far])
+        value[far] = (now.weight[far] * loss).sum(-1) + l2 / 2 * (
+            square[far] + 2 * t * cross[far] + t * t * own[far]
+        )
+        far = far[value[far] > allowed[far] + _DECREASE * t * slope[far]]
+    moved = np.ones(len(step), np.bool_)
+    moved[far] = False
+    length[far] = 0.0
+    point = now.point + length[:, None, None] * step
+    return replace(now, point=point, margins=margins, value=value, probabilities=probabilities), moved
+
+
+def _solve(matrix: Floats, l2: float, right: Floats) -> Floats:
+    size = matrix.shape[-1]
+    matrix.reshape(len(matrix), size * size)[:, :: size + 1] += l2
+    try:
+        found = np.linalg.solve(matrix, right[:, :, None])
+    except np.linalg.LinAlgError:
+        # The penalty is lost beside long, repeated records. A heavier one gives a direction that is tried
+        # like any other.
+        heavier = 1e-14 * size * np.abs(matrix).max((1, 2))
+        matrix.reshape(len(matrix), size * size)[:, :: size + 1] += heavier[:, None]
+        found = np.linalg.solve(matrix, right[:, :, None])
+    return np.asarray(found[:, :, 0], np.float64)
+
+
+def _each(work: Callable[[slice], None], blocks: list[slice]) -> None:
+    """Blocks write to places of their own, and numpy lets go of the interpreter's lock inside them."""
+    if len(blocks) < 2:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1)) as pool:
+        for _ in pool.map(work, blocks):
+            pass
+
+
+def _blocks(x: Floats, width: int) -> list[slice]:
+    parties, records, features = x.shape
+    unknowns = min(records, features) * width
+    size = max(1, _BLOCK // max(1, unknowns * unknowns, records * features // 8))
+    return [slice(start, start + size) for start in range(0, parties, size)]
+
+
+def _transpose(stack: Floats) -> Floats:
+    return stack.swapaxes(-1, -2)
+
+
+def _dot(left: Floats, right: Floats) -> Floats:
+    return np.asarray((left * right).sum((-1, -2)), np.float64)

@@ -1,0 +1,270 @@
+"""Sums and conversions of losses: pure functions, rounded to the safe side.
+
+Losses are rounded up and budgets down. A figure that passes through floating point is moved by more than the
+error of the computation before it is used, so that a comparison with a grant can only err towards refusing.
+
+Conversions from zCDP follow Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy
+(2020); the analytic Gaussian follows Balle and Wang, Improving the Gaussian Mechanism (2018).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
+from functools import lru_cache
+
+from scipy.special import log_ndtr
+
+from comity.errors import Refused, StudyError
+from comity.privacy.loss import LOSSES, ZCDP, Approx, Loss, Pure
+from comity.privacy.unit import Neighbours, Unit
+
+INFINITE = Decimal("Infinity")
+_BUDGETS = Context(prec=60, rounding=ROUND_FLOOR)
+_ZERO = Decimal(0)
+_ROUNDING = 2.0**-44
+"""Relative error allowed to a handful of elementary floating-point functions: 256 times the last bit."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The sums of what was spent, by kind, because the kinds compose differently.
+
+    Pure losses add up in ε, zCDP losses in ρ, (ε, δ) losses in both figures; the three sums are composed with
+    each other by adding ε and δ. This stays valid when later losses are chosen after seeing earlier results.
+    """
+
+    pure: Decimal
+    rho: Decimal
+    approx_epsilon: Decimal
+    delta: Decimal
+
+    @classmethod
+    def zero(cls) -> Spent:
+        return cls(_ZERO, _ZERO, _ZERO, _ZERO)
+
+    def add(self, loss: Loss, times: int = 1) -> Spent:
+        count = Decimal(times)
+        match loss:
+            case Pure(epsilon=epsilon):
+                return replace(self, pure=LOSSES.fma(epsilon, count, self.pure))
+            case ZCDP(rho=rho):
+                return replace(self, rho=LOSSES.fma(rho, count, self.rho))
+            case Approx(epsilon=epsilon, delta=delta):
+                return replace(
+                    self,
+                    approx_epsilon=LOSSES.fma(epsilon, count, self.approx_epsilon),
+                    delta=LOSSES.fma(delta, count, self.delta),
+                )
+
+    def epsilon_at(self, delta: Decimal) -> Decimal:
+        """The smallest known ε for which all of it is (ε, δ)-DP; infinite when δ does not suffice for any."""
+        left = _BUDGETS.subtract(delta, self.delta)
+        if left < 0:
+            return INFINITE
+        concentrated = _ZERO
+        if self.rho > 0:
+            concentrated = Decimal(zcdp_epsilon(_float_above(self.rho), _float_below(left)))
+        return LOSSES.add(LOSSES.add(self.pure, self.approx_epsilon), concentrated)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """An ε, rounded up, such that ρ-zCDP implies (ε, δ)-DP.
+
+    For every α > 1, a Rényi divergence of order α of at most ρα implies (ε, δ)-DP with
+    ε = ρα + ln(1/(αδ))/(α − 1) + ln(1 − 1/α). The derivative in α has the sign of ρ(α−1)² − ln(1/(αδ)), which
+    grows, so bisection finds the best order; any order is valid, so an inexact one costs tightness alone.
+    """
+    _require("rho", rho, rho >= 0)
+    _require("delta", delta, 0 <= delta <= 1)
+    if rho == 0 or delta == 1:
+        return 0.0
+    if delta == 0 or rho == math.inf:
+        return math.inf
+    surprise = -math.log(delta)
+    low, high = -40.0, min(max(surprise, 1.0), 700.0)
+    for _ in range(64):
+        middle = (low + high) / 2
+        order = math.exp(middle)
+        if rho * order * order < surprise - math.log1p(order):
+            low = middle
+        else:
+            high = middle
+    # Written in α − 1, so that no term cancels another's digits.
+    less_one = math.exp(low)
+    terms = (
+        rho,
+        rho * less_one,
+        surprise / less_one,
+        -math.log1p(less_one) / less_one,
+        -math.log1p(1 / less_one),
+    )
+    return max(0.0, math.fsum(terms) + _ROUNDING * sum(abs(term) for term in terms))
+
+
+@lru_cache(maxsize=256)
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ, rounded down, for which `zcdp_epsilon` promises (ε, δ).
+
+    A few units in the last place below the root, so that the sum of its parts, each rounded, still fits.
+    """
+    _require("epsilon", epsilon, 0 < epsilon < math.inf)
+    _require("delta", delta, 0 < delta < 1)
+    low, high = 0.0, epsilon
+    # ρ-zCDP costs ε > ρ except where δ is generous, hence the search for an upper end.
+    while zcdp_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if zcdp_epsilon(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    rho = low * (1 - 2 * _ROUNDING)
+    while zcdp_epsilon(rho * (1 + _ROUNDING), delta) > epsilon:
+        rho *= 1 - _ROUNDING
+    return rho
+
+
+def analytic_gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """The smallest σ, rounded up, for which one release with N(0, σ²) noise per coordinate is (ε, δ)-DP.
+
+    For L2 sensitivity Δ the exact curve is δ(ε) = Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ), which falls in σ. It
+    holds for continuous noise (any dimension) and single releases; compositions, lattice noise in several
+    dimensions and sums of parts are calibrated by zCDP.
+    """
+    _require("epsilon", epsilon, 0 < epsilon < math.inf)
+    _require("delta", delta, 0 < delta < 1)
+    _require("sensitivity", sensitivity, 0 <= sensitivity < math.inf)
+    if sensitivity == 0:
+        return 0.0
+
+    def keeps(sigma: float) -> bool:
+        first = float(log_ndtr(0.5 / sigma - epsilon * sigma))
+        second = epsilon + float(log_ndtr(-0.5 / sigma - epsilon * sigma))
+        above = math.exp(first + _ROUNDING * (1 + abs(first)))
+        below = math.exp(second - _ROUNDING * (1 + epsilon + abs(second - epsilon)))
+        return above - below <= delta * (1 - _ROUNDING)
+
+    low, high = 0.0, 1.0
+    while not keeps(high):
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high * sensitivity * (1 + _ROUNDING)
+
+
+def fits(grant: Pure | Approx, spent: Spent) -> bool:
+    """Whether everything spent stays within the grant."""
+    return spent.epsilon_at(_delta(grant)) <= grant.epsilon
+
+
+def remaining(grant: Pure | Approx, spent: Spent) -> Decimal:
+    """The pure ε that could still be spent, rounded down."""
+    used = spent.epsilon_at(_delta(grant))
+    return _ZERO if used >= grant.epsilon else _BUDGETS.subtract(grant.epsilon, used)
+
+
+def as_zcdp(loss: Loss) -> ZCDP:
+    """The loss of a release in ρ: pure ε is ε²/2-zCDP. A spent (ε, δ) bounds no Rényi divergence: refused."""
+    match loss:
+        case ZCDP():
+            return loss
+        case Pure(epsilon=epsilon):
+            return ZCDP(LOSSES.divide(LOSSES.multiply(epsilon, epsilon), Decimal(2)))
+        case Approx():
+            raise Refused(
+                f"a loss of {loss} has no rho: an (eps, delta) guarantee bounds no Rényi divergence. "
+                "Release it under zCDP instead"
+            )
+
+
+def budget_to_rho(loss: Loss) -> ZCDP:
+    """How much zCDP noise a *budget* buys, rounded down. For calibration, never for something spent.
+
+    Whoever spends the ρ spends no more than the budget: for (ε, δ) by `zcdp_epsilon`. A pure ε buys no zCDP
+    noise, since noise under zCDP has an unbounded privacy loss.
+    """
+    match loss:
+        case ZCDP():
+            return loss
+        case Approx(epsilon=epsilon, delta=delta) if delta > 0 and epsilon > 0:
+            return ZCDP(zcdp_rho(_float_below(epsilon), _float_below(delta)))
+        case _:
+            raise StudyError(
+                f"Gaussian noise needs a budget with epsilon and delta above 0, found {loss}: "
+                "set privacy.delta, or choose a mechanism with a pure guarantee",
+                key="privacy.delta",
+            )
+
+
+_INSIDE = {Unit.RECORD: 0, Unit.PERSON: 1, Unit.PARTY: 2}
+
+
+def convert(
+    loss: Loss,
+    unit_from: Unit,
+    neighbours_from: Neighbours,
+    unit_to: Unit,
+    neighbours_to: Neighbours,
+) -> Loss:
+    """The same release's loss under another unit and relation; only where one implies the other.
+
+    To a unit inside the first one, at replacement: changing one record of a person, or of a party, is one way
+    of replacing the person or party, so the loss is the same. From add-remove to replace: a replacement is
+    one removal and one addition, so group privacy for two applies: 2ε, 4ρ, (2ε, (1 + e^ε)δ). From add-remove
+    to add-remove of an inner unit: a party with one record less is neither absent nor added but *another*
+    party, two steps away, so it costs two as well. Everything else would be a guess, and is refused.
+    """
+    inwards = _INSIDE[unit_to] < _INSIDE[unit_from]
+    if _INSIDE[unit_to] > _INSIDE[unit_from] or (
+        neighbours_from is Neighbours.REPLACE and neighbours_to is Neighbours.ADD_REMOVE
+    ):
+        raise Refused(
+            f"a loss stated for one {unit_from} under {neighbours_from} says nothing about one {unit_to} "
+            f"under {neighbours_to}: run the study in the ledger's own unit and relation",
+            code="unit",
+        )
+    if neighbours_from is Neighbours.ADD_REMOVE and (inwards or neighbours_to is Neighbours.REPLACE):
+        return _group_of_two(loss)
+    return loss
+
+
+def _group_of_two(loss: Loss) -> Loss:
+    match loss:
+        case Pure():
+            return loss * 2
+        case ZCDP():
+            return loss * 4
+        case Approx(epsilon=epsilon, delta=delta):
+            if delta == 0:
+                return loss * 2
+            doubled = Decimal(1)
+            if epsilon < 1000:
+                # Decimal's exp rounds to nearest whatever its context says; the next figure lies above.
+                growth = LOSSES.next_plus(LOSSES.exp(epsilon))
+                doubled = LOSSES.multiply(LOSSES.add(Decimal(1), growth), delta)
+            if doubled >= 1:
+                raise Refused(f"{loss} under add-remove promises nothing under replace", code="unit")
+            return Approx(LOSSES.multiply(epsilon, Decimal(2)), doubled)
+
+
+def _delta(grant: Pure | Approx) -> Decimal:
+    return grant.delta if isinstance(grant, Approx) else _ZERO
+
+
+def _float_above(value: Decimal) -> float:
+    nearest = float(value)
+    return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _float_below(value: Decimal) -> float:
+    nearest = float(value)
+    return nearest if Decimal(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def _require(name: str, value: float, holds: bool) -> None:
+    if not holds:
+        raise StudyError(f"{name} is out of range, found {value!r}", key=name)

@@ -1,0 +1,119 @@
+"""Entries of a ledger and the hash chain over them.
+
+The head of an entry is SHA-256 over the head before it and the entry's stored texts as canonical JSON (an
+array in the order of `FIELDS`, ASCII, no spaces). The first entry follows a random nonce, which it also
+carries, so no two ledgers share a head. A head therefore fixes everything that came before it: whoever
+remembers one notices any later change, deletion or reordering. The chain holds against someone who edits the
+file and against a restored backup once somebody outside shows a newer head; it can't tell an owner who
+rewrites the whole file and everything outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from comity.errors import Malformed, Refused
+
+_HEAD = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a ledger. `loss` is the exact decimal text, in the unit and relation of the dataset.
+
+    `note` is the nonce of a `create`, the reason of a `grant` or `write-off`, the missing head of a `freeze`,
+    and in a `reserve` the loss as the study declared it when it had to be converted.
+    """
+
+    seq: int
+    kind: str
+    dataset: str = ""
+    unit: str = ""
+    neighbours: str = ""
+    mechanism: str = ""
+    sensitivity: str = ""
+    loss: str = ""
+    study: str = ""
+    run: str = ""
+    release: str = ""
+    index: int | None = None
+    step: str = ""
+    time: str = ""
+    note: str = ""
+    head: str = ""
+
+
+FIELDS = tuple(field.name for field in fields(Entry))
+
+Row = tuple[str | int | None, ...]
+
+_values = attrgetter(*FIELDS)
+_canonical = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+def is_head(text: object) -> bool:
+    """Whether `text` has the form of a head: 64 lower-case hexadecimal digits."""
+    return isinstance(text, str) and _HEAD.fullmatch(text) is not None
+
+
+def next_head(previous: str, row: Row) -> str:
+    """The head after `row`, which is an entry's fields without its head."""
+    return hashlib.sha256(bytes.fromhex(previous) + _canonical(row).encode("ascii")).hexdigest()
+
+
+def as_row(entry: Entry) -> Row:
+    row: Row = _values(entry)
+    return row
+
+
+def follow(entries: Iterable[Entry], *, where: str) -> Iterator[Entry]:
+    """The entries again, each with its number and head checked; refuses at the first that does not fit."""
+    previous, expected = "", 1
+    for entry in entries:
+        if expected == 1:
+            if entry.kind != "create" or not is_head(entry.note):
+                raise _broken(where, 1, "the first entry does not create a ledger")
+            previous = entry.note
+        if entry.seq != expected:
+            raise _broken(where, expected, f"found entry {entry.seq} in its place")
+        head = next_head(previous, as_row(entry)[:-1])
+        if head != entry.head:
+            raise _broken(where, entry.seq, "its texts do not give its head")
+        yield entry
+        previous, expected = head, expected + 1
+    if expected == 1:
+        raise _broken(where, 1, "there are no entries")
+
+
+def _broken(where: str, seq: int, why: str) -> Refused:
+    return Refused(
+        f"{where}: the chain of entries breaks at entry {seq}: {why}. The file was changed by something "
+        "other than Comity; restore the last good copy and write off what may have been spent since",
+        code="chain",
+    )
+
+
+def entry_from(fields_of_one: Mapping[str, object], *, where: str) -> Entry:
+    """An entry of an exported ledger; refused unless it has exactly the known fields, each of its type."""
+    if set(fields_of_one) != set(FIELDS):
+        raise Malformed(
+            f"{where}: an exported entry has the fields {', '.join(FIELDS)}; found {sorted(fields_of_one)}"
+        )
+    values = [fields_of_one[name] for name in FIELDS]
+    for name, value in zip(FIELDS, values, strict=True):
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        fine = (
+            whole
+            if name == "seq"
+            else (whole or value is None)
+            if name == "index"
+            else isinstance(value, str)
+        )
+        if not fine:
+            raise Malformed(f"{where}: {name} of an exported entry can't be {value!r}")
+    return Entry(*values)  # type: ignore[arg-type]

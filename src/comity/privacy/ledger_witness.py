@@ -1,0 +1,113 @@
+"""The last head of a ledger that this machine saw, kept outside the ledger.
+
+A ledger that was restored from a backup has forgotten expenses, and its own chain can't show it. The witness
+can: it holds the newest (seq, head), and a chain that does not contain it is an older or another one. The
+witness may lag (a crash between commit and witness) but never moves backwards, except when the owner writes
+off the gap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from comity.errors import Refused
+from comity.privacy.chain import is_head
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An entry's number and the head after it."""
+
+    seq: int
+    head: str
+
+
+def heads_folder() -> Path:
+    """Where witnesses lie: $COMITY_HOME/heads, by default ~/.comity/heads."""
+    home = os.environ.get("COMITY_HOME")
+    return (Path(home) if home else Path.home() / ".comity") / "heads"
+
+
+class Witness:
+    """The witness of the ledger with one id. The folder is looked up at each use."""
+
+    def __init__(self, ledger_id: str) -> None:
+        self._id = ledger_id
+
+    @property
+    def path(self) -> Path:
+        return heads_folder() / f"{self._id}.json"
+
+    def prepare(self) -> None:
+        """Makes the folder, and refuses before anything is spent where heads can't be kept."""
+        folder = heads_folder()
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            writable = os.access(folder, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise Refused(
+                f"{folder}: the last head of each ledger is kept here, and it can't be written. Make it "
+                "writable, or set COMITY_HOME to a folder that lasts; nothing was spent",
+                code="ledger",
+            )
+
+    def read(self) -> Seen | None:
+        """What was seen last. An empty file is a power cut before the first flush, and tells nothing."""
+        try:
+            text = self.path.read_text("utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._unreadable() from error
+        if not text:
+            return None
+        try:
+            found = json.loads(text)
+            seen = Seen(found["seq"], found["head"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable() from error
+        if not isinstance(seen.seq, int) or not is_head(seen.head):
+            raise self._unreadable()
+        return seen
+
+    def advance(self, seen: Seen, *, contains: Callable[[Seen], bool]) -> None:
+        """Moves on to `seen`, if that is newer and its chain contains what was seen before."""
+        with self._locked():
+            before = self.read()
+            if before is None or (before.seq < seen.seq and contains(before)):
+                self._replace(seen)
+
+    def set(self, seen: Seen) -> None:
+        """Sets the witness whatever it was: the owner accepted the gap."""
+        with self._locked():
+            self._replace(seen)
+
+    def _replace(self, seen: Seen) -> None:
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps({"seq": seen.seq, "head": seen.head}), "utf-8")
+        fresh.replace(self.path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        # The lock lies beside the witness, because replacing a file would leave a lock on the old one behind.
+        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _unreadable(self) -> Refused:
+        return Refused(
+            f"{self.path}: expected the last number and head of a ledger, found something else. Compare the "
+            "ledger with its newest backup, then remove this file",
+            code="frozen",
+        )

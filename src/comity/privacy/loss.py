@@ -1,0 +1,157 @@
+"""What one release, or a whole study, costs a unit of privacy: pure ε, zCDP ρ, or (ε, δ).
+
+A mechanism M is ε-DP when P[M(D) ∈ S] <= e^ε P[M(D') ∈ S] for every event S and all neighbours D, D';
+(ε, δ)-DP adds δ on the right; ρ-zCDP bounds the Rényi divergence of every order α > 1 by ρα. Who is a
+neighbour is said elsewhere (`comity.privacy.unit`): a loss means something only beside a unit and a relation.
+
+Figures are exact decimals. Arithmetic that can't be exact rounds up, since a loss that is stated too high is
+still a true promise.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
+from typing import SupportsIndex
+
+from comity.errors import Malformed, StudyError
+
+Number = int | float | str | Decimal | SupportsIndex
+
+LOSSES = Context(prec=60, rounding=ROUND_CEILING)
+"""The arithmetic of losses: sixty digits, then upwards."""
+
+
+@dataclass(frozen=True, init=False)
+class Pure:
+    """ε-differential privacy."""
+
+    epsilon: Decimal
+
+    def __init__(self, epsilon: Number) -> None:
+        object.__setattr__(self, "epsilon", _figure("epsilon", epsilon))
+
+    def __mul__(self, times: int) -> Pure:
+        """Basic composition: `times` releases of ε cost times·ε."""
+        return Pure(LOSSES.multiply(self.epsilon, _times(times)))
+
+    def __str__(self) -> str:
+        return f"eps {shown(self.epsilon, decimals=2)}"
+
+    def as_text(self) -> str:
+        return f"pure:{self.epsilon}"
+
+
+@dataclass(frozen=True, init=False)
+class ZCDP:
+    """ρ-zero-concentrated differential privacy."""
+
+    rho: Decimal
+
+    def __init__(self, rho: Number) -> None:
+        object.__setattr__(self, "rho", _figure("rho", rho))
+
+    def __mul__(self, times: int) -> ZCDP:
+        """Rényi divergences add up: `times` releases of ρ cost times·ρ."""
+        return ZCDP(LOSSES.multiply(self.rho, _times(times)))
+
+    def __str__(self) -> str:
+        return f"rho {shown(self.rho, decimals=4)}"
+
+    def as_text(self) -> str:
+        return f"zcdp:{self.rho}"
+
+
+@dataclass(frozen=True, init=False)
+class Approx:
+    """(ε, δ)-differential privacy, with δ < 1."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+    def __init__(self, epsilon: Number, delta: Number) -> None:
+        object.__setattr__(self, "epsilon", _figure("epsilon", epsilon))
+        object.__setattr__(self, "delta", _figure("delta", delta))
+        if self.delta >= 1:
+            raise StudyError(
+                f"delta must be below 1, found {self.delta}: choose it far below 1 / (number of units)",
+                key="delta",
+            )
+
+    def __mul__(self, times: int) -> Approx:
+        """Basic composition: both figures add up."""
+        count = _times(times)
+        return Approx(LOSSES.multiply(self.epsilon, count), LOSSES.multiply(self.delta, count))
+
+    def __str__(self) -> str:
+        return f"(eps {shown(self.epsilon, decimals=2)}, delta {shown_small(self.delta)})"
+
+    def as_text(self) -> str:
+        return f"approx:{self.epsilon},{self.delta}"
+
+
+Loss = Pure | ZCDP | Approx
+
+
+def parse_loss(text: str) -> Loss:
+    """The loss that `as_text` wrote, figure for figure."""
+    kind, _, figures = text.partition(":")
+    parts = figures.split(",")
+    try:
+        match kind, parts:
+            case "pure", [epsilon]:
+                return Pure(epsilon)
+            case "zcdp", [rho]:
+                return ZCDP(rho)
+            case "approx", [epsilon, delta]:
+                return Approx(epsilon, delta)
+    except StudyError as wrong:
+        raise Malformed(f"a stored loss can't be read: {text!r}: {wrong}") from wrong
+    raise Malformed(f"a stored loss reads pure:EPSILON, zcdp:RHO or approx:EPSILON,DELTA, found {text!r}")
+
+
+def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
+    """`value` rounded up to `digits` significant digits, with at least `decimals` behind the point."""
+    if not value.is_finite():
+        return "infinite"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(value).normalize()
+    exponent = rounded.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return f"{rounded:.{max(decimals, -exponent)}f}"
+
+
+def shown_small(value: Decimal, *, digits: int = 4) -> str:
+    """`value` rounded up, in powers of ten: 1e-6."""
+    if value == 0:
+        return "0"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).plus(value).normalize()
+    mantissa = rounded.scaleb(-rounded.adjusted()).normalize()
+    return f"{mantissa:f}e{rounded.adjusted()}"
+
+
+def _figure(name: str, value: Number) -> Decimal:
+    """A float stands for its shortest decimal, which is what a person wrote: 0.1 is one tenth."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        if isinstance(value, Decimal):
+            figure = value
+        elif isinstance(value, float):
+            figure = Decimal(float.__repr__(value))
+        elif isinstance(value, str):
+            figure = Decimal(value)
+        else:
+            figure = Decimal(operator.index(value))
+    except (InvalidOperation, TypeError, ValueError):
+        raise StudyError(f"{name} must be a number, found {value!r}", key=name) from None
+    if not figure.is_finite() or figure < 0:
+        raise StudyError(f"{name} must be finite and not negative, found {value!r}", key=name)
+    return abs(figure) if figure == 0 else figure
+
+
+def _times(times: int) -> Decimal:
+    count = operator.index(times)
+    if count < 0:
+        raise StudyError(f"a loss can be incurred 0 times or more, found {count}")
+    return Decimal(count)

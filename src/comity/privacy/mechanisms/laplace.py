@@ -1,0 +1,68 @@
+"""Discrete Laplace noise: pure ε for L1 sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import StudyError
+from comity.privacy.loss import Pure
+from comity.privacy.mechanisms.scale import (
+    FINENESS,
+    ROUND_UP,
+    Scale,
+    alone,
+    checked_size,
+    grid_at_most,
+    units,
+)
+from comity.privacy.permit import Permit
+
+if TYPE_CHECKING:
+    from comity.privacy.randomness import NoiseSource
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Adds independent integers z with probability proportional to exp(−|z|/b).
+
+    Promise      ε-DP against whoever sees the noisy integers, for b = Δ₁/ε in grid units.
+    Why          the probabilities of one output under two integer vectors differ by the factor
+                 exp((|z|₁ − |z − s|₁)/b) <= exp(|s|₁/b), and |s|₁ <= Δ₁; the normalising constants are equal
+                 because a shift by integers maps the lattice onto itself.
+    Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate.
+    """
+
+    loss: Pure
+    name: ClassVar[str] = "discrete Laplace"
+    norm: ClassVar[str] = "l1"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
+            raise StudyError(
+                f"Laplace noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon"
+            )
+
+    def scale(
+        self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None
+    ) -> Scale:
+        size = checked_size(sensitivity, shape, parts)
+        alone("discrete Laplace noise", parts)
+        step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=size)
+        width = steps / float(self.loss.epsilon) * ROUND_UP
+        return Scale(grid=step, part=width, total=width, tau=0.0, loss=self.loss)
+
+    def draw(
+        self,
+        source: NoiseSource,
+        scale: Scale,
+        shape: tuple[int, ...],
+        *,
+        permit: Permit,
+        part: bool = False,
+    ) -> NDArray[np.int64]:
+        return source.discrete_laplace(scale.part if part else scale.total, shape, permit=permit)

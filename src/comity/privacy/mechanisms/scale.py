@@ -1,0 +1,87 @@
+"""The size of noise on a grid, and what putting values on a grid does to their sensitivity.
+
+Values are released as integers: multiples of a grid width h, rounded to the nearest. Rounding moves each of
+two neighbouring values by at most half a unit per coordinate, so a sensitivity Δ becomes Δ/h + sqrt(d) units
+in L2 and Δ/h + d units in L1. Grid widths are powers of two, so that dividing by h is exact in floating point
+and this count leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from comity.errors import StudyError
+from comity.privacy.loss import Loss
+
+FINENESS = 1000.0
+"""By default rounding adds at most a thousandth to the sensitivity."""
+
+ROUND_UP = 1 + 2.0**-44
+"""More than the error of the few floating-point operations between a loss and a noise scale."""
+
+WIDEST = 2.0**50
+"""The largest sensitivity or noise scale in grid units, so that sums and tails fit 64-bit integers."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much noise one release carries, in grid units.
+
+    `part` is the scale of one party's part, `total` of the whole draw (the same when one party draws it all);
+    `tau` is the distance of a sum of parts from the noise that it stands for; `loss` is what is charged.
+    """
+
+    grid: float
+    part: float
+    total: float
+    tau: float
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        if not 0 < self.part <= self.total <= WIDEST:
+            raise StudyError(
+                f"noise of {self.total:.3g} units on a grid of {self.grid:.3g} is wider than 2^50 units: "
+                f"choose a coarser grid, or a larger loss than {self.loss}",
+                key="grid",
+            )
+
+
+def grid_at_most(width: float) -> float:
+    """The largest power of two that is not above `width`."""
+    if not 0 < width < math.inf:
+        raise StudyError(f"a grid width must be finite and above 0, found {width!r}", key="grid")
+    return math.ldexp(0.5, math.frexp(width)[1])
+
+
+def units(*, sensitivity: float, grid: float, rounding: float) -> float:
+    """The sensitivity in grid units after rounding, rounded up."""
+    steps = (sensitivity / grid + rounding) * ROUND_UP
+    if steps > WIDEST:
+        raise StudyError(
+            f"a sensitivity of {sensitivity:.4g} on a grid of {grid:.4g} is {steps:.3g} units, more than "
+            "2^50: choose a coarser grid",
+            key="grid",
+        )
+    return steps
+
+
+def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
+    """The number of coordinates, after checking what a caller gave."""
+    if not 0 < sensitivity < math.inf:
+        raise StudyError(
+            f"a sensitivity must be finite and above 0, found {sensitivity!r}: bound the contribution"
+        )
+    size = math.prod(shape)
+    if size < 1 or parts < 1:
+        raise StudyError(f"noise needs a shape with at least one number and one part, found {shape}, {parts}")
+    return size
+
+
+def alone(mechanism: str, parts: int) -> None:
+    """Refuses shared noise for a mechanism whose parts have no proof here."""
+    if parts > 1:
+        raise StudyError(
+            f"{mechanism} can't be shared among {parts} parties: use Gaussian noise (set privacy.delta), "
+            "or let each party noise its own release"
+        )

@@ -1,0 +1,239 @@
+"""Where noise comes from: exact draws for releases, fast seeded draws for simulation.
+
+Both draw integers. A released draw is made by OpenDP's exact samplers from the operating system's entropy, so
+no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same distributions up to
+floating point, is reproducible, and protects nobody. Every draw takes a permit first.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from decimal import Decimal, localcontext
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from opendp import domains, measurements, measures, metrics
+from opendp.mod import enable_features
+
+from comity.errors import DataError, StudyError
+from comity.privacy.mechanisms.scale import WIDEST
+from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
+from comity.privacy.permit import Permit
+
+Integers = NDArray[np.int64]
+Shape = int | tuple[int, ...]
+
+_BITS = 384
+
+
+class NoiseSource(Protocol):
+    """Draws noise on the integers, against a permit that is used up by the draw."""
+
+    @property
+    def seeded(self) -> bool:
+        """Whether someone can know the draws; what is made of them can't be presented as private."""
+        ...
+
+    def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
+        """Independent integers with probabilities proportional to exp(−|z|/scale)."""
+        ...
+
+    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        """Independent integers with probabilities proportional to exp(−z²/2σ²)."""
+        ...
+
+    def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
+        """One lattice vector with probability proportional to exp(−|z|₂/β), given in the shape asked for."""
+        ...
+
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+        """The index of the largest score after adding exponential noise of mean `scale` to each."""
+        ...
+
+
+class ReleasedNoise:
+    """Draws that may be released: OpenDP's samplers, the operating system's entropy, no seed anywhere."""
+
+    seeded = False
+
+    def __init__(self) -> None:
+        enable_features("contrib")
+
+    def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(scale, shape)
+        permit.use()
+        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
+        return _drawn(measurements.make_laplace(*space, scale=float(scale)), count).reshape(shape)
+
+    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(sigma, shape)
+        permit.use()
+        return self._gaussian(float(sigma), count).reshape(shape)
+
+    def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
+        dimension = _checked(beta, shape)
+        components = powers(Decimal(float(beta)), dimension)
+        permit.use()
+        variance = _variance(Decimal(float(beta)), dimension, components)
+        return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
+
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+        _checked(scale, ())
+        listed = _checked_scores(scores)
+        permit.use()
+        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
+        choose = measurements.make_noisy_max(*space, measures.max_divergence(), scale=float(scale))
+        return int(choose(listed.tolist()))
+
+    def _gaussian(self, sigma: float, count: int) -> Integers:
+        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T="f64")
+        return _drawn(measurements.make_gaussian(*space, scale=sigma), count)
+
+
+class SeededNoise:
+    """Reproducible draws for simulation only: the seed tells everyone the noise."""
+
+    seeded = True
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(scale, shape)
+        permit.use()
+        return self._laplace(scale, count).reshape(shape)
+
+    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(sigma, shape)
+        permit.use()
+        return self._gaussian(np.broadcast_to(np.float64(sigma), (count,))).reshape(shape)
+
+    def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
+        dimension = _checked(beta, shape)
+        permit.use()
+        return self._lattice_rows(beta, 1, dimension).reshape(shape)
+
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+        _checked(scale, ())
+        listed = _checked_scores(scores)
+        permit.use()
+        return int(np.argmax(listed + self._generator.exponential(scale, listed.shape)))
+
+    def _laplace(self, scale: float, count: int) -> Integers:
+        success = -math.expm1(-1 / scale)
+        first, second = self._generator.geometric(success, (2, count))
+        return np.asarray(first - second, np.int64)
+
+    def _gaussian(self, sigmas: NDArray[np.float64]) -> Integers:
+        """By rejection, where each proposal lies within a constant factor of its target.
+
+        From σ = 1 on, a normal x is rounded to y = x − u and kept with probability
+        exp((u² − 1/4)/2σ²) / cosh(yu/σ²): the two points y ± u together have density proportional to
+        exp(−(y² + u²)/2σ²) cosh(yu/σ²), of which exp(−y²/2σ²) remains for every u. Below, a discrete Laplace
+        variable is kept with probability exp(−(|y| − σ²)²/2σ²).
+        """
+        out = np.empty(sigmas.shape, np.int64)
+        for chosen, propose in ((sigmas >= 1, self._rounded_normal), (sigmas < 1, self._folded_laplace)):
+            waiting = np.flatnonzero(chosen)
+            while waiting.size:
+                sigma = sigmas[waiting]
+                proposal, keep = propose(sigma)
+                kept = self._generator.random(len(waiting)) < keep
+                out[waiting[kept]] = proposal[kept]
+                waiting = waiting[~kept]
+        return out
+
+    def _rounded_normal(self, sigma: NDArray[np.float64]) -> tuple[Integers, NDArray[np.float64]]:
+        normal = self._generator.standard_normal(len(sigma)) * sigma
+        nearest = np.rint(normal)
+        off, precision = normal - nearest, 1 / (sigma * sigma)
+        keep = np.exp((off * off - 0.25) * precision / 2) / np.cosh(nearest * off * precision)
+        return nearest.astype(np.int64), keep
+
+    def _folded_laplace(self, sigma: NDArray[np.float64]) -> tuple[Integers, NDArray[np.float64]]:
+        proposal = self._laplace(1.0, len(sigma))
+        with np.errstate(under="ignore"):
+            keep = np.exp(-(((np.abs(proposal) - sigma * sigma) / sigma) ** 2) / 2)
+        return proposal, keep
+
+    def _lattice_rows(self, beta: float, rows: int, dimension: int) -> Integers:
+        components = powers(Decimal(float(beta)), dimension)
+        shapes = np.array([(j + 1) / 2 for j, _ in components])
+        shares = np.array([float(share) for _, share in components])
+        variances = np.empty(rows)
+        waiting = np.arange(rows)
+        while waiting.size:
+            uniform = self._generator.random((2, len(waiting)))
+            component = np.minimum(np.searchsorted(shares, uniform[0]), len(shapes) - 1)
+            proposal = 2 * beta * beta * self._generator.standard_gamma(shapes[component])
+            # A variance that underflows stands for the lattice point 0, as the smallest positive one does.
+            proposal = np.maximum(proposal, 1e-6)
+            kept = uniform[1] < keep_probabilities(proposal, dimension)
+            variances[waiting[kept]] = proposal[kept]
+            waiting = waiting[~kept]
+        sigmas = np.repeat(np.sqrt(variances), dimension)
+        return self._gaussian(sigmas).reshape(rows, dimension)
+
+
+def _variance(beta: Decimal, dimension: int, components: tuple[tuple[int, Decimal], ...]) -> Decimal:
+    """The mixing variance of spherical noise, from 384-bit uniforms and 80-digit arithmetic."""
+    with localcontext(PRECISE):
+        while True:
+            choice = _uniform()
+            power = next((j for j, share in components if choice <= share), components[-1][0])
+            variance = 2 * beta * beta * _gamma(power + 1)
+            if _uniform() <= keep_probability(variance, dimension):
+                return variance
+
+
+def _gamma(halves: int) -> Decimal:
+    """A Gamma variable of shape halves/2: exponentials, and half a squared normal if one half is left."""
+    total = Decimal(0)
+    whole = halves // 2
+    for start in range(0, whole, 1000):
+        # −ln of a product of uniforms: one logarithm for a thousand exponentials.
+        product = Decimal(1)
+        for _ in range(min(1000, whole - start)):
+            product *= _uniform()
+        total -= product.ln()
+    while halves % 2:
+        first, second = 2 * _uniform() - 1, 2 * _uniform() - 1
+        square = first * first + second * second
+        if 0 < square < 1:
+            # The polar method's normal is first·sqrt(−2 ln(square)/square); half its square needs no root.
+            return total - first * first * square.ln() / square
+    return total
+
+
+def _uniform() -> Decimal:
+    """Uniform on the multiples of 2^−384 in (0, 1], to eighty digits."""
+    return PRECISE.divide(Decimal(secrets.randbits(_BITS) + 1), Decimal(1 << _BITS))
+
+
+def _drawn(measurement: Any, count: int) -> Integers:
+    return np.array(measurement([0] * count), np.int64)
+
+
+def _checked(scale: float, shape: Shape) -> int:
+    if not 0 < scale <= WIDEST:
+        raise StudyError(
+            f"a noise scale must lie above 0 and at most 2^50 grid units, found {scale!r}: change the grid"
+        )
+    count = math.prod(shape) if isinstance(shape, tuple) else shape
+    if count < 1:
+        raise StudyError(f"noise is drawn for at least one number, found shape {shape}")
+    return count
+
+
+def _checked_scores(scores: Integers) -> Integers:
+    listed = np.asarray(scores)
+    if listed.ndim != 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
+        raise DataError(
+            f"scores are a list of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
+            "put them on the mechanism's grid first"
+        )
+    if np.abs(listed.astype(np.float64)).max() > WIDEST:
+        raise DataError("scores must lie within 2^50 grid units: choose a coarser grid")
+    return listed.astype(np.int64)

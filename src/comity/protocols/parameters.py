@@ -1,0 +1,35 @@
+"""How a protocol's table in a study becomes a protocol: validated parameters with sound defaults."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from comity.data import Schema
+from comity.federation.protocol import Protocol
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a protocol may use to build itself: public things only. `read` opens a public file named in the study."""
+
+    schema: Schema
+    where: str
+    read: Callable[[str], pd.DataFrame]
+
+
+class Parameters(BaseModel):
+    """Subclasses list the keys of their table as fields; a key that is not there is an error naming the nearest one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def public_files(self) -> tuple[str, ...]:
+        """Files whose content belongs to the study's hash."""
+        return ()
+
+    @abstractmethod
+    def build(self, setting: Setting) -> Protocol: ...

@@ -1,0 +1,291 @@
+"""Soft-label transfer as published: local classifiers vote on public records, a trusted coordinator perturbs the model.
+
+J. Hamm, P. Cao, M. Belkin, Learning Privately from Multiparty Data, ICML 2016. Algorithm 1 is `method="vote"`,
+Algorithm 2 is `method="soft"`, the baseline after Pathak et al. is `method="avg"`. The derivations of the constants
+are in `proof.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Encoding, Records
+from comity.errors import StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.bounds import Ball, Bound, Opened, Simplex
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.parties import Parties
+from comity.federation.protection import Entrusted, Perturbed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.learn.logistic import logistic
+from comity.learn.models import LinearClassifier
+from comity.learn.norm_bound import minimiser_radius
+from comity.learn.softmax import softmax
+from comity.learn.voting import hard_votes, one_hot
+from comity.privacy.accounting import budget_to_rho
+from comity.privacy.loss import Loss, Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.unit import Neighbours, Unit
+
+METHODS = ("vote", "soft", "avg")
+# Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
+TOLERANCE = 1e-10
+# Contributed models are put on a grid this fine relative to the radius of the ball that holds them.
+FINENESS = 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedSoftLabel(Protocol):
+    """Votes of local classifiers on public records train a global model; the trusted coordinator adds noise to it.
+
+    Adversary    whoever sees the released model. The coordinator is trusted: it sees votes or local models in clear.
+    Unit         a whole party: all of its records may be replaced.
+    Learned      coordinator: every party's votes (avg: its local model). Everyone: the perturbed model.
+    Sensitivity  `sensitivity`, in L2 on the global minimiser; derived in proof.md.
+    """
+
+    name: ClassVar[str] = "softlabel"
+
+    auxiliary: NDArray[np.float64]
+    classes: tuple[str, ...] = ("0", "1")
+    method: str = "soft"
+    l2: float = 1e-4
+    constants: str = "tight"
+    encoding: Encoding | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise StudyError(f"softlabel.method must be one of {', '.join(METHODS)}, found {self.method!r}")
+        if self.constants not in ("tight", "paper"):
+            raise StudyError(f"softlabel.constants must be tight or paper, found {self.constants!r}")
+        if not self.l2 > 0:
+            raise StudyError(f"softlabel.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2")
+        if len(self.classes) < 2:
+            raise StudyError(
+                "soft labels need a target of at least two classes; declare [target] classes in the schema"
+            )
+        if self.auxiliary.ndim != 2 or not len(self.auxiliary):
+            raise StudyError("softlabel.auxiliary must hold at least one public record")
+        if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
+            raise StudyError("softlabel.auxiliary must lie in the unit ball; encode it with rows = scaled")
+
+    @property
+    def title(self) -> str:
+        return f"softlabel ({self.method}, published)"
+
+    @property
+    def binary(self) -> bool:
+        return len(self.classes) == 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the released coordinates: the rows of a softmax model sum to zero, so C − 1 of them carry everything."""
+        return len(self.classes) - 1, self.auxiliary.shape[1]
+
+    @property
+    def radius(self) -> float:
+        return minimiser_radius(self.l2, len(self.classes))
+
+    def sensitivity(self, parties: int) -> float:
+        """How far the minimiser moves when one party is replaced, and by what its solver may be off (proof.md, 2 to 5)."""
+        step_of_gradient = 1.0 if self.binary else sqrt(2.0)
+        share = 1.0 if self.method == "vote" else 1.0 / parties
+        if self.constants == "paper":
+            moved = 2.0 * share / self.l2
+        elif self.method == "avg":
+            moved = 2.0 * self.radius * share
+        else:
+            moved = min(step_of_gradient * share / self.l2, 2.0 * self.radius)
+        return moved + 2.0 * TOLERANCE / self.l2
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+            raise StudyError(
+                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
+                'Set privacy.unit = "party" and privacy.neighbours = "replace"'
+            )
+        noise = mechanism(who.loss)
+        moved = self.sensitivity(who.size)
+        return Declaration(
+            (
+                self._contribution(noise),
+                Release(
+                    name="model",
+                    source=COORDINATOR,
+                    to=EVERYONE,
+                    protection=Perturbed(noise, of=self._sent),
+                    form=Array(self.shape),
+                    bound=Opened(l2=moved, limit=self.radius + 2.0 * TOLERANCE / self.l2),
+                ),
+            ),
+            adversary="everyone who sees the model; the coordinator is trusted and sees each party's "
+            + ("local model" if self.method == "avg" else "votes"),
+        )
+
+    @property
+    def _sent(self) -> str:
+        return "models" if self.method == "avg" else "votes"
+
+    def _contribution(self, noise: Noise) -> Release:
+        rows, classes = len(self.auxiliary), len(self.classes)
+        bound: Bound
+        if self.method == "avg":
+            # A local solver's inexactness does not count here: the projection bounds what is sent, whatever it found.
+            bound, shape, grid = Ball(self.radius), self.shape, FINENESS * self.radius
+        else:
+            # In units of 1/C both a vote and the neutral row of 1/C are whole numbers.
+            bound, shape, grid = Simplex(rows, classes), (rows, classes), 1.0 / classes
+        return Release(
+            name=self._sent,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Entrusted(noise),
+            form=Array(shape, "<i8"),
+            bound=bound,
+            grid=grid,
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        if self.method == "avg":
+            total = parties.sum(self.train)
+            model = total.value / total.parties
+        else:
+            total = parties.sum(self.vote)
+            model = self.fit(total.value / total.parties)
+        return {"model": parties.perturb("model", model)}
+
+    def fit(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The global minimiser from the shares of votes (N, C), in released coordinates."""
+        if self.method == "vote":
+            # Ties go to the first class, always: a fixed rule keeps the labels a function of the votes.
+            shares = one_hot(shares.argmax(axis=-1), len(self.classes))
+        if self.binary:
+            return logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE).weights[None, :]
+        return helmert(len(self.classes)) @ softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE).weights
+
+    @step(sends="votes", stacked=True)
+    def vote(self, site: Site) -> None:
+        chosen = hard_votes(self._local(site), self.auxiliary)
+        votes = one_hot(chosen, len(self.classes))
+        # A party without records votes 1/C on everything: abstaining would move a direction that carries no noise.
+        empty = ~site.present.any(axis=-1)
+        votes[empty] = 1.0 / len(self.classes)
+        site.contribute(votes)
+
+    @step(sends="models", stacked=True)
+    def train(self, site: Site) -> None:
+        weights = self._local(site)
+        site.contribute(weights[..., None, :] if self.binary else helmert(len(self.classes)) @ weights)
+
+    def _local(self, site: Site) -> NDArray[np.float64]:
+        """The party's own classifier; (..., d) for two classes, (..., C, d) for more."""
+        if self.binary:
+            return logistic(
+                site.features, site.labels.astype(np.float64), self.l2, mask=site.present, tol=TOLERANCE
+            ).weights
+        labels = one_hot(site.labels, len(self.classes))
+        return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE).weights
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        coef = self.coefficients(np.asarray(released["model"], np.float64))
+        return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)
+
+    def coefficients(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A linear model, (1, d) or (C, d), from released coordinates."""
+        return coordinates if self.binary else helmert(len(self.classes)).T @ coordinates
+
+    def score(self, model: LinearClassifier, test: Records) -> float:
+        return error(model.coef_, test)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self, train, test)
+
+    def expectation(self, who: Consortium) -> str:
+        release = self.declare(who)["model"]
+        scale = release.scale(who)
+        dimensions = int(np.prod(self.shape))
+        if isinstance(who.loss, Pure):
+            norm = dimensions * scale.total * scale.grid
+        else:
+            norm = sqrt(dimensions) * scale.total * scale.grid
+        ratio = norm / self.radius
+        return (
+            f"the noise has norm {norm:.3g}; any model of this regularisation has norm at most {self.radius:.3g} "
+            f"(ratio {ratio:.2g}{', so expect a useless model: raise l2, epsilon or the number of parties' if ratio > 1 else ''})"
+        )
+
+
+def error(coef: NDArray[np.float64], test: Records) -> float:
+    """Share of test records that a linear model, (1, d) or (C, d), gets wrong."""
+    assert test.labels is not None
+    weights = coef[0] if len(coef) == 1 else coef
+    return float(np.mean(hard_votes(weights, test.features) != test.labels))
+
+
+# Own-data scores are averaged over at most this many parties.
+SAMPLED = 200
+
+
+def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
+    """Constant, own data, the method without noise, and everything pooled, by the same kind of classifier."""
+    filled = [records for records in train if len(records)]
+    features = np.concatenate([records.features for records in filled])
+    labels = np.concatenate([np.asarray(records.labels) for records in filled]).astype(np.int64)
+    assert test.labels is not None
+    counts = np.bincount(labels, minlength=len(protocol.classes))
+    constant = float(np.mean(test.labels != counts.argmax()))
+    local = [_trained(protocol, records.features, np.asarray(records.labels)) for records in train]
+    alone = [error(coef, test) for coef, _ in zip(local[:SAMPLED], range(SAMPLED))]
+    pooled = error(_trained(protocol, features, labels), test)
+    out = [
+        Baseline("constant", constant, note="always the most frequent class"),
+        Baseline(
+            "own data",
+            float(np.mean(alone)),
+            float(np.std(alone)),
+            note=f"mean of {len(alone)} parties, each alone",
+        ),
+        Baseline("pooled", pooled, note="all records in one place, no privacy"),
+    ]
+    if protocol.method == "avg":
+        exact = np.mean(local, axis=0)
+    else:
+        votes = np.zeros((len(protocol.auxiliary), len(protocol.classes)))
+        for coef, records in zip(local, train):
+            chosen = hard_votes(coef[0] if protocol.binary else coef, protocol.auxiliary)
+            votes += one_hot(chosen, len(protocol.classes)) if len(records) else 1.0 / len(protocol.classes)
+        exact = protocol.coefficients(protocol.fit(votes / len(train)))
+    out.append(Baseline("without noise", error(exact, test), note=f"{protocol.method} with exact contributions"))
+    return out
+
+
+def _trained(protocol: PublishedSoftLabel, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+    if protocol.binary:
+        return logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
+    return softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
+
+
+def mechanism(loss: Loss) -> Noise:
+    """L2 noise for a loss: spherical when pure, Gaussian otherwise."""
+    return Spherical(loss) if isinstance(loss, Pure) else Gaussian(budget_to_rho(loss))
+
+
+def helmert(classes: int) -> NDArray[np.float64]:
+    """Orthonormal rows that span the vectors of `classes` entries summing to zero."""
+    rows = np.zeros((classes - 1, classes))
+    for k in range(1, classes):
+        rows[k - 1, :k] = 1.0
+        rows[k - 1, k] = -k
+        rows[k - 1] /= sqrt(k * (k + 1))
+    return rows

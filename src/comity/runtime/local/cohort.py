@@ -1,0 +1,179 @@
+"""Simulation of very many parties: the same step bodies on stacks of parties, with the memory of one stack.
+
+Masks are left out, because they cancel: what is summed are the same quantised, noised integers that real sites would
+send. The result says so. All parties of a cohort spend alike, so that its ledger has one line for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import Malformed, Refused
+from comity.federation.bounds import Opened
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.parties import Progress, Total, perturbed
+from comity.federation.protection import Entrusted, Summed
+from comity.federation.protocol import Protocol, spec_of
+from comity.federation.transcript import Line, Transcript
+from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import NoiseSource
+
+# Contributions of one stack take at most this much memory.
+STACK_BYTES = 32 << 20
+# No stack has more parties, so that what a step computes on the way stays small too.
+STACK_PARTIES = 512
+
+
+class Numbered(Sequence[str]):
+    """Names of very many parties without a string for each."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [f"p{k}" for k in range(self._count)[place]]
+        return f"p{range(self._count)[place]}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"p{k}" for k in range(self._count))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name[:1] == "p" and name[1:].isdecimal() and int(name[1:]) < self._count
+
+
+class Stack:
+    """Stands where a `Site` stands: features (B, n, d), labels (B, n), present (B, n). `contribute` adds up."""
+
+    def __init__(
+        self,
+        release: Release,
+        who: Consortium,
+        noise: NoiseSource,
+        features: NDArray[np.float64],
+        labels: NDArray[Any],
+        present: NDArray[np.bool_],
+    ) -> None:
+        self.consortium = who
+        self.features = features
+        self.labels = labels
+        self.present = present
+        self._release = release
+        self._noise = noise
+        self.units: NDArray[np.int64] | None = None
+
+    def contribute(self, value: NDArray[np.float64] | None = None) -> None:
+        release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3
+        count = len(self.features) if stacked else 1
+        if value is None:
+            value = np.broadcast_to(release.bounded.neutral(shape), (count, *shape))
+        if np.shape(value) != ((count, *shape) if stacked else shape):
+            raise Malformed(f"{release.name}: declared {shape}, found {np.shape(value)}", code="form")
+        bounded = release.bounded.enforce(np.asarray(value, np.float64), shape).reshape(count, *shape)
+        quantised = np.rint(bounded * (1.0 / release.spacing(self.consortium)))
+        # Sums of fewer than 2^53 units are exact in doubles, and several times faster than in integers.
+        exact = count * release.bounded.limit / release.spacing(self.consortium) < 2**52
+        units = quantised.sum(axis=0).astype("<i8") if exact else quantised.astype("<i8").sum(axis=0)
+        if not isinstance(release.protection, Entrusted):
+            noise, scale = release.noise, release.scale(self.consortium)
+            assert noise is not None
+            part = isinstance(release.protection, Summed)
+            for _ in range(count):
+                permit = Permit(release.name, 0)
+                units = units + noise.draw(self._noise, scale, shape, permit=permit, part=part)
+        self.units = units
+
+
+Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
+Blocks = Callable[[int], Iterable[Block]]
+
+
+class Cohort:
+    """Stands where `Parties` stands. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
+    once per round: nothing of a party is kept."""
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        who: Consortium,
+        *,
+        blocks: Blocks,
+        noise: NoiseSource,
+        ledger: Ledger,
+        study: str,
+        run: str,
+        progress: Progress | None = None,
+    ) -> None:
+        self.protocol = protocol
+        self.consortium = who
+        self.declaration: Declaration = protocol.declare(who)
+        self.ledger = ledger
+        self._blocks = blocks
+        self._noise = noise
+        self._progress = progress
+        self._run = run
+        self._counts: dict[str, int] = {}
+        self._once: dict[str, Any] = {}
+        self._lines: list[Line] = []
+        draws = [
+            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
+            for release in self.declaration.paid_by(next(iter(who.parties)), who)
+            if release.loss is not None
+            for index in range(release.times)
+        ]
+        with ledger.transaction() as transaction:
+            transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
+
+    def sum(self, step: Callable[..., Any], **values: Any) -> Total:
+        spec = spec_of(step)
+        if spec.sends is None or not spec.stacked:
+            raise Refused(f"{spec.name} does not run on stacks of parties; use at most 1,000 parties", code="no-step")
+        release = self.declaration[spec.sends]
+        if isinstance(release.bound, Opened):
+            raise Refused(f"{release.name} is a share: it needs real sites, at most 1,000", code="no-step")
+        index = self._counts.get(release.name, -1) + 1
+        self._counts[release.name] = index
+        with self.ledger.transaction() as transaction:
+            transaction.draw(run=self._run, release=release.name, index=index, step=f"{spec.name}[{index}]")
+        most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * int(np.prod(release.shape)))))
+        units, count = np.zeros(release.shape, "<i8"), 0
+        for features, labels, present in self._blocks(most):
+            stack = Stack(release, self.consortium, self._noise, features, labels, present)
+            step(stack, **values)
+            if stack.units is None:
+                raise Refused(f"{spec.name} contributed nothing", code="undeclared")
+            units += stack.units
+            count += len(features)
+            if self._progress is not None:
+                self._progress(f"{spec.name}[{index}] {count}/{self.consortium.size}")
+        path = f"{spec.name}[{index}]"
+        self._lines.append(Line(path, "to parties", count, 0, ""))
+        self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
+        return Total(units * release.spacing(self.consortium), count)
+
+    def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+        release = self.declaration[name]
+        return perturbed(release, value, self.consortium, self._noise, lambda make: self.once(name, make))
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._once:
+            self._once[name] = decode(encode(make()))
+        return self._once[name]
+
+    @property
+    def transcript(self) -> Transcript:
+        return Transcript(tuple(self._lines))

@@ -1,0 +1,288 @@
+"""Simulation of a whole consortium on one machine, with the protocol, hosts and ledgers that a deployment has.
+
+Up to 1,000 parties: real hosts over the local channel. Above: stacks of parties (`comity.runtime.local.cohort`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from comity.crypto.sealed import Identity
+from comity.data import Encoding, Records, Schema
+from comity.entropy import derive, fresh_seed
+from comity.errors import Refused, Stopped, StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.consortium import Consortium
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties, Progress, run
+from comity.federation.plan import describe, plan, spent_by
+from comity.federation.protocol import Protocol
+from comity.federation.store import Store
+from comity.federation.transcript import Transcript
+from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_account import figure
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
+from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.local.cohort import Block, Cohort
+from comity.runtime.outcome import Account, Guarantee, Outcome
+
+# Above this many parties a simulation runs stacks of them instead of a host each.
+REAL_HOSTS = 1000
+
+Data = pd.DataFrame | Records
+
+
+def simulate(
+    protocol: Protocol,
+    *,
+    parties: Mapping[str, Data],
+    epsilon: float,
+    delta: float = 0.0,
+    schema: Schema | None = None,
+    unit: str = "party",
+    neighbours: str = "replace",
+    colluders: int = 1,
+    dropouts: int = 0,
+    seed: int | None = None,
+    test: Data | None = None,
+    baselines: bool = True,
+    grant: float | None = None,
+    ledgers: Mapping[str, Ledger] | None = None,
+    journal: Path | None = None,
+    run_id: str | None = None,
+    study: str = "study",
+    study_hash: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run a protocol over these parties' records.
+
+    Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
+    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
+    """
+    if not parties:
+        raise StudyError("a simulation needs at least one party, found none")
+    loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
+    if not epsilon > 0:
+        raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
+    who = Consortium(
+        parties=tuple(parties),
+        loss=loss,
+        unit=Unit(unit),
+        neighbours=Neighbours(neighbours),
+        colluders=min(colluders, max(0, len(parties) - dropouts - 1)),
+        dropouts=dropouts,
+        schema=schema,
+    )
+    started = time.perf_counter()
+    records = {party: encoded(protocol, data, party) for party, data in parties.items()}
+    tested = None if test is None else encoded(protocol, test, "test")
+    run_id = run_id or new_run_id()
+    name_hash = study_hash or derive(fresh_seed(), study).hex()
+    known = dict(ledgers or {})
+    if len(parties) > REAL_HOSTS:
+        if known or journal is not None:
+            raise StudyError(f"above {REAL_HOSTS} parties a simulation keeps its ledgers and its journal in memory")
+        cohort = Cohort(
+            protocol,
+            who,
+            blocks=lambda most: stacks(list(records.values()), most),
+            noise=noise_source(seed, "cohort"),
+            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, grant=granted(grant, delta)),
+            study=name_hash,
+            run=run_id,
+            progress=progress,
+        )
+        released = protocol.coordinate(cohort)  # type: ignore[arg-type]
+        accounts: tuple[Account, ...]
+        accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
+    else:
+        released, accounts, transcript = _with_hosts(
+            protocol, who, records, known, granted(grant, delta), seed, journal, run_id, name_hash, progress
+        )
+    outcome = _outcome(
+        protocol,
+        who,
+        released,
+        transcript,
+        accounts,
+        study=study,
+        study_hash=name_hash,
+        run_id=run_id,
+        seed=seed,
+    )
+    error, compared = None, list[Baseline]()
+    if tested is not None:
+        error = protocol.score(outcome.model, tested)
+        if baselines:
+            compared = protocol.compare(list(records.values()), tested)
+    return replace(
+        outcome,
+        error=error,
+        baselines=tuple(compared),
+        seconds=time.perf_counter() - started,
+        masks=len(parties) <= REAL_HOSTS,
+        settings=dict(settings or {}),
+    )
+
+
+def _with_hosts(
+    protocol: Protocol,
+    who: Consortium,
+    records: Mapping[str, Records],
+    ledgers: Mapping[str, Ledger],
+    grant: Pure | Approx | None,
+    seed: int | None,
+    journal: Path | None,
+    run_id: str,
+    study: str,
+    progress: Progress | None,
+) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
+    # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
+    keys = {party: Identity(derive(study.encode(), "simulated identity", party)) for party in who.parties}
+    who = replace(who, roster={party: identity.public for party, identity in keys.items()})
+    hosts = {}
+    for party in who.parties:
+        ledger = ledgers.get(party) or Ledger.in_memory(
+            dataset=party, unit=who.unit, neighbours=who.neighbours, grant=grant
+        )
+        hosts[party] = Host(
+            party,
+            records=records[party],
+            keys=keys[party],
+            store=Store(ledger, unit=who.unit, neighbours=who.neighbours),
+            noise=noise_source(seed, party),
+            protocol=protocol,
+            who=who,
+            study=study,
+        )
+    channel = LocalChannel(hosts)
+    coordinator = Parties(
+        protocol,
+        who,
+        study=study,
+        run=run_id,
+        channel=channel,
+        journal=Journal(journal),
+        noise=noise_source(seed, "coordinator"),
+        progress=progress,
+    )
+    try:
+        released = run(coordinator)
+    except (Refused, Stopped) as error:
+        if channel.refusal is not None:
+            raise channel.refusal from error
+        raise
+    accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
+    return released, accounts, coordinator.transcript
+
+
+def _outcome(
+    protocol: Protocol,
+    who: Consortium,
+    released: Mapping[str, Any],
+    transcript: Transcript,
+    accounts: tuple[Account, ...],
+    *,
+    study: str,
+    study_hash: str,
+    run_id: str,
+    seed: int | None,
+) -> Outcome:
+    declaration = protocol.declare(who)
+    spent = spent_by(declaration, who.parties[0], who)
+    delta = delta_of(who.loss)
+    shown = plan(study, protocol, who)
+    return Outcome(
+        study=study,
+        study_hash=study_hash,
+        run=run_id,
+        protocol=protocol.name,
+        model=protocol.present(released, who),
+        released=released,
+        guarantee=Guarantee(
+            loss=describe(spent, delta),
+            epsilon=float(spent.epsilon_at(delta)),
+            delta=float(delta),
+            unit=shown.unit,
+            neighbours=shown.neighbours,
+            adversary=declaration.adversary,
+            claim=declaration.claim,
+            seeded=seed is not None,
+        ),
+        plan=shown,
+        declaration=declaration,
+        consortium=who,
+        transcript=transcript,
+        accounts=accounts,
+        parties=who.size,
+        seed=seed,
+    )
+
+
+def encoded(protocol: Protocol, data: Data, where: str) -> Records:
+    """Records as the protocol wants them; a frame is encoded by the protocol's own encoding."""
+    if isinstance(data, Records):
+        return data
+    encoding = getattr(protocol, "encoding", None)
+    if not isinstance(encoding, Encoding):
+        raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")
+    return encoding.encode(data, where=where).records
+
+
+def noise_source(seed: int | None, owner: str) -> NoiseSource:
+    if seed is None:
+        return ReleasedNoise()
+    return SeededNoise(int.from_bytes(derive(seed.to_bytes(16, "big", signed=True), "noise", owner)[:8], "big"))
+
+
+def delta_of(loss: Loss) -> Decimal:
+    return loss.delta if isinstance(loss, Approx) else Decimal(0)
+
+
+def granted(grant: float | None, delta: float) -> Pure | Approx | None:
+    if grant is None:
+        return None
+    return Approx(grant, delta) if delta else Pure(grant)
+
+
+def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
+    only = ledger.summary()[0]
+    unlimited = "no limit"
+    return Account(
+        party,
+        granted=unlimited if only.granted is None else str(only.granted),
+        spent=describe(only.spent, delta),
+        left=unlimited if only.left is None else f"eps {figure(only.left, ROUND_FLOOR)}",
+    )
+
+
+def stacks(records: Sequence[Records], most: int) -> Iterator[Block]:
+    """Blocks of parties padded to one size; `present` tells records from padding."""
+    for start in range(0, len(records), most):
+        block = records[start : start + most]
+        rows, width = max(1, max(map(len, block))), block[0].features.shape[1]
+        features = np.zeros((len(block), rows, width))
+        labels = np.zeros((len(block), rows), np.int64)
+        present = np.zeros((len(block), rows), bool)
+        for place, one in enumerate(block):
+            features[place, : len(one)] = one.features
+            labels[place, : len(one)] = one.labels if one.labels is not None else 0
+            present[place, : len(one)] = True
+        yield features, labels, present
+
+
+def new_run_id(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:
+    return f"{clock():%Y-%m-%d}-{fresh_seed()[:4].hex()}"

@@ -1,0 +1,268 @@
+"""A study file: schema, parties, protocol, parameters, privacy. The same file is simulated and deployed.
+
+`Study.load` reads public things only (the file, its schema, public auxiliary records). The hash covers all of them, by
+content, and leaves out `[simulation]`: two people who see the same hash agreed on the same study.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from comity.crypto.sealed import PublicIdentity
+from comity.data import Schema, open_source
+from comity.errors import BadInput, StudyError
+from comity.federation.consortium import Consortium
+from comity.federation.plan import Plan, plan
+from comity.federation.protocol import Protocol
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols import PROTOCOLS, Parameters, Setting
+from comity.runtime.local.cohort import Numbered
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StudyTable(_Table):
+    name: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$")
+    protocol: str
+    schema_: str = Field(alias="schema")
+
+
+class PrivacyTable(_Table):
+    unit: Unit = Unit.PARTY
+    neighbours: Neighbours = Neighbours.REPLACE
+    epsilon: float = Field(gt=0, allow_inf_nan=False)
+    delta: float = Field(0.0, ge=0, lt=1)
+    colluders: int = Field(1, ge=0)
+    dropouts: int = Field(0, ge=0)
+
+    @property
+    def loss(self) -> Loss:
+        return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+
+
+class PartyTable(_Table):
+    columns: list[str] | None = None
+    role: str | None = None
+    keys: dict[str, str] | None = None
+
+
+class SimulationTable(_Table):
+    """Ignored by a deployment and left out of the hash."""
+
+    data: str | dict[str, str] | None = None
+    split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
+    sizes: list[float] | None = None
+    column: str | None = None
+    test: str | None = None
+    holdout: float = Field(0.2, gt=0, lt=1)
+    baselines: bool = True
+    grant: float | None = Field(None, gt=0)
+
+
+class _File(_Table):
+    study: StudyTable
+    privacy: PrivacyTable
+    parties: dict[str, Any]
+    simulation: SimulationTable = SimulationTable()
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A study as agreed. `folder` is where its relative paths start."""
+
+    name: str
+    protocol_name: str
+    schema: Schema
+    privacy: PrivacyTable
+    parameters: Parameters
+    parties: Mapping[str, PartyTable] | int
+    simulation: SimulationTable
+    folder: Path
+    hash: str
+    text: str
+    where: str
+    protocol: Protocol
+
+    @property
+    def consortium(self) -> Consortium:
+        names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
+        roster, roles = {}, {}
+        if not isinstance(self.parties, int):
+            roster = {n: PublicIdentity.from_texts(p.keys) for n, p in self.parties.items() if p.keys is not None}
+            for role in {p.role for p in self.parties.values() if p.role is not None}:
+                roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
+        return Consortium(
+            parties=names,
+            loss=self.privacy.loss,
+            unit=self.privacy.unit,
+            neighbours=self.privacy.neighbours,
+            # Of one or two parties at least one must stay honest.
+            colluders=min(self.privacy.colluders, max(0, len(names) - self.privacy.dropouts - 1)),
+            dropouts=self.privacy.dropouts,
+            roster=roster,
+            roles=roles,
+            schema=self.schema,
+        )
+
+    def plan(self) -> Plan:
+        return plan(self.name, self.protocol, self.consortium)
+
+    def defaults(self) -> dict[str, Any]:
+        """Every setting that the file left to its default, by dotted key."""
+        tables: dict[str, BaseModel] = {"privacy": self.privacy, self.protocol_name: self.parameters}
+        return {
+            f"{name}.{key}": getattr(table, key)
+            for name, table in tables.items()
+            for key in type(table).model_fields
+            if key not in table.model_fields_set
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Study:
+        """Read a study; `overrides` are dotted keys, for a simulation only."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise StudyError(f"{path}: there is no such study file; write one with: comity new NAME") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"{path}: the study can't be read ({error})") from error
+        return cls.parse(text, folder=path.parent, where=str(path), overrides=overrides)
+
+    @classmethod
+    def parse(
+        cls, text: str, *, folder: Path, where: str = "study", overrides: Mapping[str, Any] | None = None
+    ) -> Study:
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise StudyError(f"{where}: not valid TOML: {error}") from error
+        for key, value in (overrides or {}).items():
+            _override(tables, key, value, where)
+        protocol_name = str((tables.get("study") or {}).get("protocol", ""))
+        kind = PROTOCOLS.get(protocol_name)
+        if kind is None:
+            raise StudyError(
+                f"{where}: study.protocol must be one of {', '.join(PROTOCOLS)}, found {protocol_name!r}"
+                + _nearest(protocol_name, PROTOCOLS),
+                key="study.protocol",
+            )
+        own = tables.pop(protocol_name, {})
+        file = _validate(_File, tables, where, "", extra=(protocol_name,))
+        parameters = _validate(kind, own, where, protocol_name + ".")
+        parties = _parties(file.parties, where)
+        schema = Schema.load(folder / file.study.schema_)
+
+        def read(name: str) -> pd.DataFrame:
+            return open_source(name, where=f"{where}: {name}", base=folder).read()
+
+        protocol = parameters.build(Setting(schema, where, read))
+        agreed = {
+            "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
+            "schema": schema.digest(),
+            "privacy": file.privacy.model_dump(mode="json"),
+            "parties": parties if isinstance(parties, int) else {n: p.model_dump() for n, p in parties.items()},
+            "parameters": parameters.model_dump(mode="json"),
+            "files": {name: _digest(folder / name, where) for name in parameters.public_files()},
+        }
+        return cls(
+            name=file.study.name,
+            protocol_name=protocol_name,
+            schema=schema,
+            privacy=file.privacy,
+            parameters=parameters,
+            parties=parties,
+            simulation=file.simulation,
+            folder=folder,
+            hash=hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest(),
+            text=text,
+            where=where,
+            protocol=protocol,
+        )
+
+
+def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | int:
+    if set(table) == {"count"}:
+        count = table["count"]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise StudyError(f"{where}: parties.count must be a whole number of at least 1, found {count!r}")
+        return count
+    if not table:
+        raise StudyError(
+            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation"
+        )
+    return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
+
+
+def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
+    *path, leaf = key.split(".")
+    if not path:
+        raise StudyError(f"--set {key}: a key has a table and a name, as in privacy.epsilon=0.5")
+    at = tables
+    for name in path:
+        at = at.setdefault(name, {})
+        if not isinstance(at, dict):
+            raise StudyError(f"--set {key}: {name} is no table of {where}")
+    at[leaf] = value
+
+
+def _validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
+    if not isinstance(value, Mapping):
+        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _first(error, model, where, prefix, extra) from None
+
+
+def _first(error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str]) -> BadInput:
+    """One sentence for the first thing that is wrong."""
+    wrong = error.errors()[0]
+    key = prefix + ".".join(str(part) for part in wrong["loc"])
+    if wrong["type"] == "extra_forbidden":
+        names = [*_names(model, wrong["loc"][:-1]), *(extra if len(wrong["loc"]) == 1 else ())]
+        return StudyError(
+            f"{where}: unknown key {key}{_nearest(str(wrong['loc'][-1]), names)}; known here: {', '.join(names)}",
+            key=key,
+        )
+    if wrong["type"] == "missing":
+        return StudyError(f"{where}: {key} is missing; add it", key=key)
+    return StudyError(f"{where}: {key} = {wrong['input']!r}: {wrong['msg'][0].lower() + wrong['msg'][1:]}", key=key)
+
+
+def _names(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    at: Any = model
+    for part in path:
+        field = at.model_fields.get(str(part)) if isinstance(at, type) and issubclass(at, BaseModel) else None
+        at = field.annotation if field is not None else None
+    if not (isinstance(at, type) and issubclass(at, BaseModel)):
+        return []
+    return [field.alias or name for name, field in at.model_fields.items()]
+
+
+def _nearest(found: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(found, list(known), 1, 0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _digest(path: Path, where: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StudyError(f"{where}: the public file {path} can't be read ({error.strerror}); put it there") from error

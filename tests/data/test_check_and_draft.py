@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from comity.data import (
+    Bounded,
+    Categorical,
+    Classes,
+    Encoding,
+    Numeric,
+    Ordinal,
+    Schema,
+    clinic_schema,
+    clinics,
+    draft,
+    explain,
+)
+from comity.data.draft import outwards
+from comity.errors import ComityError, DataError
+
+SCHEMA = Schema(
+    (
+        Numeric("age", 0, 100),
+        Numeric("dose", 0, 1, "fill", 0.5),
+        Categorical("sex", ("f", "m")),
+        Categorical("ward", ("a",), other=True, missing="other"),
+        Ordinal("grade", ("1", "2")),
+        Numeric("visits", 0, 9, integer=True),
+    ),
+    Classes("sick", ("no", "yes")),
+    "patient",
+)
+GOOD = pd.DataFrame(
+    {
+        "age": [1.0, 2.0, 3.0],
+        "dose": [0.1, 0.2, 0.3],
+        "sex": ["f", "m", "f"],
+        "ward": ["a", "a", "a"],
+        "grade": [1, 2, 1],
+        "visits": [0, 1, 2],
+        "sick": ["no", "yes", "no"],
+        "patient": ["p1", "p2", "p3"],
+    }
+)
+
+
+def test_a_table_that_fits_has_no_findings() -> None:
+    assert explain(SCHEMA, GOOD) == []
+    assert (
+        explain(
+            clinic_schema(),
+            clinics(1, 50)["clinic-01"].assign(sex="f", ward="medical", lactate=1, creatinine=80),
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "column", "sentence"),
+    [
+        (
+            {"age": [1, "old", "x"]},
+            "error",
+            "age",
+            "expected numbers, found 'old' in record 2 and 1 more like it",
+        ),
+        (
+            {"age": [-1, 101, 5]},
+            "warning",
+            "age",
+            "2 of 3 values are outside [0, 100] and will be clipped; check the unit",
+        ),
+        (
+            {"age": [None, 1, 2]},
+            "error",
+            "age",
+            "1 of 3 values are missing and will be refused; complete them, or set missing",
+        ),
+        (
+            {"dose": [None, 1, 1]},
+            "warning",
+            "dose",
+            "1 of 3 values are missing and will be filled as declared",
+        ),
+        (
+            {"sex": ["f", "w", "w"]},
+            "error",
+            "sex",
+            "2 of 3 values are not declared ('w') and will be refused",
+        ),
+        ({"sex": ["f", "m", None]}, "error", "sex", "set missing = 'other' and other = true"),
+        ({"ward": ["b", "c", "a"]}, "warning", "ward", "not declared ('b', 'c') and will count as other"),
+        ({"ward": ["a", None, "a"]}, "warning", "ward", "1 of 3 values are missing and will be filled"),
+        (
+            {"grade": [1, 2, 3]},
+            "error",
+            "grade",
+            "not declared ('3') and will be refused; correct them, add them",
+        ),
+        ({"visits": [1, 0.5, 1]}, "error", "visits", "expected whole numbers, found 0.5 in record 2"),
+        ({"sick": ["no", "yes", None]}, "error", "sick", "remove records without a target"),
+        ({"patient": ["p1", "", "p3"]}, "error", "patient", "1 of 3 identifiers are missing"),
+        ({"patient": ["p1", "p1", "p3"]}, "warning", "patient", "1 of 3 records repeat an identifier"),
+    ],
+)
+def test_each_mismatch_is_explained(changes, severity: str, column: str, sentence: str) -> None:
+    (finding,) = explain(SCHEMA, GOOD.assign(**changes), "north.csv")
+    assert (finding.severity, finding.column) == (severity, column)
+    assert finding.sentence.startswith(f"north.csv: {column}: ") and sentence in finding.sentence
+
+
+def test_all_mismatches_are_reported_at_once() -> None:
+    bad = GOOD.drop(columns=["age", "patient"]).assign(sex="w", grade=9, Age=1)
+    found = explain(SCHEMA, bad, "north.csv")
+    assert [(finding.severity, finding.column) for finding in found] == [
+        ("error", name) for name in ("age", "sex", "grade", "patient")
+    ]
+    assert "the nearest present is 'Age'" in found[0].sentence
+
+
+cells = st.sampled_from([0, 1, 2, 5, 0.5, -3, 200, "f", "m", "w", "1", "no", "yes", None, "", "x1"])
+
+
+@given(st.fixed_dictionaries({name: st.lists(cells, min_size=2, max_size=2) for name in GOOD.columns}))
+def test_errors_are_found_exactly_where_encoding_refuses(columns) -> None:
+    table = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    errors = [finding for finding in explain(SCHEMA, table) if finding.severity == "error"]
+    try:
+        Encoding(SCHEMA).encode(table)
+    except ComityError as error:
+        assert error.key in {finding.column for finding in errors}
+    else:
+        assert errors == []
+
+
+def test_draft_parses_warns_and_fits_its_sample() -> None:
+    sample = clinics(3, 200)["clinic-02"].drop(columns="disposition")
+    sample["triage"] = pd.Categorical(
+        sample["triage"], ["non-urgent", "standard", "urgent", "very urgent", "immediate"], ordered=True
+    )
+    text = draft(sample, target="readmitted", identifier="patient")
+    first = text.splitlines()[:5]
+    assert "DRAFT" in first[0] and "PRIVATE data VOID THE GUARANTEE" in " ".join(first)
+    schema = Schema.parse(text)
+    assert explain(schema, sample) == [
+        finding
+        for finding in explain(schema, sample)
+        if finding.severity == "warning" and "missing" in finding.sentence
+    ]
+    assert schema.target == Classes("readmitted", ("no", "yes")) and schema.identifier == "patient"
+    assert isinstance(schema["triage"], Ordinal) and schema["triage"].values[0] == "non-urgent"
+    age = schema["age"]
+    assert isinstance(age, Numeric) and age.integer and age.low % 10 == 0 and age.high % 10 == 0
+    lactate = schema["lactate"]
+    assert isinstance(lactate, Numeric) and lactate.missing == "fill"
+    assert Encoding(schema).encode(sample).records.features.shape[0] == 200
+
+
+def test_draft_leaves_out_what_it_can_not_describe() -> None:
+    sample = pd.DataFrame(
+        {
+            "note": [f"text {i}" for i in range(99)],
+            "empty": None,
+            "flag": [0, 1, 1] * 33,
+            "y": np.arange(99) / 7,
+            "g": ["a", None, "b"] * 33,
+        }
+    )
+    text = draft(sample, target="y")
+    assert (
+        "# left out: 'note' has 99 different values" in text and "# left out: 'empty' has no values" in text
+    )
+    schema = Schema.parse(text)
+    assert schema.columns == (
+        Categorical("flag", ("0", "1"), other=True),
+        Categorical("g", ("a", "b"), other=True, missing="other"),
+    )
+    assert schema.target == Bounded("y", 0, 14)
+
+
+def test_draft_orders_numeric_classes_by_value() -> None:
+    sample = pd.DataFrame({"x": [0.1, 0.2, 0.3], "y": [10, 9, 2]})
+    assert Schema.parse(draft(sample, target="y")).target == Classes("y", ("2", "9", "10"))
+
+
+@pytest.mark.parametrize(
+    ("sample", "sentence"),
+    [
+        (pd.DataFrame({"x": [], "y": []}), "expected a sample with records, found none"),
+        (pd.DataFrame({"x": [1, 2, 3]}), "column 'y' is missing"),
+        (pd.DataFrame({"x": [1, 2, 3], "y": [1, 1, 1]}), "target 'y' has 1 different values"),
+        (
+            pd.DataFrame({"x": range(60), "y": [f"t{i}" for i in range(60)]}),
+            "is text with 60 different values",
+        ),
+        (pd.DataFrame({"y": [1, 2, 3]}), "no column beside the target can be drafted"),
+    ],
+)
+def test_draft_refuses_a_useless_sample(sample: pd.DataFrame, sentence: str) -> None:
+    with pytest.raises(DataError) as caught:
+        draft(sample, target="y")
+    assert sentence in str(caught.value)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_drafted_bounds_contain_the_sample(a: float, b: float) -> None:
+    low, high = outwards(min(a, b), max(a, b))
+    assert low <= min(a, b) and max(a, b) <= high and low < high
+    assert high - low <= 1.5 * abs(a - b) or a == b
+
+
+def test_drafted_bounds_are_round() -> None:
+    assert outwards(18.3, 91.2) == (10, 100)
+    assert outwards(0.13, 0.31) == (0.12, 0.32)
+    assert outwards(-3, -3) == (-3, -2.5)
+    assert (
+        tomllib.loads(draft(pd.DataFrame({"x": [1, 2, 4], "y": [0, 1, 0]}), target="y"))["columns"]["x"][
+            "high"
+        ]
+        == 4
+    )

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from comity.data.columns import Categorical, Classes, Numeric
+from comity.data.encoding import Encoding
+from comity.data.schema import Schema
+from comity.errors import DataError
+from comity.learn import ConstantClassifier, LinearClassifier
+
+SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
+
+
+def sample(classes):
+    rng = np.random.default_rng(classes)
+    x = rng.normal(size=(120, 3))
+    return x, (x @ rng.normal(size=(3, classes))).argmax(1)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_it_predicts_as_scikit_learn_does_with_the_same_weights(classes):
+    x, y = sample(classes)
+    names = np.array(["a", "b", "c"][:classes])
+    theirs = LogisticRegression(fit_intercept=False).fit(x, names[y])
+    ours = LinearClassifier(theirs.coef_, names.tolist())
+    assert (ours.predict(x) == theirs.predict(x)).all()
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-12)
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=1e-12)
+    assert ours.score(x, names[y]) == theirs.score(x, names[y])
+    assert ours.n_features_in_ == 3
+    assert ours.classes_.tolist() == names.tolist()
+
+
+def test_two_class_rows_are_their_difference():
+    x, _ = sample(2)
+    w = np.array([0.3, -1.0, 2.0])
+    pair, single = LinearClassifier([-w / 2, w / 2], [0, 1]), LinearClassifier([w], [0, 1])
+    np.testing.assert_allclose(pair.predict_proba(x), single.predict_proba(x), atol=1e-15)
+    assert (pair.predict(x) == single.predict(x)).all()
+
+
+def test_scikit_learn_takes_it_for_a_fitted_classifier():
+    x, y = sample(3)
+    model = LinearClassifier(np.eye(3), [0, 1, 2])
+    check_is_fitted(model)
+    assert is_classifier(model)
+    copy = clone(model)
+    assert (copy.predict(x) == model.predict(x)).all()
+    scores = cross_val_score(model, x, y, cv=3)
+    folds = cross_val_score(make_pipeline(StandardScaler(), model), x, y, cv=3)
+    assert scores.mean() == pytest.approx(model.score(x, y), abs=0.02)
+    assert folds.shape == (3,)
+    assert model.fit(x, y) is model
+    assert np.array_equal(model.coef_, np.eye(3))
+
+
+def test_a_frame_is_encoded_by_the_models_own_encoding():
+    encoding = Encoding(SCHEMA, scaling="unit", intercept=True)
+    model = LinearClassifier([[1.0, 0.0, 0.0, -0.5]], ["no", "yes"], encoding)
+    frame = pd.DataFrame({"sex": ["f", "m"], "age": [90, 10]})
+    assert model.predict(frame).tolist() == ["yes", "no"]
+    assert model.predict(np.array([[0.9, 1, 0, 1], [0.1, 0, 1, 1]])).tolist() == ["yes", "no"]
+    assert clone(model).predict(frame).tolist() == ["yes", "no"]
+    with pytest.raises(DataError, match="'age'"):
+        model.predict(frame[["sex"]])
+
+
+def test_a_frame_of_numbers_needs_no_encoding():
+    assert LinearClassifier([[1.0, -1.0]], [0, 1]).predict(pd.DataFrame([[2.0, 1.0]])).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.ones((2, 3)),
+        np.ones(2),
+        [["a", "b"]],
+        np.array([[np.nan, 1.0]]),
+        pd.DataFrame({"x": ["u"], "y": [1]}),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(rows):
+    with pytest.raises(DataError):
+        LinearClassifier([[1.0, -1.0]], [0, 1]).predict(rows)
+
+
+@pytest.mark.parametrize(
+    ("coef", "classes"), [([[1.0]], [0, 1, 2]), ([1.0], [0, 1]), ([[1.0]], [0]), (np.ones((3, 1)), [0, 1])]
+)
+def test_weights_and_classes_must_agree(coef, classes):
+    with pytest.raises(DataError, match="one row per class"):
+        LinearClassifier(coef, classes).predict(np.ones((1, 1)))
+
+
+def test_the_constant_classifier_says_the_likeliest_class():
+    model = clone(ConstantClassifier([0.2, 0.5, 0.3], ["a", "b", "c"]))
+    frame = pd.DataFrame({"age": [1, 2]})
+    check_is_fitted(model)
+    assert model.predict(frame).tolist() == ["b", "b"]
+    assert model.predict_proba(frame).tolist() == [[0.2, 0.5, 0.3]] * 2
+    assert model.score(frame, ["b", "a"]) == 0.5
+    with pytest.raises(DataError, match="sum to 1"):
+        ConstantClassifier([0.2, 0.5], ["a", "b"]).predict(frame)
+
+
+def test_labels_of_mixed_kind_stay_what_they_are():
+    assert LinearClassifier([[1.0]], ["0", 1]).predict(np.array([[-1.0], [1.0]])).tolist() == ["0", 1]

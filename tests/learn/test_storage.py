@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from comity.data.columns import Categorical, Classes, Numeric
+from comity.data.encoding import Encoding
+from comity.data.schema import Schema
+from comity.errors import ComityError, DataError
+from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model
+from comity.learn import storage
+
+SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
+ENCODING = Encoding(SCHEMA, scaling="unit", rows="scaled", intercept=True)
+MODEL = LinearClassifier([[0.1, 1 / 3, -2.0, 1e-17]], ["no", "yes"], ENCODING)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_model(MODEL, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_model_comes_back_exactly(folder):
+    again = load_model(folder)
+    assert isinstance(again, LinearClassifier)
+    assert np.array_equal(again.coef_, MODEL.coef_)
+    assert again.encoding == ENCODING
+    frame = pd.DataFrame({"age": [3, 99], "sex": ["m", "f"]})
+    assert np.array_equal(again.predict_proba(frame), MODEL.predict_proba(frame))
+    assert again.predict(frame).tolist() == MODEL.predict(frame).tolist()
+
+
+@pytest.mark.parametrize("classes", [[0, 1, 2], ["a", "b", "ü"], [0.5, 1.5, 2.5], np.array([3, 1, 2])])
+def test_labels_and_bare_weights_come_back(tmp_path, classes):
+    save_model(LinearClassifier(np.eye(3), classes), tmp_path)
+    again = load_model(tmp_path)
+    assert again.encoding is None
+    assert again.classes_.tolist() == np.asarray(classes).tolist()
+
+
+def test_a_constant_comes_back(tmp_path):
+    save_model(ConstantClassifier([0.25, 0.75], ["a", "b"]), tmp_path)
+    assert load_model(tmp_path).predict_proba([0]).tolist() == [[0.25, 0.75]]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("format", "pickle", "format"),
+        ("version", 2, "newer comity"),
+        ("kind", "forest", "forest"),
+        ("kind", None, "kind"),
+        ("classes", "no", "classes"),
+        ("classes", [["no"], "yes"], "classes"),
+        ("classes", ["no", "no"], "classes"),
+        ("classes", ["no", "yes", "perhaps"], "one row per class"),
+        ("shape", [4, 1], "shape"),
+        ("encoding", {"schema": 3}, "schema"),
+        ("encoding", {"schema": "columns = 3"} | dict.fromkeys(["scaling", "rows"], "none"), "intercept"),
+    ],
+)
+def test_a_page_that_is_wrong_is_named(folder, key, value, sentence):
+    page = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(page | {key: value}))
+    with pytest.raises(DataError, match=sentence) as caught:
+        load_model(folder)
+    assert "model" in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("schema", "[columns.a]\nkind='no'"), ("rows", "upside down")])
+def test_an_encoding_that_is_wrong_is_data_of_the_model(folder, key, value):
+    page = json.loads((folder / "model.json").read_text())
+    page["encoding"][key] = value
+    (folder / "model.json").write_text(json.dumps(page))
+    with pytest.raises(DataError, match="fetch the model again"):
+        load_model(folder)
+
+
+def test_weights_of_another_model_are_noticed(folder):
+    page = json.loads((folder / "model.json").read_text())
+    np.savez(folder / "weights.npz", coef=np.ones((1, 3)))
+    (folder / "model.json").write_text(json.dumps(page | {"shape": [1, 3]}))
+    with pytest.raises(DataError, match="not of one model"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    "coef", [np.array([[object()] * 4]), np.full((1, 4), np.nan), np.ones((1, 4), np.float32), np.ones(4)]
+)
+def test_weights_of_another_kind_are_refused(folder, coef):
+    np.savez(folder / "weights.npz", coef=coef)
+    with pytest.raises(DataError):
+        load_model(folder)
+
+
+def test_an_archive_that_would_unpack_without_end_is_not_opened(folder, monkeypatch):
+    monkeypatch.setattr(storage, "_MOST_BYTES", 2000)
+    with zipfile.ZipFile(folder / "weights.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("coef.npy", bytes(100_000))
+    with pytest.raises(DataError, match="not opened"):
+        load_model(folder)
+
+
+def test_missing_files_and_folders_are_named(folder, tmp_path):
+    (folder / "weights.npz").unlink()
+    with pytest.raises(DataError, match=r"weights\.npz"):
+        load_model(folder)
+    with pytest.raises(DataError, match="nowhere"):
+        load_model(tmp_path / "nowhere")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(["model.json", "weights.npz"]),
+    at=st.integers(0, 10**6),
+    byte=st.integers(0, 255),
+    cut=st.booleans(),
+)
+def test_mutated_files_give_a_model_or_an_error_of_ours(folder, name, at, byte, cut):
+    whole = (folder / name).read_bytes()
+    at %= len(whole)
+    (folder / name).write_bytes(whole[:at] if cut else whole[:at] + bytes([byte]) + whole[at + 1 :])
+    try:
+        load_model(folder)
+    except ComityError:
+        pass
+    finally:
+        (folder / name).write_bytes(whole)
+
+
+def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path):
+    class Own:
+        def encode_features(self, frame):
+            return np.ones((len(frame), 1))
+
+    with pytest.raises(DataError, match="Own"):
+        save_model(LinearClassifier([[1.0]], [0, 1], Own()), tmp_path / "a")
+    with pytest.raises(DataError, match="label"):
+        save_model(LinearClassifier([[1.0]], [(1,), 1]), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
