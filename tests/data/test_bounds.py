@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from comity.data import Categorical, Encoding, Numeric, Ordinal, Schema
@@ -49,7 +49,9 @@ def every_row(schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(list(product(*map(inputs, schema.columns))), columns=list(schema.names))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
+@example((Ordinal("a", ("x", "y")), Ordinal("b", ("x", "y", "z", "w"))), "symmetric", "clipped", False, False)
+@example((Numeric("a", 0, 3, integer=True), Numeric("b", 0, 5, integer=True)), "symmetric", "normalised", False, False)
 @given(
     columns(),
     st.sampled_from(["symmetric", "unit"]),
@@ -84,9 +86,7 @@ def test_bounds_dominate_every_row_and_are_attained(made, scaling, rows, interce
 )
 def test_unit_ball_holds_exactly_for_any_float(values, rows, scaling) -> None:
     schema = Schema((Numeric("a", 0, 3), Numeric("b", -1e-3, 1e9), Numeric("c", 0, 1e-300)))
-    features = Encoding(schema, rows=rows, scaling=scaling).encode_features(
-        pd.DataFrame(values, columns=list("abc"))
-    )
+    features = Encoding(schema, rows=rows, scaling=scaling).encode_features(pd.DataFrame(values, columns=list("abc")))
     assert np.isfinite(features).all()
     for row in features:
         square = sum(Fraction(float(entry)) ** 2 for entry in row)

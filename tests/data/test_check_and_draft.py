@@ -173,9 +173,7 @@ def test_draft_leaves_out_what_it_can_not_describe() -> None:
         }
     )
     text = draft(sample, target="y")
-    assert (
-        "# left out: 'note' has 99 different values" in text and "# left out: 'empty' has no values" in text
-    )
+    assert "# left out: 'note' has 99 different values" in text and "# left out: 'empty' has no values" in text
     schema = Schema.parse(text)
     assert schema.columns == (
         Categorical("flag", ("0", "1"), other=True),
@@ -219,9 +217,4 @@ def test_drafted_bounds_are_round() -> None:
     assert outwards(18.3, 91.2) == (10, 100)
     assert outwards(0.13, 0.31) == (0.12, 0.32)
     assert outwards(-3, -3) == (-3, -2.5)
-    assert (
-        tomllib.loads(draft(pd.DataFrame({"x": [1, 2, 4], "y": [0, 1, 0]}), target="y"))["columns"]["x"][
-            "high"
-        ]
-        == 4
-    )
+    assert tomllib.loads(draft(pd.DataFrame({"x": [1, 2, 4], "y": [0, 1, 0]}), target="y"))["columns"]["x"]["high"] == 4

@@ -90,14 +90,10 @@ def test_impossible_consortia_are_refused(bad) -> None:
 
 def test_datasets_are_read_from_the_folder_named_by_the_environment(monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("COMITY_DATA", raising=False)
-    with pytest.raises(
-        DataError, match=r"COMITY_DATA is not set; set it to the folder that holds adult.parquet"
-    ):
+    with pytest.raises(DataError, match=r"COMITY_DATA is not set; set it to the folder that holds adult.parquet"):
         dataset("adult")
     monkeypatch.setenv("COMITY_DATA", str(tmp_path))
-    with pytest.raises(
-        DataError, match=r"there is no file .*adult.parquet; put it there, or set COMITY_DATA"
-    ):
+    with pytest.raises(DataError, match=r"there is no file .*adult.parquet; put it there, or set COMITY_DATA"):
         dataset("adult")
     with pytest.raises(DataError, match="unknown name 'adlut'; did you mean 'adult'"):
         dataset("adlut")

@@ -74,9 +74,7 @@ def test_rows_are_rescaled_as_asked() -> None:
     norms = np.linalg.norm(plain, axis=1)
     scaled = Encoding(SCHEMA, rows="scaled").encode_features(frame())
     assert np.allclose(scaled, plain / np.sqrt(3), rtol=1e-14)
-    assert np.allclose(
-        Encoding(SCHEMA, rows="normalised").encode_features(frame()), plain / norms[:, None], rtol=1e-14
-    )
+    assert np.allclose(Encoding(SCHEMA, rows="normalised").encode_features(frame()), plain / norms[:, None], rtol=1e-14)
     numbers = Encoding(Schema((Numeric("a", 0, 1), Numeric("b", 0, 1))), scaling="unit", rows="clipped")
     rows = numbers.encode_features(pd.DataFrame({"a": [0.3, 1, 0], "b": [0.4, 1, 0]}))
     assert np.allclose(rows, [[0.3, 0.4], [0.5**0.5] * 2, [0, 0]], rtol=1e-14)
@@ -101,9 +99,7 @@ def test_columns_are_found_by_name_and_types_do_not_matter() -> None:
         sex=pd.Categorical(["f", "m"], categories=["m", "f", "z"]),
     )
     assert (Encoding(STRICT).encode_features(odd) == expected).all()
-    arrow = strict(
-        age=pd.array([1, 2], "Int64"), grade=pd.array([1, 2], "Int64"), sex=pd.array(["f", "m"], "string")
-    )
+    arrow = strict(age=pd.array([1, 2], "Int64"), grade=pd.array([1, 2], "Int64"), sex=pd.array(["f", "m"], "string"))
     assert (Encoding(STRICT).encode_features(arrow) == expected).all()
 
 
@@ -166,9 +162,7 @@ def test_bad_values_name_column_value_record_and_remedy(changes, sentence: str, 
 
 
 def test_missing_column_names_the_nearest_present() -> None:
-    with pytest.raises(
-        DataError, match=r"b.csv: column 'age' is missing; the nearest present is 'Age'"
-    ) as caught:
+    with pytest.raises(DataError, match=r"b.csv: column 'age' is missing; the nearest present is 'Age'") as caught:
         Encoding(STRICT).encode(strict().rename(columns={"age": "Age"}), "b.csv")
     assert (caught.value.code, caught.value.key) == ("missing-column", "age")
     with pytest.raises(DataError, match="column 'age' is missing; present: none"):
@@ -191,9 +185,7 @@ def test_unknown_options_are_refused() -> None:
 
 
 def test_a_hundred_thousand_records_are_quick() -> None:
-    columns = [Numeric(f"n{i}", -1, 1) for i in range(14)] + [
-        Categorical(f"c{i}", tuple("abcd")) for i in range(6)
-    ]
+    columns = [Numeric(f"n{i}", -1, 1) for i in range(14)] + [Categorical(f"c{i}", tuple("abcd")) for i in range(6)]
     generator = np.random.default_rng(1)
     table = {f"n{i}": generator.normal(size=100_000) for i in range(14)}
     table |= {f"c{i}": np.array(list("abcd"), object)[generator.integers(4, size=100_000)] for i in range(6)}

@@ -78,9 +78,7 @@ def test_by_anchors_makes_parties_differ() -> None:
 def test_splits_repeat_with_their_label_and_differ_without() -> None:
     first, again = even(50, 4, stream()), even(50, 4, stream())
     assert all((a == b).all() for a, b in zip(first, again))
-    assert any(
-        (a != b).any() for a, b in zip(first, even(50, 4, Stream.public("another"))) if len(a) == len(b)
-    )
+    assert any((a != b).any() for a, b in zip(first, even(50, 4, Stream.public("another"))) if len(a) == len(b))
 
 
 @given(st.lists(st.sampled_from(["north", "south", "7"]), max_size=60))

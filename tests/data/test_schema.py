@@ -75,13 +75,9 @@ def schemas(draw) -> Schema:
         if kind == "numeric":
             middle = low + (high - low) / 2
             edges = (middle,) if low < middle < high and draw(st.booleans()) else None
-            columns.append(
-                Numeric(name, low, high, "fill" if fill else "error", high if fill else None, edges)
-            )
+            columns.append(Numeric(name, low, high, "fill" if fill else "error", high if fill else None, edges))
         elif kind == "categorical":
-            columns.append(
-                Categorical(name, values, fill, "other" if fill and draw(st.booleans()) else "error")
-            )
+            columns.append(Categorical(name, values, fill, "other" if fill and draw(st.booleans()) else "error"))
         else:
             columns.append(Ordinal(name, values, "fill" if fill else "error", values[0] if fill else None))
     target = draw(st.sampled_from([Classes("t" * 9, ("a", "b")), Bounded("t" * 9, -1, 2.5), None]))
@@ -99,10 +95,7 @@ def test_digest_depends_on_order_and_content_and_not_on_spelling() -> None:
     schema = Schema.parse(TEXT)
     assert Schema(schema.columns[::-1], schema.target, schema.identifier).digest() != schema.digest()
     assert Schema.parse(TEXT.replace("120", "121")).digest() != schema.digest()
-    assert (
-        Schema.parse(TEXT.replace("120", "120.0").replace("[1, 2, 3]", '["1","2","3"]')).digest()
-        == schema.digest()
-    )
+    assert Schema.parse(TEXT.replace("120", "120.0").replace("[1, 2, 3]", '["1","2","3"]')).digest() == schema.digest()
     assert Numeric("a", -0.0, 1) == Numeric("a", 0, 1)
 
 
@@ -112,10 +105,7 @@ def test_restrict_keeps_order_and_identifier_and_the_target_only_where_it_belong
     assert part.names == ("age", "sex")
     assert part.target is None and part.identifier == "patient"
     assert schema.restrict("age", target=True).target == schema.target
-    assert (
-        schema.restrict(["readmitted"]).columns == ()
-        and schema.restrict("readmitted").target == schema.target
-    )
+    assert schema.restrict(["readmitted"]).columns == () and schema.restrict("readmitted").target == schema.target
     assert schema.columns_matching(["*"]) == (*schema.names, "readmitted")
     with pytest.raises(SchemaError, match="'ages' matches no column; did you mean 'age'"):
         schema.restrict(["ages"])

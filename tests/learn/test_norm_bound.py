@@ -22,7 +22,7 @@ def test_the_constants():
 
 @pytest.mark.parametrize("classes", [2, 3, 6, 20])
 def test_no_scores_give_more_than_lamberts_value(classes):
-    """Adversarial search over scores u of one record of class 0, from many starts: h never passes W0, and reaches it."""
+    """Search over the scores u of one record of class 0, from many starts: h reaches W0, never passes it."""
     rng = np.random.default_rng(classes)
     best = -np.inf
     for _ in range(20):
@@ -91,9 +91,7 @@ def test_adversarial_records_stay_inside():
     longest = 0.0
     for _ in range(2):
         start = np.concatenate([rng.normal(size=n * d) * 0.2, rng.normal(size=n * classes) * 3])
-        longest = max(
-            longest, -minimize(shortfall, start, method="Nelder-Mead", options={"maxfev": 1200}).fun
-        )
+        longest = max(longest, -minimize(shortfall, start, method="Nelder-Mead", options={"maxfev": 1200}).fun)
     assert 0.9 * radius < longest <= radius * (1 + 1e-9)
 
 

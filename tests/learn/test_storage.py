@@ -13,8 +13,7 @@ from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import ComityError, DataError
-from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model
-from comity.learn import storage
+from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model, storage
 
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 ENCODING = Encoding(SCHEMA, scaling="unit", rows="scaled", intercept=True)

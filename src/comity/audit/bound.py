@@ -61,9 +61,7 @@ def epsilon_lower_bound(
     return max(0.0, _measured(scores, scores_neighbour, excess, (1 - confidence) / 2))
 
 
-def gdp_lower_bound(
-    scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float, confidence: float = 0.95
-) -> float:
+def gdp_lower_bound(scores: ArrayLike, scores_neighbour: ArrayLike, *, delta: float, confidence: float = 0.95) -> float:
     """As `epsilon_lower_bound`, for mechanisms that claim Gaussian differential privacy; tighter for these.
 
     The claim of μ-GDP says more than one (ε, δ): every test between the neighbours errs at least as a test
@@ -135,9 +133,7 @@ def _counted(scores: Floats, other: Floats, thresholds: Floats, below: bool) -> 
     less, less_other = np.searchsorted(scores, thresholds), np.searchsorted(other, thresholds)
     if below:
         return _Events(less.astype(float), len(scores), less_other.astype(float), len(other))
-    return _Events(
-        (len(scores) - less).astype(float), len(scores), (len(other) - less_other).astype(float), len(other)
-    )
+    return _Events((len(scores) - less).astype(float), len(scores), (len(other) - less_other).astype(float), len(other))
 
 
 def _thresholds(scores: Floats, other: Floats) -> Floats:
@@ -171,14 +167,10 @@ def _upper(hits: Floats, size: int, miss: float) -> Floats:
 def _checked_scores(scores: ArrayLike) -> Floats:
     listed = np.asarray(scores, np.float64)
     if listed.ndim != 1 or len(listed) < 4 or not np.isfinite(listed).all():
-        raise DataError(
-            f"an audit needs a list of at least 4 finite scores for each input, found shape {listed.shape}"
-        )
+        raise DataError(f"an audit needs a list of at least 4 finite scores for each input, found shape {listed.shape}")
     return listed
 
 
 def _checked_levels(delta: float, confidence: float) -> None:
     if not (0 <= delta < 1 and 0 < confidence < 1):
-        raise StudyError(
-            f"delta lies in [0, 1) and confidence in (0, 1), found delta {delta}, confidence {confidence}"
-        )
+        raise StudyError(f"delta lies in [0, 1) and confidence in (0, 1), found delta {delta}, confidence {confidence}")

@@ -1,0 +1,38 @@
+"""Measurements by name, one file each: ours beside an anchor in the same run. A module is imported when it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+__all__ = ["BENCHES", "Measurement"]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    name: str
+    about: str
+    run: Callable[..., list[dict[str, Any]]]
+
+
+def _measure(module: str) -> Callable[..., list[dict[str, Any]]]:
+    def run(**options: Any) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = import_module(f"comity.bench.{module}").measure(**options)
+        return rows
+
+    return run
+
+
+BENCHES = {
+    bench.name: bench
+    for bench in (
+        Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
+        Measurement(
+            "softlabel-parties",
+            "local fits and votes of 20,000 parties, against a loop over scikit-learn",
+            _measure("softlabel_parties"),
+        ),
+    )
+}

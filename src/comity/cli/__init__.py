@@ -1,0 +1,24 @@
+"""The command line. Exit codes: 0 done, 1 a defect of ours, 2 wrong usage, 3 bad input, 4 refused, 5 stopped.
+
+Commands import what they need when they run, so that `comity --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from comity.cli.app import app
+from comity.cli.failure import report_failure
+
+__all__ = ["app", "main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; whatever goes wrong ends in one sentence on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(given, prog_name="comity", standalone_mode=False)
+    except BaseException as error:
+        return report_failure(error, as_json="--json" in given)
+    return code if isinstance(code, int) else 0

@@ -60,9 +60,7 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
                 column.name,
                 f"{where}: {column.name}: expected {'whole numbers' if integer else 'numbers'}, found "
                 f"{shown(series, read.wrong)} in record {first + 1} and {int(read.wrong.sum()) - 1} more "
-                "like "
-                "it; correct "
-                "the values, or declare the column otherwise.",
+                "like it; correct the values, or declare the column otherwise.",
             )
         )
     outside = int(((read.values < column.low) | (read.values > column.high)).sum())
@@ -72,9 +70,8 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
                 "warning",
                 column.name,
                 f"{where}: {column.name}: {outside} of {len(series)} values are outside [{column.low:g}, "
-                f"{column.high:g}] "
-                "and will be clipped; check the unit of measure, or agree on wider bounds from public "
-                "knowledge.",
+                f"{column.high:g}] and will be clipped; check the unit of measure, or agree on wider "
+                "bounds from public knowledge.",
             )
         )
     filled = isinstance(column, Numeric) and column.fill is not None
@@ -102,9 +99,7 @@ def _categories(column: Categorical | Ordinal | Classes, series: pd.Series, wher
             )
         )
     handled = not isinstance(column, Classes) and column.missing != "error"
-    return findings + _missing(
-        column, int((read.codes == MISSING).sum()), len(series), where, handled=handled
-    )
+    return findings + _missing(column, int((read.codes == MISSING).sum()), len(series), where, handled=handled)
 
 
 def _missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:
@@ -116,9 +111,7 @@ def _missing(column: Column | Target, count: int, total: int, where: str, *, han
         sentence = "and will be refused; remove records without a target"
     else:
         policy = (
-            "missing = 'other' and other = true"
-            if isinstance(column, Categorical)
-            else "missing = 'fill' and a fill"
+            "missing = 'other' and other = true" if isinstance(column, Categorical) else "missing = 'fill' and a fill"
         )
         sentence = f"and will be refused; complete them, or set {policy}"
     text = f"{where}: {column.name}: {count} of {total} values are missing {sentence}."
@@ -137,8 +130,7 @@ def _identifier(name: str, frame: pd.DataFrame, where: str) -> list[Finding]:
                 "error",
                 name,
                 f"{where}: {name}: {int(missing.sum())} of {len(ids)} identifiers are missing and will be "
-                "refused; "
-                "complete them, or remove [identifier] from the schema.",
+                "refused; complete them, or remove [identifier] from the schema.",
             )
         )
     present = ids[~missing]
@@ -149,8 +141,7 @@ def _identifier(name: str, frame: pd.DataFrame, where: str) -> list[Finding]:
                 "warning",
                 name,
                 f"{where}: {name}: {repeated} of {len(ids)} records repeat an identifier; a guarantee for "
-                "the unit record "
-                "then protects one record of a person, not all of them.",
+                "the unit record then protects one record of a person, not all of them.",
             )
         )
     return findings

@@ -56,15 +56,11 @@ def clinic_schema(target: Literal["readmitted", "disposition"] | None = "readmit
     if target is None:
         return Schema(columns)
     if target not in targets:
-        raise StudyError(
-            f"target: expected one of {', '.join(targets)}, found {target!r}; choose one.", key="target"
-        )
+        raise StudyError(f"target: expected one of {', '.join(targets)}, found {target!r}; choose one.", key="target")
     return Schema(columns, targets[target], "patient")
 
 
-def clinics(
-    parties: int, records: int | Sequence[int], seed_label: str = "clinics"
-) -> dict[str, pd.DataFrame]:
+def clinics(parties: int, records: int | Sequence[int], seed_label: str = "clinics") -> dict[str, pd.DataFrame]:
     """Visits at each clinic by its name, with `patient`, features and both targets; the same for the same "
     "label."""
     sizes = [records] * parties if isinstance(records, int) else list(records)
@@ -77,8 +73,7 @@ def clinics(
     stream = Stream.public("comity clinics", seed_label)
     site = np.repeat(np.arange(parties), sizes)
     shifts = {
-        name: stream.normal(parties)[site]
-        for name in ("age", "acuity", "ambulance", "referral", "measured", "habit")
+        name: stream.normal(parties)[site] for name in ("age", "acuity", "ambulance", "referral", "measured", "habit")
     }
     table = _visits(len(site), shifts, stream)
     table.insert(0, "patient", [f"P{number:07d}" for number in stream.permutation(len(site))])
@@ -130,14 +125,7 @@ def _visits(count: int, shift: dict[str, Values], stream: Stream) -> pd.DataFram
     grade = np.clip(np.digitize(acuity + 0.45 * stream.normal(count), [-1.2, 0.0, 1.0, 1.9]), 0, 4)
 
     urgent_arrival = arrival == "ambulance"
-    risk = (
-        0.8 * old
-        + 0.6 * acuity
-        + 0.65 * (prior - 1.2)
-        + 0.7 * kidney
-        + 0.8 * urgent_arrival
-        + 0.9 * (sex == "m")
-    )
+    risk = 0.8 * old + 0.6 * acuity + 0.65 * (prior - 1.2) + 0.7 * kidney + 0.8 * urgent_arrival + 0.9 * (sex == "m")
     risk += 1.0 * (ward == "geriatric") - 1.2 * (ward == "surgical") + 0.25 * shift["habit"] - 0.95
     readmitted = stream.uniform(count) < expit(risk)
     severity = 1.6 * acuity + 0.7 * old + 0.4 * kidney + 1.3 * urgent_arrival + 0.7 * _logistic(stream, count)

@@ -48,9 +48,7 @@ class Numeric:
                 "round them outwards",
             )
         if (self.missing == "fill") != (self.fill is not None):
-            _bad(
-                f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither"
-            )
+            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
             _set(self, "fill", _number(self.fill, f"{at}.fill"))
             if not self.low <= self.fill <= self.high:
@@ -96,9 +94,7 @@ class Categorical:
         _flag(self.other, f"{at}.other")
         _policy(self.missing, ("error", "other"), f"{at}.missing")
         if self.missing == "other" and not self.other:
-            _bad(
-                f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true"
-            )
+            _bad(f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true")
 
     @property
     def width(self) -> int:
@@ -120,9 +116,7 @@ class Ordinal:
         _set(self, "values", _values(self.values, f"{at}.values", least=2))
         _policy(self.missing, ("error", "fill"), f"{at}.missing")
         if (self.missing == "fill") != (self.fill is not None):
-            _bad(
-                f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither"
-            )
+            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
             _set(self, "fill", category_text(self.fill))
             if self.fill not in self.values:
@@ -226,7 +220,5 @@ def _values(values: Any, key: str, *, least: int) -> tuple[str, ...]:
         _bad(key, "a list of values", values, 'write it as ["a", "b"]')
     texts = tuple(category_text(value) for value in values)
     if len(texts) < least or len(set(texts)) < len(texts) or not all(text.strip() for text in texts):
-        _bad(
-            key, f"at least {least} different values, none blank", list(texts), "list every public value once"
-        )
+        _bad(key, f"at least {least} different values, none blank", list(texts), "list every public value once")
     return texts

@@ -24,9 +24,7 @@ def column_of(frame: pd.DataFrame, name: str, where: str) -> pd.Series:
         )
     if found == 0:
         close = nearest(name, present)
-        there = (
-            f"the nearest present is {close!r}" if close else f"present: {', '.join(present[:12]) or 'none'}"
-        )
+        there = f"the nearest present is {close!r}" if close else f"present: {', '.join(present[:12]) or 'none'}"
         raise DataError(
             f"{where}: column {name!r} is missing; {there}. Rename it, or correct the schema.",
             code="missing-column",
@@ -50,9 +48,7 @@ def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tal
     fill = column.fill if isinstance(column, Numeric) else None
     if fill is None:
         _refuse_missing(column, read.missing, where, "set missing = 'fill' with a public fill value")
-    values = (
-        np.where(read.missing, fill, read.values) if fill is not None and read.missing.any() else read.values
-    )
+    values = np.where(read.missing, fill, read.values) if fill is not None and read.missing.any() else read.values
     tally.add("missing", column.name, int(read.missing.sum()))
     tally.add("clipped", column.name, int(((values < column.low) | (values > column.high)).sum()))
     return np.clip(values, column.low, column.high)
@@ -79,25 +75,17 @@ def categories(
         instead = len(column.values)
     else:
         instead = MISSING
-        policy = (
-            "set missing = 'other' and other = true"
-            if isinstance(column, Categorical)
-            else "set missing = 'fill'"
-        )
+        policy = "set missing = 'other' and other = true" if isinstance(column, Categorical) else "set missing = 'fill'"
         _refuse_missing(column, missing, where, policy)
     tally.add("missing", column.name, int(missing.sum()))
     tally.add("unknown", column.name, int(unknown.sum()))
     return np.where(missing, instead, np.where(unknown, len(column.values), read.codes))
 
 
-def _refuse_missing(
-    column: Column | Classes | Bounded, missing: NDArray[np.bool_], where: str, policy: str
-) -> None:
+def _refuse_missing(column: Column | Classes | Bounded, missing: NDArray[np.bool_], where: str, policy: str) -> None:
     if missing.any():
         target = isinstance(column, Classes | Bounded)
-        remedy = (
-            "remove records without a target" if target else f"complete the record, or {policy} in the schema"
-        )
+        remedy = "remove records without a target" if target else f"complete the record, or {policy} in the schema"
         raise DataError(
             f"{where}: column {column.name!r} has no value in {first_record(missing)}; {remedy}.",
             key=column.name,
@@ -107,7 +95,5 @@ def _refuse_missing(
 def first_record(marked: NDArray[np.bool_]) -> str:
     total = int(marked.sum())
     return (
-        f"record {int(np.argmax(marked)) + 1}"
-        + (f" and {total - 1} more" if total > 1 else "")
-        + " (the first is 1)"
+        f"record {int(np.argmax(marked)) + 1}" + (f" and {total - 1} more" if total > 1 else "") + " (the first is 1)"
     )

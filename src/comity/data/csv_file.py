@@ -27,10 +27,7 @@ def csv_batches(path: Path) -> Iterator[pd.DataFrame]:
     "whole."""
     kinds: list[Any] | None = None
     for batch in _reader(path):
-        kinds = [
-            _kind(column, kind)
-            for column, kind in zip(batch.columns, kinds or [pa.int64()] * batch.num_columns)
-        ]
+        kinds = [_kind(column, kind) for column, kind in zip(batch.columns, kinds or [pa.int64()] * batch.num_columns)]
     reader = _reader(path)
     if kinds is None:
         yield _typed(reader.read_all(), [pa.string()] * len(reader.schema))

@@ -33,15 +33,13 @@ def dataset(name: str) -> pd.DataFrame:
     if not folder:
         raise DataError(
             f"dataset {name!r}: the environment variable COMITY_DATA is not set; set it to the folder that "
-            "holds "
-            f"{name}.parquet.",
+            f"holds {name}.parquet.",
             key="COMITY_DATA",
         )
     path = Path(folder) / f"{name}.parquet"
     if not path.is_file():
         raise DataError(
-            f"dataset {name!r}: there is no file {path}; put it there, or set COMITY_DATA to the folder "
-            "that holds it.",
+            f"dataset {name!r}: there is no file {path}; put it there, or set COMITY_DATA to the folder that holds it.",
             key="COMITY_DATA",
         )
     return Parquet(path).read()

@@ -28,9 +28,7 @@ _WARNING = """\
 """
 
 
-def draft(
-    frame: pd.DataFrame, *, target: str, identifier: str | None = None, where: str = "the sample"
-) -> str:
+def draft(frame: pd.DataFrame, *, target: str, identifier: str | None = None, where: str = "the sample") -> str:
     """TOML text of a schema for a table like this *public* sample, under a warning; bounds are rounded
     outwards.
 
@@ -66,11 +64,7 @@ def draft(
 
 def _column(series: pd.Series, name: str) -> Column | str:
     """A column, or why there is none."""
-    if (
-        isinstance(series.dtype, pd.CategoricalDtype)
-        and series.dtype.ordered
-        and len(series.cat.categories) > 1
-    ):
+    if isinstance(series.dtype, pd.CategoricalDtype) and series.dtype.ordered and len(series.cat.categories) > 1:
         levels = tuple(map(category_text, series.cat.categories))
         gaps = bool(series.isna().any())
         return Ordinal(name, levels, "fill" if gaps else "error", levels[len(levels) // 2] if gaps else None)
@@ -111,8 +105,7 @@ def _target(series: pd.Series, name: str, where: str) -> Target:
     texts = _texts(series)
     if len(texts) < 2:
         raise DataError(
-            f"{where}: target {name!r} has {len(texts)} different values, expected two or more; give a "
-            "larger sample.",
+            f"{where}: target {name!r} has {len(texts)} different values, expected two or more; give a larger sample.",
             key=name,
         )
     if not whole or (len(texts) <= MOST_CLASSES and bool((values == np.floor(values)).all())):

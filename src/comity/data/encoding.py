@@ -43,8 +43,7 @@ class Group:
 
 @dataclass(frozen=True)
 class NormBounds:
-    """Bounds on the L1, L2 and largest-entry norm of every row that an encoding can produce, and its
-    groups.
+    """Bounds on the L1, L2 and largest-entry norm of every row that an encoding can produce.
 
     Write G for the number of groups: one per column, and one for the intercept.
 
@@ -98,9 +97,7 @@ class Encoding:
         for key, known in (("scaling", get_args(Scaling)), ("rows", get_args(Rows))):
             value = getattr(self, key)
             if value not in known:
-                raise SchemaError(
-                    f"encoding.{key}: unknown value {value!r}{did_you_mean(str(value), known)}", key=key
-                )
+                raise SchemaError(f"encoding.{key}: unknown value {value!r}{did_you_mean(str(value), known)}", key=key)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -143,8 +140,8 @@ class Encoding:
             if missing.any():
                 raise DataError(
                     f"{where}: column {name!r} identifies records and has no value in "
-                    f"{first_record(missing)}; "
-                    "give every record an identifier, or remove [identifier] from the schema.",
+                    f"{first_record(missing)}; give every record an identifier, or remove [identifier] "
+                    "from the schema.",
                     key=name,
                 )
         return Encoded(Records(features, labels, ids), tally)
@@ -197,9 +194,7 @@ class Encoding:
         rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
         return rows
 
-    def _labels(
-        self, frame: pd.DataFrame, where: str, tally: Tally
-    ) -> NDArray[np.int64] | NDArray[np.float64] | None:
+    def _labels(self, frame: pd.DataFrame, where: str, tally: Tally) -> NDArray[np.int64] | NDArray[np.float64] | None:
         target = self.schema.target
         if target is None:
             return None
@@ -210,9 +205,7 @@ class Encoding:
 
     def _column_names(self, column: Column) -> tuple[str, ...]:
         if isinstance(column, Categorical):
-            return tuple(
-                f"{column.name}={value}" for value in (*column.values, *(("(other)",) * column.other))
-            )
+            return tuple(f"{column.name}={value}" for value in (*column.values, *(("(other)",) * column.other)))
         if isinstance(column, Numeric) and self.bins and column.edges is not None:
             inner = (f"{low:g}<={column.name}<{high:g}" for low, high in zip(column.edges, column.edges[1:]))
             return (f"{column.name}<{column.edges[0]:g}", *inner, f"{column.edges[-1]:g}<={column.name}")
@@ -231,9 +224,7 @@ class Encoding:
             yield Group("(intercept)", start, start + 1, True, 1.0)
 
     def _least(self, column: Column) -> float:
-        """The smallest magnitude on the scale: 0, unless the middle of a symmetric scale falls between two
-        values.
-        """
+        """The smallest magnitude on the scale: 0, unless the middle of a symmetric one lies between values."""
         if self.scaling == "unit":
             return 0.0
         if isinstance(column, Ordinal):

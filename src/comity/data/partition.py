@@ -30,8 +30,7 @@ def even(n: int, parties: int, stream: Stream) -> list[Rows]:
     """A random split into parts whose sizes differ by one at most."""
     if not 1 <= parties <= n:
         raise StudyError(
-            f"split: {n} records can't be dealt evenly to {parties} parties; ask for between 1 and {n} "
-            "parties.",
+            f"split: {n} records can't be dealt evenly to {parties} parties; ask for between 1 and {n} parties.",
             key="split",
         )
     return _cut(n, np.full(parties, n // parties) + (np.arange(parties) < n % parties), stream)
@@ -45,22 +44,17 @@ def by_sizes(n: int, sizes: Sequence[int] | Sequence[float], stream: Stream) -> 
     counts = all(isinstance(size, Integral) for size in sizes)
     numbers = np.asarray(sizes, np.float64)
     if numbers.size == 0 or not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise StudyError(
-            f"split: expected sizes >= 0, found {list(sizes)}; give a size per party.", key="split"
-        )
+        raise StudyError(f"split: expected sizes >= 0, found {list(sizes)}; give a size per party.", key="split")
     if counts and numbers.sum() != n:
         raise StudyError(
             f"split: the sizes add up to {int(numbers.sum())}, there are {n} records; every record goes to "
-            "one party, "
-            "so correct the sizes or give shares such as 0.5.",
+            "one party, so correct the sizes or give shares such as 0.5.",
             key="split",
         )
     if counts:
         return _cut(n, numbers.astype(np.int64), stream)
     if not isclose(numbers.sum(), 1, abs_tol=1e-9):
-        raise StudyError(
-            f"split: the shares add up to {numbers.sum():g}, expected 1; correct them.", key="split"
-        )
+        raise StudyError(f"split: the shares add up to {numbers.sum():g}, expected 1; correct them.", key="split")
     exact = numbers / numbers.sum() * n
     whole = np.floor(exact).astype(np.int64)
     whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
@@ -94,23 +88,19 @@ def by_anchors(
         values = values[:, column]
     if parties < 1 or offset <= 0:
         raise StudyError(
-            f"split: expected at least one party and an offset > 0, found {parties} and {offset}; correct "
-            "them.",
+            f"split: expected at least one party and an offset > 0, found {parties} and {offset}; correct them.",
             key="split",
         )
     if not np.isfinite(values).all():
         raise DataError(
             f"split: the attribute for anchors has {int((~np.isfinite(values)).sum())} missing or infinite "
-            "values; "
-            "encode the records first, or choose another attribute.",
+            "values; encode the records first, or choose another attribute.",
             key="split",
         )
     bottom = float(values.min(initial=np.inf)) if low is None else low
     top = float(values.max(initial=-np.inf)) if high is None else high
     if len(values) and not bottom <= top:
-        raise StudyError(
-            f"split: expected low <= high, found {bottom:g} and {top:g}; correct them.", key="split"
-        )
+        raise StudyError(f"split: expected low <= high, found {bottom:g} and {top:g}; correct them.", key="split")
     anchors = stream.uniform(parties) * (top - bottom) + bottom if len(values) else np.zeros(parties)
     chance = stream.uniform(len(values))
     chosen = np.empty(len(values), np.int64)
@@ -118,9 +108,7 @@ def by_anchors(
     for start in range(0, len(values), step):
         weights = 1 / (np.abs(values[start : start + step, None] - anchors) + offset)
         edges = np.cumsum(weights, axis=1)
-        chosen[start : start + step] = (
-            edges[:, :-1] < chance[start : start + step, None] * edges[:, -1:]
-        ).sum(axis=1)
+        chosen[start : start + step] = (edges[:, :-1] < chance[start : start + step, None] * edges[:, -1:]).sum(axis=1)
     order = np.argsort(chosen, kind="stable").astype(np.int64)
     return np.split(order, np.cumsum(np.bincount(chosen, minlength=parties))[:-1])
 
@@ -131,8 +119,8 @@ def by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict
     if missing.any():
         raise DataError(
             f"{where}: column {column!r} names each record's party and is missing in record "
-            f"{int(np.argmax(missing)) + 1} "
-            f"and {int(missing.sum()) - 1} more (the first is 1); complete it, or remove these records.",
+            f"{int(np.argmax(missing)) + 1} and {int(missing.sum()) - 1} more (the first is 1); complete "
+            "it, or remove these records.",
             key=column,
         )
     codes, parties = pd.factorize(names, sort=True)
@@ -157,8 +145,7 @@ def by_features(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> d
             if name in holder:
                 raise StudyError(
                     f"parties.{party}.columns: {name!r} is at {holder[name]!r} already; every column is at "
-                    "one party, "
-                    "so narrow one of the patterns.",
+                    "one party, so narrow one of the patterns.",
                     key=f"parties.{party}.columns",
                 )
             holder[name] = party
@@ -167,8 +154,7 @@ def by_features(schema: Schema, parties: Mapping[str, str | Iterable[str]]) -> d
     if nowhere:
         raise StudyError(
             f"parties: no party has {', '.join(map(repr, nowhere))}; add them to a party's columns, or "
-            "remove them from "
-            "the schema.",
+            "remove them from the schema.",
             key="parties",
         )
     return split

@@ -51,9 +51,7 @@ def read_numbers(series: pd.Series, *, integer: bool = False) -> Numbers:
         text = isinstance(series.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(series.dtype)
         if text or series.dtype == object:
             plain = series.astype(object).where(~missing, None)
-            values = np.array(
-                pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-            )
+            values = np.array(pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
         else:
             values = np.full(len(series), np.nan)
         wrong = np.isnan(values) & ~missing

@@ -43,9 +43,7 @@ class Schema:
                 raise SchemaError(
                     f"columns: expected Numeric, Categorical or Ordinal, found {column!r}.", key="columns"
                 )
-        if self.identifier is not None and (
-            not isinstance(self.identifier, str) or not self.identifier.strip()
-        ):
+        if self.identifier is not None and (not isinstance(self.identifier, str) or not self.identifier.strip()):
             raise SchemaError(
                 f"identifier.name: expected a column's name, found {self.identifier!r}; "
                 "name it or leave the table out.",
@@ -102,9 +100,7 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise SchemaError(
-            f"columns.{name}: no such column{did_you_mean(name, self.names)}", key=f"columns.{name}"
-        )
+        raise SchemaError(f"columns.{name}: no such column{did_you_mean(name, self.names)}", key=f"columns.{name}")
 
     def columns_matching(self, patterns: str | Iterable[str]) -> tuple[str, ...]:
         """Names of the features, and of the target, that match any of the globs, in the schema's order.
@@ -115,9 +111,7 @@ class Schema:
         names = (*self.names, *self._target_name)
         for glob in globs:
             if not any(fnmatchcase(name, glob) for name in names):
-                raise SchemaError(
-                    f"columns: {glob!r} matches no column{did_you_mean(glob, names)}", key="columns"
-                )
+                raise SchemaError(f"columns: {glob!r} matches no column{did_you_mean(glob, names)}", key="columns")
         return tuple(name for name in names if any(fnmatchcase(name, glob) for glob in globs))
 
     def restrict(self, patterns: str | Iterable[str], *, target: bool = False) -> Schema:
@@ -201,9 +195,7 @@ def _column(name: str, table: Mapping[str, Any]) -> Column:
     at = f"columns.{name}"
     kind = _required(table, "kind", at)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise SchemaError(
-            f"{at}.kind: unknown kind {kind!r}{did_you_mean(str(kind), KINDS)}", key=f"{at}.kind"
-        )
+        raise SchemaError(f"{at}.kind: unknown kind {kind!r}{did_you_mean(str(kind), KINDS)}", key=f"{at}.kind")
     type_ = KINDS[kind]
     known = [field for field in fields(type_) if field.name != "name"]
     _known_keys(table, ("kind", *(field.name for field in known)), at)
@@ -219,8 +211,7 @@ def _target(table: Mapping[str, Any]) -> Target:
     if "classes" in table:
         if "low" in table or "high" in table:
             raise SchemaError(
-                "target: expected classes or low and high, found both; "
-                "a class target has no bounds, so remove one.",
+                "target: expected classes or low and high, found both; a class target has no bounds, so remove one.",
                 key="target",
             )
         return Classes(name, table["classes"])
@@ -235,17 +226,13 @@ def _target(table: Mapping[str, Any]) -> Target:
 
 def _table(value: Any, at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise SchemaError(
-            f"{at}: expected a table, found {value!r}; write it as [{at}] with a line per key.", key=at
-        )
+        raise SchemaError(f"{at}: expected a table, found {value!r}; write it as [{at}] with a line per key.", key=at)
     return value
 
 
 def _required(table: Mapping[str, Any], key: str, at: str) -> Any:
     if key not in table:
-        raise SchemaError(
-            f"{at}.{key}: expected a value, found none; add {key} = ... to [{at}].", key=f"{at}.{key}"
-        )
+        raise SchemaError(f"{at}.{key}: expected a value, found none; add {key} = ... to [{at}].", key=f"{at}.{key}")
     return table[key]
 
 

@@ -71,10 +71,7 @@ class Parquet:
             file = pq.ParquetFile(self.path)
             chosen = self._checked(columns)
             empty = [file.schema_arrow.empty_table().select(chosen or file.schema_arrow.names).to_pandas()]
-            frames = (
-                batch.to_pandas()
-                for batch in file.iter_batches(batch_size=_at_least_one(rows), columns=chosen)
-            )
+            frames = (batch.to_pandas() for batch in file.iter_batches(batch_size=_at_least_one(rows), columns=chosen))
             yield from _pieces(frames if file.metadata.num_rows else empty, rows)
 
     def _checked(self, columns: Columns) -> list[str] | None:
@@ -112,9 +109,7 @@ def _from_table(table: Mapping[str, Any], where: str, base: Path | None) -> Sour
     if kind is None and "path" in table and "query" not in table:
         kind = Path(str(table["path"])).suffix.lstrip(".")
     if kind not in kinds:
-        raise StudyError(
-            f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), kinds)}", key="source"
-        )
+        raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), kinds)}", key="source")
     known = ("source", "path", "query", "url") if kind == "sql" else ("source", "path")
     for key, entry in table.items():
         if key not in known:
@@ -123,9 +118,7 @@ def _from_table(table: Mapping[str, Any], where: str, base: Path | None) -> Sour
             raise StudyError(f"{where}: {key}: expected text, found {entry!r}; write it in quotes.", key=key)
     needed = "query" if kind == "sql" else "path"
     if needed not in table:
-        raise StudyError(
-            f'{where}: {needed}: expected a value, found none; add {needed} = "...".', key=needed
-        )
+        raise StudyError(f'{where}: {needed}: expected a value, found none; add {needed} = "...".', key=needed)
     if kind != "sql":
         return _file(Path(table["path"]), str(kind), where, base)
     if "url" in table and "path" in table:
@@ -139,8 +132,7 @@ def _file(path: Path, kind: str | None, where: str, base: Path | None) -> Csv | 
     if kind not in ("csv", "parquet"):
         raise DataError(
             f"{where}: {path} is not recognised by its suffix; expected .csv or .parquet. Convert it, or "
-            "give a table with "
-            'source = "csv", "parquet" or "sql".'
+            'give a table with source = "csv", "parquet" or "sql".'
         )
     found = _existing(path, where, base)
     return Csv(found) if kind == "csv" else Parquet(found)
@@ -170,8 +162,7 @@ class _opening:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise DataError(
                 f"{self._path} can't be read ({first}); check that the file is complete, readable, and of "
-                "the kind that "
-                "its suffix says (CSV in UTF-8 with a header line).",
+                "the kind that its suffix says (CSV in UTF-8 with a header line).",
                 key="path",
             ) from error
 

@@ -1,6 +1,4 @@
-"""The records that an SQL query returns, from DuckDB (files and its databases), SQLite, or any SQLAlchemy
-URL.
-"""
+"""The records that an SQL query returns, by DuckDB (files, its databases), SQLite, or any SQLAlchemy URL."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ class Sql:
         except (alchemy.exc.ArgumentError, ImportError) as error:
             # The text of a URL that can't be parsed may hold a password, so it is not shown.
             driver = isinstance(error, ImportError)
-            reason = (
-                f"its driver is not installed ({error})" if driver else "its form or dialect is not known"
-            )
+            reason = f"its driver is not installed ({error})" if driver else "its form or dialect is not known"
             raise DataError(
                 f"{self.where}: url can't be used: {reason}; write dialect+driver://user@host/database, "
                 "and install the driver with pip.",

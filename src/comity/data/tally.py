@@ -47,9 +47,7 @@ class Tally:
             ("missing and filled by policy", self.missing),
         )
         return [
-            f"{column}: {count} of {self.records} {what}"
-            for what, counts in kinds
-            for column, count in counts.items()
+            f"{column}: {count} of {self.records} {what}" for what, counts in kinds for column, count in counts.items()
         ]
 
     def __repr__(self) -> str:

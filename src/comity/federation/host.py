@@ -39,6 +39,7 @@ class Host:
         protocol: Protocol,
         who: Consortium,
         study: str,
+        title: str = "study",
         policy: Policy = SIMULATION,
     ) -> None:
         self.party = party
@@ -49,6 +50,7 @@ class Host:
         self.protocol = protocol
         self.who = who
         self.study = study
+        self.title = title
         self.policy = policy
         self.declaration: Declaration = protocol.declare(who)
         self.refusal: ComityError | None = None
@@ -116,7 +118,7 @@ class Host:
             if release.loss is not None
             for index in range(release.times)
         ]
-        return self.store.commit(study, run, path, digest, encode(reply), site.effects, draws)
+        return self.store.commit(study, run, path, digest, encode(reply), site.effects, draws, title=self.title)
 
     def _check_label(self, path: str, spec: StepSpec, label: str, *, own: bool) -> None:
         if not own and label in self.declaration.sums():

@@ -79,6 +79,8 @@ class Store:
         body: bytes,
         effects: Effects,
         draws: Sequence[Draw],
+        *,
+        title: str = "study",
     ) -> bytes:
         """Make a step's effects and its reply durable; returns the reply to send, which may be another process's."""
         with self.ledger.transaction() as transaction:
@@ -87,7 +89,13 @@ class Store:
             if first is not None:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
             if effects.reserve:
-                transaction.reserve(study=study, run=run, draws=draws, unit=self._unit, neighbours=self._neighbours)
+                transaction.reserve(
+                    study=f"{title} {study[:12]}",
+                    run=run,
+                    draws=draws,
+                    unit=self._unit,
+                    neighbours=self._neighbours,
+                )
             for release, index in effects.draws:
                 transaction.draw(run=run, release=release, index=index, step=path)
             for name, value in effects.state.items():

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from comity.errors import DataError
 from comity.learn.fit import Fit, checked_settings, weighted_records
-from comity.learn.newton import Floats, gradient_norm, minimise
+from comity.learn.newton import Floats, minimise
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Logistic:
 
     def curvature(self, probabilities: Floats) -> Floats:
         return (probabilities * (1.0 - probabilities))[:, :, None, None]
+
+    def bend(self, probabilities: Floats, direction: Floats) -> Floats:
+        return probabilities * (1.0 - probabilities) * direction[:, :, 0] ** 2
 
 
 def logistic(
@@ -62,12 +65,9 @@ def logistic(
         raise DataError(f"labels must have one entry per record, shape {x.shape[:-1]}; found {labels.shape}")
     labels = np.where(weight > 0, labels, 0.0)
     if not ((labels >= 0) & (labels <= 1)).all():
-        raise DataError(
-            "labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes"
-        )
+        raise DataError("labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes")
     before, (n, d) = x.shape[:-2], x.shape[-2:]
     parties = prod(before)
     stack = x.reshape(parties, n, d), labels.reshape(parties, n), weight.reshape(parties, n)
-    point = minimise(*stack, l2, Logistic(), tol=tol, most=most)
-    norms = gradient_norm(*stack, l2, Logistic(), point)
+    point, norms = minimise(*stack, l2, Logistic(), tol=tol, most=most)
     return Fit(point[:, :, 0].reshape(*before, d), norms.reshape(before), tol)

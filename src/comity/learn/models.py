@@ -115,9 +115,7 @@ class LinearClassifier(_Released):
                     "encode the records first, or give the model its encoding"
                 ) from error
         if rows.ndim != 2 or rows.shape[1] != width:
-            raise DataError(
-                f"the model expects rows of {width} features, shape (n, {width}); found {rows.shape}"
-            )
+            raise DataError(f"the model expects rows of {width} features, shape (n, {width}); found {rows.shape}")
         if not np.isfinite(rows).all():
             raise DataError("the rows hold NaN or infinity; fill missing values by the schema's policy first")
         return rows

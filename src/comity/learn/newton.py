@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 
 _DECREASE = 1e-4
 _HALVINGS = 40
+_SHORTEST, _LONGEST = 0.25, 6.0
 # Values of f are at most log C and are known to about 1e-15; within this much of a tie the Newton step is
 # in the region where full steps converge quadratically, and comparing values would only compare rounding
 # errors.
@@ -53,6 +54,9 @@ class Likelihood(Protocol):
 
     def curvature(self, probabilities: Floats) -> Floats:
         """Second derivative by the margins: (parties, records, k, k)."""
+
+    def bend(self, probabilities: Floats, direction: Floats) -> Floats:
+        """Second derivative along a direction (parties, records, k) of the margins: (parties, records)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,61 +142,47 @@ class _Progress:
 
     def keep(self, chosen: NDArray[np.bool_]) -> _Progress:
         arrays = ("party", "labels", "weight", "point", "margins", "value", "probabilities")
-        return replace(
-            self, space=self.space.keep(chosen), **{name: getattr(self, name)[chosen] for name in arrays}
-        )
+        return replace(self, space=self.space.keep(chosen), **{name: getattr(self, name)[chosen] for name in arrays})
 
 
 def minimise(
     x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, *, tol: float, most: int
-) -> Floats:
-    """Weights (parties, features, k) for x (parties, records, features), at gradient norm `tol` where it
-    can be had.
+) -> tuple[Floats, Floats]:
+    """Weights (parties, features, k) for x (parties, records, features), and their gradient norms (parties,).
 
-    A party whose records are few and contradict each other under a tiny penalty has huge coefficients that
-    cancel; where that rounding keeps the gradient above `tol`, the party is solved again in coordinates of
-    its record space (QR).
+    The norms are below `tol` where that can be had. A party whose records are few and contradict each other
+    under a tiny penalty has huge coefficients that cancel; where that rounding keeps the gradient above
+    `tol`, the party is solved again in coordinates of the span of its records (QR).
     """
-    found = np.zeros((len(x), x.shape[2], of.width))
+    point, norms = np.zeros((len(x), x.shape[2], of.width)), np.zeros(len(x))
 
     def solve(block: slice) -> None:
-        found[block] = _minimise_block(x[block], labels[block], weight[block], l2, of, tol, most)
+        point[block], norms[block] = _minimise_block(x[block], labels[block], weight[block], l2, of, tol, most)
 
     _each(solve, _blocks(x, of.width))
-    return found
+    return point, norms
 
 
 def _minimise_block(
     x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int
-) -> Floats:
+) -> tuple[Floats, Floats]:
     if x.shape[1] >= x.shape[2]:
-        return _descend(Features(x), labels, weight, l2, of, tol, most)
+        point = _descend(Features(x), labels, weight, l2, of, tol, most)
+        return point, gradient_norm(x, labels, weight, l2, of, point)
     turned = _transpose(x)
     point = turned @ _descend(Samples(x @ turned), labels, weight, l2, of, tol, most)
-    missed = _gradient_norm_block(x, labels, weight, l2, of, point) > tol
+    norms = gradient_norm(x, labels, weight, l2, of, point)
+    missed = norms > tol
     if missed.any():
         axes, triangle = np.linalg.qr(turned[missed])
         inside = Features(np.ascontiguousarray(_transpose(triangle)))
         point[missed] = axes @ _descend(inside, labels[missed], weight[missed], l2, of, tol, most)
-    return point
+        norms[missed] = gradient_norm(x[missed], labels[missed], weight[missed], l2, of, point[missed])
+    return point, norms
 
 
-def gradient_norm(
-    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, point: Floats
-) -> Floats:
+def gradient_norm(x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, point: Floats) -> Floats:
     """The norm of the gradient of f at the weights `point` (parties, features, k), party by party."""
-    norms = np.zeros(len(x))
-
-    def measure(block: slice) -> None:
-        norms[block] = _gradient_norm_block(x[block], labels[block], weight[block], l2, of, point[block])
-
-    _each(measure, _blocks(x, of.width))
-    return norms
-
-
-def _gradient_norm_block(
-    x: Floats, labels: Floats, weight: Floats, l2: float, of: Likelihood, point: Floats
-) -> Floats:
     space = Features(x)
     _, probabilities = of.evaluate(space.margins(point), labels)
     residual = weight[:, :, None] * of.residual(probabilities, labels)
@@ -200,9 +190,7 @@ def _gradient_norm_block(
     return np.asarray(np.sqrt(_dot(gradient, gradient)), np.float64)
 
 
-def _descend(
-    space: Space, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int
-) -> Floats:
+def _descend(space: Space, labels: Floats, weight: Floats, l2: float, of: Likelihood, tol: float, most: int) -> Floats:
     point = space.start(of.width)
     margins = np.zeros((*labels.shape[:2], of.width))
     loss, probabilities = of.evaluate(margins, labels)
@@ -231,39 +219,69 @@ def _descend(
     return result
 
 
-def _advance(
-    now: _Progress, gradient: Floats, l2: float, of: Likelihood
-) -> tuple[_Progress, NDArray[np.bool_]]:
-    """One Newton step, halved for each party until f decreases enough; and which parties could move."""
+@dataclass(frozen=True, eq=False)
+class _Ray:
+    """f along a step. The penalty is a parabola there, so a trial costs no product with the data."""
+
+    of: Likelihood
+    l2: float
+    labels: Floats
+    weight: Floats
+    margins: Floats
+    ahead: Floats
+    square: Floats
+    cross: Floats
+    own: Floats
+
+    def at(self, length: Floats, of_party: NDArray[np.intp] | slice) -> tuple[Floats, Floats, Floats]:
+        """Margins, value and probabilities of some parties, each after its own length of its step."""
+        margins = self.margins[of_party] + length[:, None, None] * self.ahead[of_party]
+        loss, probabilities = self.of.evaluate(margins, self.labels[of_party])
+        bowl = self.square[of_party] + 2 * length * self.cross[of_party] + length * length * self.own[of_party]
+        return margins, (self.weight[of_party] * loss).sum(-1) + self.l2 / 2 * bowl, probabilities
+
+    def best_length(self, probabilities: Floats) -> Floats:
+        """One Newton iteration for the length, from the probabilities at length 1.
+
+        Where classes can be separated the loss falls off exponentially, the full step is far too short time
+        after time, and this saves about a third of the Newton matrices.
+        """
+        residual = self.of.residual(probabilities, self.labels)
+        rise = (self.weight * (residual * self.ahead).sum(-1)).sum(-1) + self.l2 * (self.cross + self.own)
+        bend = (self.weight * self.of.bend(probabilities, self.ahead)).sum(-1) + self.l2 * self.own
+        safe = np.where(bend > 0, bend, 1.0)
+        return np.where(bend > 0, np.clip(1.0 - rise / safe, _SHORTEST, _LONGEST), 1.0)
+
+
+def _advance(now: _Progress, gradient: Floats, l2: float, of: Likelihood) -> tuple[_Progress, NDArray[np.bool_]]:
+    """One Newton step, shortened for each party until f decreases enough; and which parties could move."""
     curvature = now.weight[:, :, None, None] * of.curvature(now.probabilities)
     step = now.space.step(gradient, curvature, l2)
     ahead = now.space.margins(step)
-    # Where rounding has made the direction worthless the slope is not negative, and only a decrease is
-    # accepted.
-    slope = np.minimum(now.space.inner(gradient, step, ahead), 0.0)
-    # The penalty along the step is a parabola, so a trial costs no product with the data.
-    square, cross = (
-        now.space.inner(now.point, now.point, now.margins),
-        now.space.inner(now.point, step, ahead),
+    ray = _Ray(
+        of,
+        l2,
+        now.labels,
+        now.weight,
+        now.margins,
+        ahead,
+        square=now.space.inner(now.point, now.point, now.margins),
+        cross=now.space.inner(now.point, step, ahead),
+        own=now.space.inner(step, step, ahead),
     )
-    own = now.space.inner(step, step, ahead)
-    length = np.ones(len(step))
-    margins = now.margins + ahead
-    loss, probabilities = of.evaluate(margins, now.labels)
-    value = (now.weight * loss).sum(-1) + l2 / 2 * (square + 2 * cross + own)
+    # Where rounding has made the direction worthless the slope is not negative, and only a decrease counts.
+    slope = _DECREASE * np.minimum(now.space.inner(gradient, step, ahead), 0.0)
     allowed = now.value + _ROUNDING
-    far = np.flatnonzero(value > allowed + _DECREASE * slope)
+    every = slice(None)
+    length = ray.best_length(ray.at(np.ones(len(step)), every)[2])
+    margins, value, probabilities = ray.at(length, every)
+    far = np.flatnonzero(value > allowed + length * slope)
     for _ in range(_HALVINGS):
         if not far.size:
             break
-        length[far] /= 2
-        t = length[far]
-        margins[far] = now.margins[far] + t[:, None, None] * ahead[far]
-        loss, probabilities[far] = of.evaluate(margins[far], now.labels[far])
-        value[far] = (now.weight[far] * loss).sum(-1) + l2 / 2 * (
-            square[far] + 2 * t * cross[far] + t * t * own[far]
-        )
-        far = far[value[far] > allowed[far] + _DECREASE * t * slope[far]]
+        length[far] = np.minimum(1.0, length[far] / 2)
+        margins[far], value[far], probabilities[far] = ray.at(length[far], far)
+        far = far[value[far] > allowed[far] + length[far] * slope[far]]
     moved = np.ones(len(step), np.bool_)
     moved[far] = False
     length[far] = 0.0

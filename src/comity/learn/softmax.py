@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from comity.errors import DataError
 from comity.learn.fit import Fit, checked_settings, weighted_records
-from comity.learn.newton import Floats, gradient_norm, minimise
+from comity.learn.newton import Floats, minimise
 from comity.learn.voting import one_hot
 
 _SIMPLEX = 1e-9
@@ -58,6 +58,12 @@ class Softmax:
         second = (probabilities[:, :, None, :] * self.basis) @ self.basis.T
         return np.asarray(second - mean[:, :, :, None] * mean[:, :, None, :], np.float64)
 
+    def bend(self, probabilities: Floats, direction: Floats) -> Floats:
+        """The variance of the scores' change under the probabilities."""
+        change = direction @ self.basis
+        mean = (probabilities * change).sum(-1, keepdims=True)
+        return np.asarray((probabilities * (change - mean) ** 2).sum(-1), np.float64)
+
 
 def softmax(
     x: Floats,
@@ -82,12 +88,9 @@ def softmax(
     loss = Softmax(contrasts(labels.shape[-1]))
     parties, count = prod(before), labels.shape[-1]
     stack = x.reshape(parties, n, d), labels.reshape(parties, n, count), weight.reshape(parties, n)
-    point = minimise(*stack, l2, loss, tol=tol, most=most)
-    norms = gradient_norm(*stack, l2, loss, point)
+    point, norms = minimise(*stack, l2, loss, tol=tol, most=most)
     weights = (point @ loss.basis).swapaxes(-1, -2)
-    return Fit(
-        np.ascontiguousarray(weights).reshape(*before, count, d), norms.reshape(before), tol
-    )
+    return Fit(np.ascontiguousarray(weights).reshape(*before, count, d), norms.reshape(before), tol)
 
 
 def _simplex_rows(y: ArrayLike, classes: int | None, weight: Floats) -> Floats:
@@ -105,4 +108,4 @@ def _simplex_rows(y: ArrayLike, classes: int | None, weight: Floats) -> Floats:
     if not ((rows >= 0).all() and (np.abs(rows.sum(-1) - 1.0) <= _SIMPLEX).all()):
         raise DataError("every row of soft labels must lie in the simplex: entries >= 0 that sum to 1")
     # What is left of the tolerance would be a gradient outside the subspace in which the solver looks.
-    return rows / rows.sum(-1, keepdims=True)
+    return np.asarray(rows / rows.sum(-1, keepdims=True), np.float64)

@@ -53,12 +53,8 @@ def load_model(folder: str | Path) -> Model:
     path = Path(folder) / "model.json"
     page = _page(path)
     classes = _get(page, "classes", list, path)
-    if any(not isinstance(label, str | int | float) for label in classes) or len(set(classes)) != len(
-        classes
-    ):
-        raise DataError(
-            f"{path}: classes must be different strings or numbers, found {classes}; fetch the model again"
-        )
+    if any(not isinstance(label, str | int | float) for label in classes) or len(set(classes)) != len(classes):
+        raise DataError(f"{path}: classes must be different strings or numbers, found {classes}; fetch the model again")
     kind = _get(page, "kind", str, path)
     if kind == "constant":
         shares = _get(page, "shares", list, path)
@@ -68,9 +64,7 @@ def load_model(folder: str | Path) -> Model:
         _checked(path, lambda: constant.shares_)
         return constant
     if kind != "linear":
-        raise DataError(
-            f"{path}: kind must be 'linear' or 'constant', found {kind!r}; a newer comity may know it"
-        )
+        raise DataError(f"{path}: kind must be 'linear' or 'constant', found {kind!r}; a newer comity may know it")
     coef = _weights(Path(folder) / "weights.npz", _get(page, "shape", list, path))
     encoding = None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path)
     if encoding is not None and encoding.width != coef.shape[1]:
@@ -95,9 +89,7 @@ def _encoding_page(model: LinearClassifier) -> dict[str, Any] | None:
     if encoding is None:
         return None
     if not isinstance(encoding, Encoding):
-        raise DataError(
-            f"only an encoding built from a schema can be stored, found {type(encoding).__name__}"
-        )
+        raise DataError(f"only an encoding built from a schema can be stored, found {type(encoding).__name__}")
     return {"schema": encoding.schema.to_toml()} | {key: getattr(encoding, key) for key in _OPTIONS}
 
 
@@ -107,9 +99,7 @@ def _encoding(page: dict[str, Any], path: Path) -> Encoding:
     try:
         return Encoding(Schema.parse(text, f"{path}, schema"), **options)
     except SchemaError as error:
-        raise DataError(
-            f"{path}: the model's encoding can't be used ({error}); fetch the model again"
-        ) from error
+        raise DataError(f"{path}: the model's encoding can't be used ({error}); fetch the model again") from error
 
 
 def _page(path: Path) -> dict[str, Any]:
@@ -118,13 +108,10 @@ def _page(path: Path) -> dict[str, Any]:
             raise DataError(f"{path}: is larger than any model's page; give the folder of a released model")
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}: no model can be read here ({error}); give the folder of a released model"
-        ) from error
+        raise DataError(f"{path}: no model can be read here ({error}); give the folder of a released model") from error
     if not isinstance(page, dict) or page.get("format") != _FORMAT or page.get("version") != _VERSION:
         raise DataError(
-            f"{path}: expected format {_FORMAT!r}, version {_VERSION}; "
-            "it is of another program, or of a newer comity"
+            f"{path}: expected format {_FORMAT!r}, version {_VERSION}; it is of another program, or of a newer comity"
         )
     return page
 
@@ -134,9 +121,7 @@ def _weights(path: Path, shape: list[Any]) -> Floats:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > _MOST_BYTES:
-            raise DataError(
-                f"{path}: unpacks to {size} bytes, more than any released model; it is not opened"
-            )
+            raise DataError(f"{path}: unpacks to {size} bytes, more than any released model; it is not opened")
         with np.load(path, allow_pickle=False) as arrays:
             coef = arrays["coef"]
     except (

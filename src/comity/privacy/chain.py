@@ -101,19 +101,11 @@ def _broken(where: str, seq: int, why: str) -> Refused:
 def entry_from(fields_of_one: Mapping[str, object], *, where: str) -> Entry:
     """An entry of an exported ledger; refused unless it has exactly the known fields, each of its type."""
     if set(fields_of_one) != set(FIELDS):
-        raise Malformed(
-            f"{where}: an exported entry has the fields {', '.join(FIELDS)}; found {sorted(fields_of_one)}"
-        )
+        raise Malformed(f"{where}: an exported entry has the fields {', '.join(FIELDS)}; found {sorted(fields_of_one)}")
     values = [fields_of_one[name] for name in FIELDS]
     for name, value in zip(FIELDS, values, strict=True):
         whole = isinstance(value, int) and not isinstance(value, bool)
-        fine = (
-            whole
-            if name == "seq"
-            else (whole or value is None)
-            if name == "index"
-            else isinstance(value, str)
-        )
+        fine = whole if name == "seq" else (whole or value is None) if name == "index" else isinstance(value, str)
         if not fine:
             raise Malformed(f"{where}: {name} of an exported entry can't be {value!r}")
     return Entry(*values)  # type: ignore[arg-type]

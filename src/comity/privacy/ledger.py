@@ -113,9 +113,7 @@ class Ledger:
         transaction: Transaction | None = None
         try:
             with place.writing() as connection:
-                transaction = Transaction(
-                    connection, owner=place.owner, where=place.name, lost=place.lost(connection)
-                )
+                transaction = Transaction(connection, owner=place.owner, where=place.name, lost=place.lost(connection))
                 if self._founding is not None and not transaction.is_founded:
                     _found(transaction, self._founding)
                 yield transaction
@@ -150,9 +148,7 @@ class Ledger:
         dataset: str | None = None,
     ) -> None:
         with self.transaction() as transaction:
-            transaction.reserve(
-                study=study, run=run, draws=draws, unit=unit, neighbours=neighbours, dataset=dataset
-            )
+            transaction.reserve(study=study, run=run, draws=draws, unit=unit, neighbours=neighbours, dataset=dataset)
 
     def draw(self, *, run: str, release: str, index: int, step: str) -> Permit:
         with self.transaction() as transaction:
@@ -193,9 +189,7 @@ class Ledger:
             frozen = self._frozen(connection)
             return [
                 account(name, Unit(unit), Neighbours(neighbours), balance, frozen)
-                for name, (unit, neighbours, balance) in _stored_accounts(
-                    connection, self._place.owner
-                ).items()
+                for name, (unit, neighbours, balance) in _stored_accounts(connection, self._place.owner).items()
             ]
 
     def verify(self) -> Verified:
@@ -233,9 +227,7 @@ class Ledger:
             try:
                 Path(path).write_text(json.dumps(exported, indent=1), "utf-8")
             except OSError as error:
-                raise BadInput(
-                    f"{path}: the export can't be written ({error.strerror})", code="export"
-                ) from error
+                raise BadInput(f"{path}: the export can't be written ({error.strerror})", code="export") from error
         return exported
 
     def _frozen(self, connection: sqlite3.Connection) -> str:
@@ -285,16 +277,13 @@ def verify_export(exported: Mapping[str, Any]) -> Verified:
         replay.take(entry)
         count, head = count + 1, entry.head
     if exported.get("head") != head:
-        raise Refused(
-            "export: the last head is not the one stated, so entries are missing at the end", code="chain"
-        )
+        raise Refused("export: the last head is not the one stated, so entries are missing at the end", code="chain")
     return Verified(count, head, replay.frozen)
 
 
 def _stored_accounts(connection: sqlite3.Connection, owner: int) -> dict[str, tuple[str, str, Balance]]:
     rows = connection.execute(
-        "SELECT dataset, unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ? ORDER BY "
-        "dataset",
+        "SELECT dataset, unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ? ORDER BY dataset",
         (owner,),
     )
     return {

@@ -89,16 +89,12 @@ class Account:
     frozen: str = ""
 
     def __str__(self) -> str:
+        who = f"{self.dataset} · {self.unit}, {self.neighbours}    "
         if self.granted is None or self.left is None:
-            return f"{self.dataset} · {self.unit}, {self.neighbours}    no limit   spent {spent_shown(self.spent)}"
-        granted, left = str(self.granted), figure(self.left, ROUND_FLOOR)
-        spent, reserved = (
-            figure(value, ROUND_CEILING) for value in (self.spent_epsilon, self.reserved_epsilon)
-        )
-        return (
-            f"{self.dataset} · {self.unit}, {self.neighbours}    granted {granted}   spent {spent}   "
-            f"reserved {reserved}   left {left}" + ("   FROZEN" if self.frozen else "")
-        )
+            return f"{who}no limit   spent {spent_shown(self.spent)}"
+        spent, reserved = (figure(value, ROUND_CEILING) for value in (self.spent_epsilon, self.reserved_epsilon))
+        sums = f"granted {self.granted}   spent {spent}   reserved {reserved}   left {figure(self.left, ROUND_FLOOR)}"
+        return who + sums + ("   FROZEN" if self.frozen else "")
 
 
 def account(dataset: str, unit: Unit, neighbours: Neighbours, balance: Balance, frozen: str) -> Account:
@@ -139,9 +135,7 @@ def figure(value: Decimal, rounding: str, decimals: int = 2) -> str:
 def spent_shown(spent: Spent) -> str:
     """The sums by kind, for an account without a δ to convert them at."""
     losses = (Pure(spent.pure), ZCDP(spent.rho), Approx(spent.approx_epsilon, spent.delta))
-    return (
-        " + ".join(str(loss) for loss in losses if loss not in (Pure(0), ZCDP(0), Approx(0, 0))) or "nothing"
-    )
+    return " + ".join(str(loss) for loss in losses if loss not in (Pure(0), ZCDP(0), Approx(0, 0))) or "nothing"
 
 
 def grant_text(grant: Grant | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,25 +23,75 @@ from comity.privacy.ledger_witness import Seen, Witness
 
 _PATIENCE = 60.0
 _SHARED_BY = 256
-_abandoned: list[sqlite3.Connection] = []
+
+_opening = threading.Lock()
+_handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
+_severed: list[_Handle] = []
 
 
 class _Handle:
-    """One thread's connection to one file. Closed by the process that opened it, and by no other."""
+    """One thread's connection to one file; `lock` is held while it is used, by its thread or to close it."""
 
     def __init__(self, path: Path) -> None:
         self.pid = os.getpid()
-        self.connection = _connect(path, existing=True)
-        self.file = _identity(path)
+        self.lock = threading.Lock()
+        self.inside = False
+        self.file = (0, 0)
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def opened(self) -> sqlite3.Connection:
+        """The connection, made again when the file is another one than before."""
+        if self._connection is not None and self.file == _identity(self._path):
+            return self._connection
+        with _opening:
+            self.close()
+            self.file = _identity(self._path)
+            if any(handle.file == self.file for handle in _severed):
+                raise Refused(
+                    f"{self._path}: this process was forked inside a transaction of the ledger, whose locks it can't "
+                    "tell from its own: start processes outside of transactions, or with the spawn method",
+                    code="ledger",
+                )
+            self._connection = _connect(self._path, existing=True)
+            _handles.add(self)
+        return self._connection
+
+    @property
+    def current(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a fork found it in use."""
+        return self.lock.locked() and self._connection is not None
+
+    def close(self) -> None:
+        if self._connection is not None and self.pid == os.getpid():
+            self._connection.close()
+            self._connection = None
 
     def __del__(self) -> None:
-        if not hasattr(self, "connection"):
-            return
-        if self.pid == os.getpid():
-            self.connection.close()
-        else:
-            # After a fork, closing here would undo locks and logs that the parent still uses.
-            _abandoned.append(self.connection)
+        self.close()
+
+
+def _before_fork() -> None:
+    """SQLite's locks do not survive a fork, so no connection may: idle ones are closed and opened again when needed."""
+    _opening.acquire()
+    for handle in list(_handles):
+        if handle.lock.acquire(blocking=False):
+            handle.close()
+            handle.lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _opening, _seating, _newest
+    # Kept for good, since closing them here would undo what the parent still uses.
+    _severed.extend(handle for handle in list(_handles) if handle.is_split)
+    _handles.clear()
+    _opening = threading.Lock()
+    _seating, _newest = threading.Lock(), None
 
 
 def _connect(path: Path, *, existing: bool) -> sqlite3.Connection:
@@ -117,44 +168,47 @@ class OnDisk:
                 raise explained(error, str(path)) from error
             raise
 
-    def _connection(self) -> sqlite3.Connection:
+    def _handle(self) -> _Handle:
         handle: _Handle | None = getattr(self._local, "handle", None)
-        try:
-            if handle is None or handle.pid != os.getpid() or handle.file != _identity(self.path):
-                self._local.handle = handle = _Handle(self.path)
-        except FileNotFoundError:
-            raise _missing(self.name) from None
-        except sqlite3.Error as error:
-            if not self.path.exists():
-                raise _missing(self.name) from None
-            raise explained(error, self.name) from error
-        return handle.connection
+        if handle is None or handle.pid != os.getpid():
+            self._local.handle = handle = _Handle(self.path)
+        return handle
+
+    @contextmanager
+    def _used(self, handle: _Handle, begin: str) -> Iterator[sqlite3.Connection]:
+        with handle.lock:
+            handle.inside = True
+            try:
+                try:
+                    connection = handle.opened()
+                except FileNotFoundError:
+                    raise _missing(self.name) from None
+                with _transaction(connection, begin):
+                    yield connection
+            except sqlite3.Error as error:
+                raise _explained(error, self.name) from error
+            finally:
+                handle.inside = False
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """BEGIN IMMEDIATE … COMMIT, rolled back by any exception."""
-        connection = self._connection()
-        if connection.in_transaction:
+        handle = self._handle()
+        if handle.inside:
             raise _nested(self.name)
         self._witness.prepare()
-        try:
-            with _transaction(connection, "BEGIN IMMEDIATE"):
-                yield connection
-        except sqlite3.Error as error:
-            raise _explained(error, self.name) from error
+        with self._used(handle, "BEGIN IMMEDIATE") as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A consistent view; inside this thread's transaction, the view of that transaction."""
-        connection = self._connection()
-        if connection.in_transaction:
-            yield connection
+        handle = self._handle()
+        if handle.inside:
+            yield handle.current
             return
-        try:
-            with _transaction(connection, "BEGIN"):
-                yield connection
-        except sqlite3.Error as error:
-            raise _explained(error, self.name) from error
+        with self._used(handle, "BEGIN") as connection:
+            yield connection
 
     def lost(self, connection: sqlite3.Connection) -> str:
         """The head that the witness saw and the chain lacks, or nothing."""
@@ -271,12 +325,9 @@ def _take_seat() -> tuple[_Shared, int]:
     return _newest, _newest.seats
 
 
-def _start_afresh() -> None:
-    global _seating, _newest
-    _seating, _newest = threading.Lock(), None
-
-
-os.register_at_fork(after_in_child=_start_afresh)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=lambda: _opening.release(), after_in_child=_after_fork_in_child
+)
 
 
 @contextmanager
@@ -304,9 +355,7 @@ def _explained(error: sqlite3.Error, where: str) -> Exception:
 
 
 def _nested(name: str) -> Refused:
-    return Refused(
-        f"{name}: a transaction of this thread is open; write through it, or end it first", code="ledger"
-    )
+    return Refused(f"{name}: a transaction of this thread is open; write through it, or end it first", code="ledger")
 
 
 def _missing(name: str) -> BadInput:

@@ -57,9 +57,7 @@ class Rows:
         return self._one("SELECT 1 FROM ledgers WHERE owner = ?1") is not None
 
     def datasets(self) -> list[str]:
-        return [
-            name for (name,) in self._all("SELECT dataset FROM accounts WHERE owner = ?1 ORDER BY dataset")
-        ]
+        return [name for (name,) in self._all("SELECT dataset FROM accounts WHERE owner = ?1 ORDER BY dataset")]
 
     def open_account(self, dataset: str, unit: Unit, neighbours: Neighbours, grant: Grant | None) -> None:
         zero = spent_text(Balance.opened(grant).spent)
@@ -68,15 +66,12 @@ class Rows:
 
     def account(self, dataset: str) -> tuple[Unit, Neighbours, Balance]:
         row = self._one(
-            "SELECT unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ?1 AND dataset "
-            "= ?2",
+            "SELECT unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ?1 AND dataset = ?2",
             dataset,
         )
         if row is None:
             known = ", ".join(self.datasets())
-            raise Refused(
-                f"{self._where} has no dataset {dataset}; it holds {known}", code="dataset", key="dataset"
-            )
+            raise Refused(f"{self._where} has no dataset {dataset}; it holds {known}", code="dataset", key="dataset")
         unit, neighbours, granted, spent, reserved = row
         balance = Balance(parse_grant(granted), parse_spent(spent), parse_spent(reserved))
         return Unit(unit), Neighbours(neighbours), balance
@@ -186,9 +181,7 @@ def row(
 def line(name: str, text: str) -> str:
     """`text`, if it is one printable line: the owner reads it in a terminal."""
     if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= 500:
-        raise Malformed(
-            f"{name} must be a line of 1 to 500 printable characters, found {str(text)[:80]!r}", key=name
-        )
+        raise Malformed(f"{name} must be a line of 1 to 500 printable characters, found {str(text)[:80]!r}", key=name)
     return text
 
 

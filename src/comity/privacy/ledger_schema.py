@@ -84,14 +84,12 @@ def explained(error: sqlite3.Error, where: str) -> ComityError:
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Stopped(
-            f"{where}: another process has held the ledger for a minute ({error}). Nothing was spent here; "
-            "try again",
+            f"{where}: another process has held the ledger for a minute ({error}). Nothing was spent here; try again",
             code="ledger",
         )
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return Stopped(
-            f"{where}: the disk did not take the entry ({error}). Nothing was spent; free some space and "
-            "run again",
+            f"{where}: the disk did not take the entry ({error}). Nothing was spent; free some space and run again",
             code="ledger",
         )
     return Refused(

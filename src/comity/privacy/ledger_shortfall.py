@@ -70,5 +70,9 @@ def _said(study: str, dataset: str, what: str, asked: str, left: str, short: str
 
 
 def _small(value: Decimal, rounding: str) -> str:
-    """Two significant digits, in powers of ten when small."""
-    return f"{Context(prec=2, rounding=rounding).plus(value).normalize():g}" if value > 0 else "0"
+    """Two significant digits, in powers of ten."""
+    if value <= 0:
+        return "0"
+    rounded = Context(prec=2, rounding=rounding).plus(value)
+    mantissa = rounded.scaleb(-rounded.adjusted()).normalize()
+    return f"{mantissa:f}e{rounded.adjusted()}"

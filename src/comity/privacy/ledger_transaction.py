@@ -53,9 +53,7 @@ class Transaction:
 
     # Datasets and grants
 
-    def found(
-        self, *, nonce: str, dataset: str, grant: Grant | None, unit: Unit, neighbours: Neighbours
-    ) -> None:
+    def found(self, *, nonce: str, dataset: str, grant: Grant | None, unit: Unit, neighbours: Neighbours) -> None:
         """The first entry of a new ledger."""
         self._rows.found(nonce)
         self._open_account("create", dataset, grant, unit, neighbours, note=nonce)
@@ -67,9 +65,7 @@ class Transaction:
     def add_dataset(self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours) -> None:
         """A further dataset with a budget of its own; the losses of people who are in both add up unseen."""
         if dataset in self._rows.datasets():
-            raise Refused(
-                f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists"
-            )
+            raise Refused(f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists")
         self._open_account("dataset", dataset, grant, unit, neighbours, note="")
 
     def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
@@ -125,9 +121,7 @@ class Transaction:
                 )
             )
         if len({(draw.release, draw.index) for draw in draws}) < len(draws):
-            raise Refused(
-                f"{run}: a reservation names each draw once; one is named twice", code="reserved", key=run
-            )
+            raise Refused(f"{run}: a reservation names each draw once; one is named twice", code="reserved", key=run)
         if self._rows.run(run) is not None:
             self._require_same(run, name, study, rows)
             return
@@ -164,9 +158,7 @@ class Transaction:
         line("step", step)
         kinds = self._rows.draw(run, release, number(index))
         if "reserve" not in kinds:
-            raise Refused(
-                f"{run}: {release}[{index}] is not among the draws that were reserved", code="unreserved"
-            )
+            raise Refused(f"{run}: {release}[{index}] is not among the draws that were reserved", code="unreserved")
         if "draw" in kinds:
             raise Refused(f"{run}: {release}[{index}] was drawn before; its reply is stored", code="drawn")
         dataset, unit, neighbours, mechanism, sensitivity, loss, study = kinds["reserve"]
@@ -264,9 +256,7 @@ class Transaction:
     ) -> None:
         if grant is not None:
             self._require_grant(grant)
-        entry = row(
-            line("dataset", dataset), Unit(unit), Neighbours(neighbours), loss=grant_text(grant), note=note
-        )
+        entry = row(line("dataset", dataset), Unit(unit), Neighbours(neighbours), loss=grant_text(grant), note=note)
         self._append(kind, [entry])
         self._rows.open_account(dataset, unit, neighbours, grant)
 
@@ -287,9 +277,7 @@ class Transaction:
             return dataset
         names = self._rows.datasets()
         if len(names) != 1:
-            raise Refused(
-                f"{self._where} holds the datasets {', '.join(names)}: name one of them", code="dataset"
-            )
+            raise Refused(f"{self._where} holds the datasets {', '.join(names)}: name one of them", code="dataset")
         return names[0]
 
     def _require_open(self, run: str) -> tuple[str, str]:
@@ -297,9 +285,7 @@ class Transaction:
         if found is None:
             raise Refused(f"{self._where}: nothing is reserved for run {run}", code="unreserved", key="run")
         if found[2] != "open":
-            raise Refused(
-                f"{self._where}: run {run} is {found[2]}; its id can't draw again", code="closed", key="run"
-            )
+            raise Refused(f"{self._where}: run {run} is {found[2]}; its id can't draw again", code="closed", key="run")
         return found[0], found[1]
 
     def _require_same(self, run: str, dataset: str, study: str, rows: list[Row]) -> None:

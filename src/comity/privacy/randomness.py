@@ -112,6 +112,7 @@ class SeededNoise:
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape)
+        powers(Decimal(float(beta)), dimension)
         permit.use()
         return self._lattice_rows(beta, 1, dimension).reshape(shape)
 

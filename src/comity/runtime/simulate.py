@@ -101,7 +101,7 @@ def simulate(
             blocks=lambda most: stacks(list(records.values()), most),
             noise=noise_source(seed, "cohort"),
             ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, grant=granted(grant, delta)),
-            study=name_hash,
+            study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
         )
@@ -110,7 +110,7 @@ def simulate(
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:
         released, accounts, transcript = _with_hosts(
-            protocol, who, records, known, granted(grant, delta), seed, journal, run_id, name_hash, progress
+            protocol, who, records, known, granted(grant, delta), seed, journal, run_id, name_hash, study, progress
         )
     outcome = _outcome(
         protocol,
@@ -148,6 +148,7 @@ def _with_hosts(
     journal: Path | None,
     run_id: str,
     study: str,
+    title: str,
     progress: Progress | None,
 ) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
@@ -167,6 +168,7 @@ def _with_hosts(
             protocol=protocol,
             who=who,
             study=study,
+            title=title,
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(

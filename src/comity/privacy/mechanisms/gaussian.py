@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import ZCDP, Approx
+from comity.privacy.loss import ZCDP, Loss
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
@@ -38,7 +38,7 @@ class Gaussian:
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
     """
 
-    loss: ZCDP | Approx
+    loss: Loss
     name: ClassVar[str] = "discrete Gaussian"
     norm: ClassVar[str] = "l2"
 
@@ -49,9 +49,7 @@ class Gaussian:
                 key="privacy.epsilon",
             )
 
-    def scale(
-        self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None
-    ) -> Scale:
+    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
         return _scale(budget_to_rho(self.loss), sensitivity, size, parts, grid)
 

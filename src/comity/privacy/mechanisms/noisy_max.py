@@ -37,9 +37,7 @@ class NoisyMax:
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
-            raise StudyError(
-                f"noisy max needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon"
-            )
+            raise StudyError(f"noisy max needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
     def scale(self, *, sensitivity: float, grid: float | None = None) -> Scale:
         """`sensitivity` is how far one unit can move any one score."""

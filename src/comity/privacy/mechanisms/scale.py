@@ -69,9 +69,7 @@ def units(*, sensitivity: float, grid: float, rounding: float) -> float:
 def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
     """The number of coordinates, after checking what a caller gave."""
     if not 0 < sensitivity < math.inf:
-        raise StudyError(
-            f"a sensitivity must be finite and above 0, found {sensitivity!r}: bound the contribution"
-        )
+        raise StudyError(f"a sensitivity must be finite and above 0, found {sensitivity!r}: bound the contribution")
     size = math.prod(shape)
     if size < 1 or parts < 1:
         raise StudyError(f"noise needs a shape with at least one number and one part, found {shape}, {parts}")

@@ -48,13 +48,9 @@ class Spherical:
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
-            raise StudyError(
-                f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon"
-            )
+            raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
-    def scale(
-        self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None
-    ) -> Scale:
+    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
         alone("spherical noise", parts)
         epsilon = float(self.loss.epsilon)

@@ -1,0 +1,71 @@
+"""How a command ends when it fails: one sentence on stderr, with `--json` as an object, and the exit code.
+
+A sentence about bad input or a refusal is for the person at this terminal, who owns the file or the records. The
+traceback of a defect goes into a file that only that person can read, because it may quote values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+
+import typer
+
+from comity.errors import BudgetExceeded, ComityError
+
+DEFECT, USAGE, STOPPED = 1, 2, 5
+
+
+def report_failure(error: BaseException, *, as_json: bool) -> int:
+    """Print what went wrong; returns the exit code."""
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else DEFECT
+    details: dict[str, str] = {}
+    if isinstance(error, ComityError):
+        code, kind, sentence = error.exit_code, error.code, str(error)
+        details = {"key": error.key} if error.key else {}
+        if isinstance(error, BudgetExceeded):
+            details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}
+    elif isinstance(error, KeyboardInterrupt | typer.Abort):
+        code, kind = STOPPED, "stopped"
+        sentence = "stopped at your request; a run is resumed with: comity run --resume RUN"
+    elif isinstance(error, BrokenPipeError):
+        # Whoever read our output had enough; Python must not complain about it again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    elif hasattr(error, "format_message"):
+        code, kind = USAGE, "usage"
+        sentence = str(error.format_message()) or "a command is missing; see: comity --help"
+        context = getattr(error, "ctx", None)
+        if context is not None and error.format_message():
+            sentence += f" See: {context.command_path} --help"
+    else:
+        code, kind = DEFECT, "defect"
+        log = _log(error)
+        sentence = (
+            f"a defect of Comity: {type(error).__name__}. Please report it with the log {log}, "
+            "after checking that it quotes none of your records"
+        )
+        details = {"log": log}
+    if as_json:
+        print(
+            json.dumps({"error": {"code": kind, "exit_code": code, "sentence": sentence, **details}}), file=sys.stderr
+        )
+    else:
+        print(sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}", file=sys.stderr)
+    return code
+
+
+_WORDS = {1: "error", 2: "usage", 3: "bad input", 4: "refused", 5: "stopped"}
+
+
+def _log(error: BaseException) -> str:
+    descriptor, path = tempfile.mkstemp(prefix="comity-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write("".join(traceback.format_exception(error)))
+    return path

@@ -1,0 +1,67 @@
+"""Measured figures in their one JSON form and as a table: name, rows, the machine, versions. No host name, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from comity._version import __version__
+from comity.cli.output import table
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "opendp", "cryptography", "pandas", "pyarrow")
+# Long sentences are for the JSON form; a table has room for figures.
+_NOT_IN_TABLE = ("note",)
+
+
+def document(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"name": name, "rows": [dict(row) for row in rows], "machine": machine(), "versions": versions()}
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Every field that some row has, in the order in which they first appear; notes follow below."""
+    heads = list(dict.fromkeys(key for row in rows for key in row if key not in _NOT_IN_TABLE))
+    if not heads:
+        return "  nothing was measured"
+    lines = [table(heads, [[figure(row.get(head)) for head in heads] for row in rows])]
+    notes = dict.fromkeys(str(row["note"]) for row in rows if row.get("note"))
+    return "\n".join([*lines, *(f"  note: {note}" for note in notes)])
+
+
+def figure(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def machine() -> dict[str, Any]:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(pages / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"comity": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,214 @@
+"""`comity ledger`: an owner's budget. Nothing here spends; `grant` and `write-off` say why, for ever."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from comity.cli.options import AsJson
+from comity.cli.output import show, table
+
+if TYPE_CHECKING:
+    from comity.privacy.ledger import Account
+    from comity.privacy.loss import Approx, Pure
+
+app = typer.Typer(
+    help="An owner's privacy budget: granted, reserved, spent, left.\n\nExample: comity ledger show north.ledger",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's file.", show_default=False)]
+Epsilon = Annotated[str, typer.Option(help="Epsilon, a positive number.", show_default=False)]
+Delta = Annotated[str, typer.Option(help="Delta, below 1; 0 for pure differential privacy.")]
+Why = Annotated[str, typer.Option(help="The reason, kept in the ledger.", show_default=False)]
+
+
+class UnitName(StrEnum):
+    record = "record"
+    person = "person"
+    party = "party"
+
+
+class NeighboursName(StrEnum):
+    replace = "replace"
+    add_remove = "add-remove"
+
+
+@app.command()
+def init(
+    path: LedgerFile,
+    dataset: Annotated[str, typer.Option(help="The name of the records it is for.", show_default=False)],
+    epsilon: Epsilon,
+    delta: Delta = "0",
+    unit: Annotated[UnitName, typer.Option(help="Who is protected.")] = UnitName.record,
+    neighbours: Annotated[NeighboursName, typer.Option(help="How a unit may change.")] = NeighboursName.replace,
+    as_json: AsJson = False,
+) -> None:
+    """Make a ledger with its first grant. An existing file is never overwritten.
+
+    Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record --neighbours replace
+    """
+    from comity.privacy.ledger import Ledger
+    from comity.privacy.unit import Neighbours, Unit
+
+    ledger = Ledger.create(
+        path,
+        dataset=dataset,
+        grant=_grant(epsilon, delta),
+        unit=Unit(unit.value),
+        neighbours=Neighbours(neighbours.value),
+    )
+    _show_accounts(path, ledger.summary(), as_json=as_json)
+
+
+@app.command("show")
+def show_ledger(
+    path: LedgerFile,
+    entries: Annotated[bool, typer.Option("--entries", help="List every entry, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what each dataset was granted, has spent, holds in reserve and has left.
+
+    Example: comity ledger show north.ledger --entries
+    """
+    from dataclasses import asdict
+
+    from comity.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    listed = ledger.entries() if entries else []
+    rows = [(str(e.seq), e.time, e.kind, e.dataset, e.loss, e.study[:12], e.run, e.step, e.note) for e in listed]
+    heads = ("no", "time", "kind", "dataset", "loss", "study", "run", "step", "note")
+    more = {"entries": [asdict(entry) for entry in listed]} if entries else {}
+    _show_accounts(path, ledger.summary(), as_json=as_json, text=table(heads, rows) if entries else "", more=more)
+
+
+@app.command()
+def grant(
+    path: LedgerFile,
+    epsilon: Epsilon,
+    why: Why,
+    delta: Delta = "0",
+    dataset: Annotated[str | None, typer.Option(help="Which dataset, where there are several.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Grant more. It can't be taken back, and the reason stays in the ledger.
+
+    Example: comity ledger grant north.ledger --epsilon 0.5 --why "ethics board, 12 March"
+    """
+    from comity.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    ledger.grant_more(_grant(epsilon, delta), why, dataset=dataset)
+    _show_accounts(path, ledger.summary(), as_json=as_json)
+
+
+@app.command()
+def verify(path: LedgerFile, as_json: AsJson = False) -> None:
+    """Follow the hash chain and derive every sum again; also of a file that `export` wrote.
+
+    Example: comity ledger verify north.ledger
+    """
+    import json
+    from dataclasses import asdict
+
+    from comity.errors import BadInput
+    from comity.privacy.ledger import Ledger, verify_export
+
+    if path.suffix == ".json":
+        try:
+            exported = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{path}: no exported ledger can be read here ({error}); export it again") from error
+        if not isinstance(exported, dict):
+            raise BadInput(
+                f"{path}: expected an exported ledger, found a JSON {type(exported).__name__}; export it again"
+            )
+        found = verify_export(exported)
+    else:
+        found = Ledger(path).verify()
+    text = f"{path}: {found.entries} entries, the chain holds; head {found.head}"
+    if found.frozen:
+        text += f"\nFROZEN: head {found.frozen[:12]}… was seen of this ledger before and is not in it"
+    show(text, asdict(found), as_json=as_json)
+
+
+@app.command()
+def export(
+    path: LedgerFile,
+    to: Annotated[Path | None, typer.Option(help="Write the export here instead of printing it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export all entries as JSON, which `comity ledger verify FILE.json` checks anywhere.
+
+    Example: comity ledger export north.ledger --to north.json
+    """
+    from comity.privacy.ledger import Ledger
+
+    exported = Ledger(path).export(to)
+    if to is None:
+        show("", exported, as_json=True)
+        return
+    document = {"path": str(to), "entries": len(exported["entries"]), "head": exported["head"]}
+    show(f"{to}: {document['entries']} entries, head {exported['head']}", document, as_json=as_json)
+
+
+@app.command("write-off")
+def write_off(
+    path: LedgerFile,
+    why: Why,
+    epsilon: Annotated[str | None, typer.Option(help="What may have been forgotten.")] = None,
+    delta: Delta = "0",
+    everything: Annotated[bool, typer.Option("--all", help="Write off all that is left.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count as spent what a restored ledger may have forgotten, and thaw it. Open runs end.
+
+    Example: comity ledger write-off north.ledger --all --why "restored from the backup of Monday"
+    """
+    from comity.privacy.ledger import Ledger
+
+    if (epsilon is None) != everything:
+        raise typer.BadParameter("give either --epsilon or --all.")
+    ledger = Ledger(path)
+    ledger.write_off("all" if epsilon is None else _grant(epsilon, delta), why)
+    _show_accounts(path, ledger.summary(), as_json=as_json)
+
+
+def _grant(epsilon: str, delta: str) -> Pure | Approx:
+    from comity.errors import BadInput
+    from comity.privacy.loss import Approx, Pure
+
+    pure = Pure(epsilon)
+    if not pure.epsilon > 0:
+        raise BadInput(f"--epsilon must be positive, found {epsilon}", key="epsilon")
+    pair = Approx(epsilon, delta)
+    return pair if pair.delta else pure
+
+
+def _show_accounts(
+    path: Path, accounts: list[Account], *, as_json: bool, text: str = "", more: dict[str, Any] | None = None
+) -> None:
+    document = {
+        "ledger": str(path),
+        "accounts": [
+            {
+                "dataset": account.dataset,
+                "unit": account.unit.value,
+                "neighbours": account.neighbours.value,
+                "granted": None if account.granted is None else account.granted.as_text(),
+                "spent_epsilon": str(account.spent_epsilon),
+                "reserved_epsilon": str(account.reserved_epsilon),
+                "left_epsilon": None if account.left is None else str(account.left),
+                "frozen": account.frozen,
+            }
+            for account in accounts
+        ],
+        **(more or {}),
+    }
+    lines = [f"  {account}" for account in accounts]
+    show("\n".join([*lines, *([text] if text else [])]), document, as_json=as_json)

@@ -1,0 +1,147 @@
+"""`comity run`: simulate a study on this machine and write its run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from comity.cli.options import AsJson, Sets, overrides
+from comity.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from comity.cli.run_folder import Begun
+    from comity.runtime.run import Material
+    from comity.runtime.study import Study
+
+
+def run(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="STUDY", help="The study file, study.toml.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Repeatable noise, which protects nobody: the result says so.", show_default=False),
+    ] = None,
+    sets: Sets = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.", show_default=False)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a study on this machine: model, report and transcript go into a new run folder.
+
+    Examples: comity run study.toml --seed 7 · comity run study.toml --set privacy.epsilon=0.5 · comity run --resume
+    runs/2026-11-15-1
+    """
+    if resume is not None:
+        if seed is not None or sets:
+            raise typer.BadParameter(
+                "--resume takes the seed and the settings that the run began with; leave them out."
+            )
+        folder = _resumed(resume, study, out, quiet=quiet)
+    elif study is None:
+        raise typer.BadParameter("name a study file, as in: comity run study.toml; or a run: --resume RUN.")
+    else:
+        folder = _started(study, seed, overrides(sets), out, quiet=quiet)
+    _show(folder, as_json=as_json)
+
+
+def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, quiet: bool) -> Path:
+    from comity.cli.as_run import text_as_run
+    from comity.cli.run_folder import Begun, begin, make_folder
+    from comity.runtime.run import can_resume, gather
+    from comity.runtime.simulate import new_run_id
+    from comity.runtime.study import Study
+
+    study = Study.load(path, overrides=settings)
+    with progress_bar(study.name, quiet=quiet) as progress:
+        if progress is not None:
+            progress("reading data")
+        material = gather(study)
+    begun = Begun(
+        run=new_run_id(),
+        study=str(path.absolute()),
+        study_folder=str(path.parent.absolute()),
+        study_hash=study.hash,
+        seed=seed,
+        overrides=settings,
+        parties=len(material.parties),
+        resumable=can_resume(material),
+    )
+    folder = make_folder(out)
+    begin(folder, begun, text_as_run(study.text, settings))
+    _simulate(study, begun, folder, material, quiet=quiet)
+    return folder
+
+
+def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
+    from comity.cli.run_folder import find_folder, read_begun
+    from comity.errors import Refused
+    from comity.runtime.run import gather
+    from comity.runtime.study import Study
+
+    folder = find_folder(named, out)
+    begun = read_begun(folder)
+    if path is not None and Study.load(path, overrides=begun.overrides).hash != begun.study_hash:
+        raise Refused(f"{path} is not the study of {folder}; leave it out, or start a new run with it", code="study")
+    if (folder / "result.json").exists():
+        return folder
+    if not begun.resumable:
+        raise Refused(
+            f"{folder}: this run can't be resumed, because its {begun.parties} simulated sites lived in memory and ended "
+            f"with it. Run it again: comity run {begun.study}",
+            code="not-resumable",
+        )
+    text = (folder / "study.toml").read_text(encoding="utf-8")
+    study = Study.parse(text, folder=Path(begun.study_folder), where=str(folder / "study.toml"))
+    if study.hash != begun.study_hash:
+        raise Refused(
+            f"{folder}: the schema or a public file in {begun.study_folder} has changed since this run began, which makes "
+            "it another study. Put the file back, or start a new run",
+            code="study",
+        )
+    _simulate(study, begun, folder, gather(study), quiet=quiet)
+    return folder
+
+
+def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, quiet: bool) -> None:
+    from comity.report.result import Result
+    from comity.runtime.run import run_study
+
+    with progress_bar(study.name, quiet=quiet) as progress:
+        outcome = run_study(
+            study, seed=begun.seed, folder=folder, run_id=begun.run, progress=progress, material=material
+        )
+        if progress is not None:
+            progress("writing the report")
+        Result.of(outcome).save(folder)
+
+
+def _show(folder: Path, *, as_json: bool) -> None:
+    import json
+
+    from comity.cli.output import show
+    from comity.report.result import load_result
+
+    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result = load_result(folder)
+    guarantee = result.guarantee
+    lines = [f"{result.study} · run {result.run} · {result.parties} parties · {result.seconds:.1f} s"]
+    if result.error is not None:
+        compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
+        lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
+    lines.append(f"  spent          {guarantee.loss} by each party; unit: {guarantee.unit}, {guarantee.neighbours}")
+    left = sorted({account.left for account in result.accounts})
+    if left:
+        lines.append(f"  left           {left[0]}" + (f" to {left[-1]}" if len(left) > 1 else ""))
+    lines.append(f"  holds against  {guarantee.adversary}")
+    if guarantee.claim != "private":
+        lines.append(f"  WARNING        {guarantee.claim}")
+    if guarantee.seeded:
+        lines.append("  WARNING        made with a seed: a simulation, not a private release")
+    lines.append(f"  report         {folder / 'report.html'}")
+    show("\n".join(lines), {**document, "folder": str(folder)}, as_json=as_json)

@@ -1,0 +1,88 @@
+"""The folder of a run: made and described before the run starts, so that a run that was killed can be found and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from comity._version import __version__
+from comity.errors import StudyError
+
+_FORMAT = "comity-run-1"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What `run.json` says: which run of which study, with what seed and overrides, and whether it can be resumed."""
+
+    run: str
+    study: str
+    study_folder: str
+    study_hash: str
+    seed: int | None
+    overrides: Mapping[str, Any]
+    parties: int
+    resumable: bool
+
+
+def make_folder(out: Path) -> Path:
+    """A new folder OUT/DATE-N; of two runs that start at once each gets its own."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        day = f"{datetime.now(UTC):%Y-%m-%d}"
+        for number in count(1):
+            try:
+                folder = out / f"{day}-{number}"
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise StudyError(f"{out}: runs can't be written here ({error.strerror}); choose another --out") from error
+    raise AssertionError("numbers do not end")
+
+
+def begin(folder: Path, begun: Begun, text: str) -> None:
+    """Write the study as run, then `run.json`: a folder that has the latter has everything that a resume needs."""
+    _write(folder / "study.toml", text)
+    page = {"format": _FORMAT, "comity": __version__, "started": datetime.now(UTC).isoformat(timespec="seconds")}
+    _write(folder / "run.json", json.dumps({**page, **asdict(begun)}, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_begun(folder: Path) -> Begun:
+    path = folder / "run.json"
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+        if page["format"] != _FORMAT:
+            raise ValueError(f"format {page['format']!r}")
+        return Begun(**{name: page[name] for name in Begun.__dataclass_fields__})
+    except FileNotFoundError:
+        raise StudyError(
+            f"{folder}: expected the folder of a run with its run.json, found none; a run that was stopped before it wrote "
+            "one spent nothing: run the study again"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StudyError(f"{path}: can't be read as the description of a run ({error}); run the study again") from error
+
+
+def find_folder(named: Path, out: Path) -> Path:
+    """A run by its folder, or by the folder's name under OUT."""
+    for folder in (named, out / named):
+        if folder.is_dir():
+            return folder
+    raise StudyError(f"{named}: there is no such run folder, nor {out / named}; name one, as in runs/2026-11-15-1")
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(path.suffix + ".new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

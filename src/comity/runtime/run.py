@@ -1,0 +1,277 @@
+"""A study file run as a simulation: its records read and dealt to the parties, its ledgers and journal in a run folder.
+
+Everything that can be wrong with the data is found in `gather`, before a ledger exists and before anything is drawn.
+Splits use public randomness named by the study's hash, so that the same study deals the same records on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data import Encoding, Records, by_anchors, by_column, by_sizes, even, open_source
+from comity.entropy import Stream
+from comity.errors import BadInput, BudgetExceeded, StudyError
+from comity.federation.parties import Progress
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Pure
+from comity.runtime.outcome import Outcome
+from comity.runtime.simulate import encoded, simulate
+from comity.runtime.study import Study
+
+# Up to so many parties each has a ledger in a file, and a killed run can be resumed; each costs several durable writes.
+RESUMABLE = 64
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a simulation starts from: each party's records, and records to test on that no party has."""
+
+    parties: Mapping[str, Records]
+    test: Records | None
+
+
+def run_study(
+    study: Study,
+    *,
+    seed: int | None = None,
+    folder: Path | None = None,
+    run_id: str | None = None,
+    progress: Progress | None = None,
+    material: Material | None = None,
+) -> Outcome:
+    """Simulate a study as its file says. The same folder and run id again resume it, drawing and debiting nothing twice.
+
+    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process.
+    """
+    if material is None:
+        if progress is not None:
+            progress("reading data")
+        material = gather(study)
+    durable = folder is not None and can_resume(material)
+    grant = grant_of(study)
+    try:
+        return simulate(
+            study.protocol,
+            parties=material.parties,
+            epsilon=study.privacy.epsilon,
+            delta=study.privacy.delta,
+            schema=study.schema,
+            unit=study.privacy.unit.value,
+            neighbours=study.privacy.neighbours.value,
+            colluders=study.privacy.colluders,
+            dropouts=study.privacy.dropouts,
+            seed=seed,
+            test=material.test,
+            baselines=study.simulation.baselines,
+            grant=float(grant.epsilon),
+            ledgers=_ledgers(study, material, folder, grant) if durable and folder is not None else None,
+            journal=folder / "journal.sqlite" if durable and folder is not None else None,
+            run_id=run_id,
+            study=study.name,
+            study_hash=study.hash,
+            settings=settings_of(study),
+            progress=progress,
+        )
+    except BudgetExceeded as refusal:
+        key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
+        raise BudgetExceeded(
+            f"{study.where}: a simulated party was granted {grant} ({key}) and the study asks eps {refusal.requested}, "
+            f"{refusal.remaining} is left ({refusal.difference} short). Raise simulation.grant, or lower privacy.epsilon",
+            requested=refusal.requested,
+            remaining=refusal.remaining,
+            difference=refusal.difference,
+            key="simulation.grant",
+        ) from refusal
+
+
+def can_resume(material: Material) -> bool:
+    return len(material.parties) <= RESUMABLE
+
+
+def grant_of(study: Study) -> Pure | Approx:
+    """What each simulated owner grants: `simulation.grant`, or just what the study asks."""
+    epsilon, delta = study.simulation.grant or study.privacy.epsilon, study.privacy.delta
+    return Approx(epsilon, delta) if delta else Pure(epsilon)
+
+
+def settings_of(study: Study) -> dict[str, object]:
+    """Every setting that the run used, by dotted key, whether written or left to its default."""
+    tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
+    return {f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump("json").items()}
+
+
+def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
+    place = folder / "ledgers"
+    place.mkdir(exist_ok=True)
+    return {party: _ledger(place / file_name(party), party, study, grant) for party in material.parties}
+
+
+def _ledger(path: Path, party: str, study: Study, grant: Pure | Approx) -> Ledger:
+    """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
+    if not path.exists():
+        draft = path.with_suffix(".new")
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
+        made = Ledger.create(
+            draft, dataset=party, grant=grant, unit=study.privacy.unit, neighbours=study.privacy.neighbours
+        )
+        # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
+        del made
+        draft.rename(path)
+    return Ledger(path)
+
+
+def file_name(party: str) -> str:
+    """A party's name as a file's: names come from studies and data, and may hold anything."""
+    safe = quote(party, safe=" ").lstrip(".")
+    return f"{safe}.ledger" if 0 < len(safe) <= 120 else f"{Stream.public('file name', party).bytes(16).hex()}.ledger"
+
+
+def gather(study: Study) -> Material:
+    """Read, check and encode every record of the simulation, and deal them to the parties."""
+    table = study.simulation
+    if table.data is None:
+        raise StudyError(
+            f"{study.where}: simulation.data is missing; name one file to be split among the parties, "
+            "or a file for each party",
+            key="simulation.data",
+        )
+    if isinstance(table.data, str):
+        frame = _read(study, table.data, "simulation.data")
+        whole = encoded(study.protocol, frame, str(study.folder / table.data))
+        parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
+    else:
+        _matching(study, list(table.data), "simulation.data names a file for")
+        parties = {
+            name: encoded(study.protocol, _read(study, file, f"simulation.data.{name}"), str(study.folder / file))
+            for name, file in table.data.items()
+        }
+    if table.test is not None:
+        test = _read(study, table.test, "simulation.test")
+        return Material(parties, encoded(study.protocol, test, str(study.folder / table.test)))
+    return _held_out(study, parties)
+
+
+def _read(study: Study, file: str, key: str) -> pd.DataFrame:
+    return open_source(file, where=f"{study.where}: {key}", base=study.folder).read()
+
+
+def _rows(records: Records, rows: Rows) -> Records:
+    return Records(
+        records.features[rows],
+        None if records.labels is None else records.labels[rows],
+        None if records.ids is None else records.ids[rows],
+    )
+
+
+def _held_out(study: Study, parties: Mapping[str, Records]) -> Material:
+    """Sets the same share of each party's records aside; a fraction of a record is decided by public chance."""
+    stream = Stream.public(study.hash, "holdout")
+    kept, tested = {}, []
+    for name, records in parties.items():
+        count = int(len(records) * study.simulation.holdout + stream.uniform(1)[0])
+        order = stream.permutation(len(records))
+        tested.append(_rows(records, np.sort(order[:count])))
+        kept[name] = _rows(records, np.sort(order[count:]))
+    if not sum(map(len, tested)):
+        return Material(kept, None)
+    labels = [records.labels for records in tested if records.labels is not None]
+    return Material(
+        kept,
+        Records(
+            np.concatenate([records.features for records in tested]),
+            np.concatenate(labels) if len(labels) == len(tested) else None,
+        ),
+    )
+
+
+def _split(study: Study, frame: pd.DataFrame) -> dict[str, Rows]:
+    """Which rows of the one file each party gets."""
+    table, names = study.simulation, study.consortium.parties
+    stream = Stream.public(study.hash, "split")
+    where = str(study.folder / str(table.data))
+    if table.split == "by-features":
+        raise StudyError(
+            f'{study.where}: simulation.split = "by-features" gives parties different columns, and {study.protocol_name} '
+            'needs whole records; choose "even", "by-sizes", "by-anchors" or "by-column"',
+            key="simulation.split",
+        )
+    if table.split == "by-column":
+        parts = by_column(frame, _column(study, "names each record's party"), where)
+        _matching(study, list(parts), f"column {table.column!r} of {where} holds")
+        return parts
+    try:
+        if table.split == "even":
+            dealt = even(len(frame), len(names), stream)
+        elif table.split == "by-sizes":
+            dealt = by_sizes(len(frame), _sizes(study, len(names)), stream)
+        else:
+            column = _column(study, "is what the parties differ in")
+            dealt = by_anchors(_scaled(study, frame, column, where), len(names), stream, low=0.0, high=1.0)
+    except BadInput as error:
+        raise StudyError(f"{study.where}: simulation.{error}", key=f"simulation.{error.key}") from error
+    return dict(zip(names, dealt))
+
+
+def _column(study: Study, purpose: str) -> str:
+    if study.simulation.column is None:
+        raise StudyError(
+            f'{study.where}: simulation.split = "{study.simulation.split}" needs simulation.column, which {purpose}; add it',
+            key="simulation.column",
+        )
+    return study.simulation.column
+
+
+def _sizes(study: Study, parties: int) -> list[int] | list[float]:
+    sizes = study.simulation.sizes or []
+    if len(sizes) != parties:
+        raise StudyError(
+            f"sizes needs a size for each of {parties} parties, found {len(sizes)}; give counts, or shares that add to 1",
+            key="sizes",
+        )
+    # A file's 1 is as good as 1.0 to the reader of the study; whole numbers above 1 are counts of records.
+    return [int(size) for size in sizes] if all(size.is_integer() for size in sizes) and sum(sizes) != 1 else sizes
+
+
+def _scaled(study: Study, frame: pd.DataFrame, column: str, where: str) -> NDArray[np.float64]:
+    """The attribute on [0, 1] by its public bounds, whatever the protocol's own encoding does to rows."""
+    plain = Encoding(study.schema, scaling="unit")
+    if column not in plain.names:
+        raise StudyError(
+            f"column = {column!r} is no numeric or ordinal column of the schema; choose one of those", key="column"
+        )
+    return plain.encode_features(frame, where=where)[:, plain.names.index(column)]
+
+
+def _matching(study: Study, found: Sequence[str], said: str) -> None:
+    """The parties that the data have are those that the study lists, or as many as it counts."""
+    if isinstance(study.parties, int):
+        if len(found) != study.parties:
+            raise StudyError(
+                f"{study.where}: parties.count = {study.parties}, and {said} {len(found)} parties; set parties.count to "
+                f"{len(found)}, or correct the data",
+                key="parties.count",
+            )
+        return
+    absent = [name for name in study.parties if name not in found]
+    surplus = [name for name in found if name not in study.parties]
+    if absent or surplus:
+        wrong = f"not {_few(absent)}" if absent else f"{_few(surplus)}, which the study does not list"
+        raise StudyError(
+            f"{study.where}: {said} {wrong}; every [parties.NAME] of the study needs its records and no other may have "
+            "any. Correct [parties] or the data",
+            key="parties",
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

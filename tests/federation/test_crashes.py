@@ -1,0 +1,165 @@
+"""SIGKILL at random moments of a run whose coordinator and sites are processes of their own; then resume."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from comity.federation.codec import decode, encode
+from comity.federation.parties import run
+
+from .test_resume import check_ledgers, stored
+from .toy import Rounds, consortium, host, setup
+
+PROTOCOL = Rounds(rounds=1)
+
+
+def members():
+    return consortium(4)
+
+
+class PipeChannel:
+    """Sites in forked processes behind pipes. A site that died is lost."""
+
+    def __init__(self, folder, names):
+        self.sites = {}
+        for name in names:
+            to_site, to_us = os.pipe(), os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(to_site[1])
+                os.close(to_us[0])
+                for other in self.sites.values():
+                    os.close(other[1])
+                    os.close(other[2])
+                serve(folder, name, to_site[0], to_us[1])
+            os.close(to_site[0])
+            os.close(to_us[1])
+            self.sites[name] = (child, to_site[1], to_us[0])
+        (folder / "pids").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
+
+    def ask(self, messages):
+        for name, message in messages.items():
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self.sites[name][1], len(message).to_bytes(8, "big") + message)
+        replies = {name: receive(self.sites[name][2]) for name in messages}
+        return {name: reply for name, reply in replies.items() if reply is not None}
+
+
+def receive(descriptor):
+    def exactly(count):
+        out = b""
+        while len(out) < count:
+            piece = os.read(descriptor, count - len(out))
+            if not piece:
+                return None
+            out += piece
+        return out
+
+    head = exactly(8)
+    return None if head is None else exactly(int.from_bytes(head, "big"))
+
+
+def serve(folder, name, inward, outward):
+    try:
+        one = host(PROTOCOL, members(), name, folder)
+        while (ask := receive(inward)) is not None:
+            reply = one.answer(ask)
+            os.write(outward, len(reply).to_bytes(8, "big") + reply)
+    finally:
+        os._exit(0)
+
+
+def coordinate(folder):
+    """Run or resume in a child process of its own group; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        parties, _ = setup(PROTOCOL, members(), folder, hosts={})
+        parties.channel = PipeChannel(folder, members().parties)
+        result = run(parties)["result"]
+        (folder / "result").write_bytes(encode(result))
+        code = 0
+    except Exception:
+        code = 5  # stopped: a site was killed and too few are left, or a pipe broke
+    finally:
+        os._exit(code)
+
+
+def kill(pid, which, folder):
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        if which == "everyone":
+            os.killpg(pid, signal.SIGKILL)
+        elif which == "coordinator":
+            os.kill(pid, signal.SIGKILL)
+        else:
+            pids = (folder / "pids").read_text().split()
+            os.kill(int(pids[int(which)]), signal.SIGKILL)
+
+
+def crash_and_resume(folder, which, delay):
+    for name in members().parties:
+        host(PROTOCOL, members(), name, folder)  # create the ledgers
+    pid = coordinate(folder)
+    time.sleep(delay)
+    kill(pid, which, folder)
+    _, status = os.waitpid(pid, 0)
+    if which == "coordinator":
+        time.sleep(0.02)  # orphaned sites finish their ask and see the closed pipe
+    died = not (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0)
+    hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
+    before = stored(hosts)
+    finished = os.waitpid(coordinate(folder), 0)[1]
+    assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0
+    first = decode((folder / "result").read_bytes())
+    hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
+    after = stored(hosts)
+    assert all(after[key] == value for key, value in before.items())
+    replied = {name for name, kind, path, *_ in after if kind == "reply" and path.startswith("lean")}
+    check_ledgers(hosts, set(members().parties) - replied, PROTOCOL.rounds)
+    for name, kind, *rest in after:  # no release without a debit
+        if kind == "reply" and rest[0] in ("average[0]", "lean[0]"):
+            assert (name, "draw", {"average[0]": "mean", "lean[0]": "slope"}[rest[0]], 0) in after
+    os.waitpid(coordinate(folder), 0)
+    np.testing.assert_array_equal(decode((folder / "result").read_bytes()), first)
+    return died
+
+
+def crashes(tmp_path, count, seed):
+    generator = np.random.default_rng(seed)
+    dead = 0
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    started = time.perf_counter()
+    assert os.WEXITSTATUS(os.waitpid(coordinate(whole), 0)[1]) == 0
+    length = time.perf_counter() - started
+    for trial in range(count):
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        which = ("everyone", "coordinator", "0", "1", "2", "3")[generator.integers(6)]
+        dead += crash_and_resume(folder, which, float(generator.uniform(0, length)))
+        shutil.rmtree(folder)
+    return dead
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+
+
+def test_random_kills(tmp_path, home):
+    assert crashes(tmp_path, 25, seed=1) >= 8  # the kills really landed inside runs
+
+
+@pytest.mark.long
+def test_a_thousand_random_kills(tmp_path, home):
+    assert crashes(tmp_path, 1000, seed=2) >= 400

@@ -1,0 +1,229 @@
+"""A run that was killed is resumed by running it again: the same bytes, no noise twice, no expense twice."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from comity.errors import Refused, SiteLost
+from comity.federation.codec import decode
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties, run
+from comity.federation.protection import Noised
+
+from .toy import STUDY, LossyChannel, NoNoise, Rounds, consortium, setup
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside this process: nothing catches it."""
+
+
+def stored(hosts):
+    """Everything durable at the sites: replies by digest, entries of the ledger."""
+    out = {}
+    for name, host in hosts.items():
+        for path, digest in host.store.replies("run-1").items():
+            out[name, "reply", path] = digest
+        for entry in host.store.ledger.entries():
+            out[name, entry.kind, entry.release, entry.index] = entry.loss
+    return out
+
+
+def check_ledgers(hosts, lost=(), rounds=2):
+    wanted = [("mean", 0), *(("slope", i) for i in range(rounds))]
+    for name, host in hosts.items():
+        host.store.ledger.verify()
+        draws = [(e.release, e.index) for e in host.store.ledger.entries() if e.kind == "draw"]
+        assert len(draws) == len(set(draws))
+        if name not in lost:
+            assert sorted(draws) == wanted
+
+
+def kill_at(parties, hosts, point):
+    """Arrange for Killed at a named moment: of the coordinator around an ask, or of a site around its commit."""
+    who, path, moment = point
+    if who == "coordinator":
+        channel, journal = parties.channel, parties.journal
+        ask, got = channel.ask, journal.got
+
+        def asking(messages):
+            here = decode(next(iter(messages.values())))[2] == path
+            if here and moment == "before-ask":
+                raise Killed
+            replies = ask(messages)
+            if here and moment == "before-journal":
+                raise Killed
+            return replies
+
+        def journalling(run_id, at, replies, *, decided):
+            got(run_id, at, replies, decided=decided)
+            if at == path and moment == "after-journal":
+                raise Killed
+
+        channel.ask, journal.got = asking, journalling
+    else:
+        store = hosts[who].store
+        commit = store.commit
+
+        def committing(study, run_id, at, *rest, **more):
+            if at == path and moment == "before-commit":
+                raise Killed
+            body = commit(study, run_id, at, *rest, **more)
+            if at == path and moment == "after-commit":
+                raise Killed
+            return body
+
+        store.commit = committing
+
+
+def kill_matrix(folder, lose, protocol, who):
+    """Every ask, three moments at the coordinator, two at a site: killed, resumed, and run once more."""
+    whole = folder / "whole"
+    whole.mkdir()
+    parties, _ = setup(protocol, who, whole, lose=lose)
+    run(parties)
+    paths = [path for path, _ in parties.journal.traffic(STUDY, "run-1")]
+    assert len(paths) == 2 + 2 + (1 + protocol.rounds) * 4
+    points = [("coordinator", p, m) for p in paths for m in ("before-ask", "before-journal", "after-journal")]
+    points += [("cedar", p, m) for p in paths for m in ("before-commit", "after-commit")]
+    for place, point in enumerate(points):
+        there = folder / str(place)
+        there.mkdir()
+        parties, hosts = setup(protocol, who, there, lose=lose)
+        kill_at(parties, hosts, point)
+        with pytest.raises(Killed):
+            run(parties)
+        before = stored(hosts)
+        parties, hosts = setup(protocol, who, there, lose=lose)
+        released = run(parties)["result"]
+        after = stored(hosts)
+        assert all(after[key] == value for key, value in before.items()), point
+        check_ledgers(hosts, {name for name, _ in lose}, protocol.rounds)
+        parties, hosts = setup(protocol, who, there, lose=lose)
+        np.testing.assert_array_equal(run(parties)["result"], released)
+        assert stored(hosts) == after, point
+        shutil.rmtree(there)
+
+
+DROPPED = [(), (("doum", "sum.mask[mean/0]"),)]
+
+
+@pytest.mark.parametrize("lose", DROPPED, ids=["all there", "with a drop-out"])
+def test_the_kill_matrix(tmp_path, monkeypatch, lose):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    kill_matrix(tmp_path, lose, Rounds(rounds=1), consortium(4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lose", DROPPED, ids=["all there", "with a drop-out"])
+def test_the_kill_matrix_with_more_rounds(tmp_path, monkeypatch, lose):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    kill_matrix(tmp_path, lose, Rounds(rounds=3), consortium(5))
+
+
+def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
+    parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
+    kill_at(parties, hosts, ("coordinator", "average[0]", "before-journal"))
+    read = {}
+    ask = parties.channel.ask
+
+    def reading(messages):
+        try:
+            return ask(messages)
+        finally:
+            if decode(next(iter(messages.values())))[2] == "average[0]":
+                read.update({p: hosts[p].answer(m) for p, m in messages.items()})
+
+    parties.channel.ask = reading
+    with pytest.raises(Killed):
+        run(parties)
+    (tmp_path / "journal").unlink()  # it even throws its memory away
+    for leftover in tmp_path.glob("journal*"):
+        leftover.unlink()
+    parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
+    run(parties)
+    again = dict(parties.journal.traffic(STUDY, "run-1"))["average[0]"]
+    assert read and {p: e.reply for p, e in again.items()} == read
+    check_ledgers(hosts)
+
+
+def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
+    lose = [("cedar", "lean[1]"), ("doum", "lean[1]")]
+    parties, _ = setup(folder=tmp_path, lose=lose)
+    with pytest.raises(SiteLost):
+        run(parties)
+    parties, hosts = setup(folder=tmp_path)
+
+    class Drifting(Parties):
+        def sum(self, step, **values):
+            return super().sum(step, **{k: np.nextafter(v, 9.0) for k, v in values.items()})
+
+    drifting = Drifting(
+        parties.protocol, parties.consortium, study=STUDY, run="run-1", channel=parties.channel, journal=parties.journal
+    )
+    assert run(drifting)["result"].shape == (3,)
+    check_ledgers(hosts)
+
+
+def test_a_lost_journal_with_nobody_lost_gives_the_same_result(tmp_path):
+    parties, _ = setup(folder=tmp_path)
+    first = run(parties)["result"]
+    for path in tmp_path.glob("journal*"):
+        path.unlink()
+    parties, hosts = setup(folder=tmp_path)
+    parties.journal.remember_heads({})
+    np.testing.assert_array_equal(run(parties)["result"], first)
+    check_ledgers(hosts)
+
+
+def test_a_lost_journal_after_a_drop_out_is_refused_for_good(tmp_path):
+    parties, _ = setup(folder=tmp_path, lose=[("cedar", "sum.mask[mean/0]")])
+    run(parties)
+    for path in tmp_path.glob("journal*"):
+        path.unlink()
+    parties, _ = setup(folder=tmp_path)
+    with pytest.raises(Refused):
+        run(parties)
+
+
+def test_two_coordinators_of_one_run_get_the_same_bytes(tmp_path):
+    (tmp_path / "sites").mkdir()
+    results = []
+
+    def go(name):
+        parties, _ = setup(folder=tmp_path / "sites")
+        parties.journal = Journal(tmp_path / name)
+        results.append(run(parties)["result"].tobytes())
+
+    setup(folder=tmp_path / "sites")
+    threads = [threading.Thread(target=go, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 2 and results[0] == results[1]
+    _, hosts = setup(folder=tmp_path / "sites")
+    check_ledgers(hosts)
+
+
+def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_path):
+    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    kill_at(parties, hosts, ("coordinator", "lean[0]", "after-journal"))
+    with pytest.raises(Killed):
+        run(parties)
+    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    run(parties)
+    first = parties.transcript
+    parties, hosts = setup(folder=tmp_path, noise=NoNoise())
+    run(parties)
+    assert parties.transcript == first
+    assert first.rounds == len({line.path for line in first})
+    assert isinstance(parties.channel, LossyChannel) and not parties.channel.asked  # all of it came from the journal
+
+
+def test_a_consortium_without_honest_parties_is_refused():
+    with pytest.raises(Exception, match="leave no honest party"):
+        consortium(2, dropouts=1, colluders=1)

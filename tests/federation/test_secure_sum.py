@@ -1,0 +1,210 @@
+"""The secure sum: exact under drop-outs, and nobody sees more than the declaration says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import Refused, SiteLost
+from comity.federation.codec import decode, encode
+from comity.federation.parties import run
+from comity.federation.secure_sum import threshold
+
+from .toy import NoNoise, Rounds, consortium, setup
+
+
+def outbox(hosts, label):
+    found = {name: host.store.state("run-1", f"out:{label}") for name, host in hosts.items()}
+    return {name: decode(raw) for name, raw in found.items() if raw is not None}
+
+
+@pytest.mark.parametrize(
+    "lose",
+    ["", "average[0]", "sum.deal[0]", "sum.meet[0]", "sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"],
+)
+def test_the_sum_is_exact_whoever_drops_out_wherever(lose):
+    parties, hosts = setup(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    total = parties.sum(Rounds().average)
+    units = outbox(hosts, "mean/0")
+    # Lost before its masked vector arrived: not in the sum. Lost later: in it.
+    counted = [p for p in units if p != "cedar" or lose in ("", "sum.agree[mean/0]", "sum.unmask[mean/0]")]
+    grid = parties.declaration["mean"].scale(parties.consortium).grid
+    assert total.parties == len(counted) == (5 if lose in ("", "sum.agree[mean/0]", "sum.unmask[mean/0]") else 4)
+    np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(units[p] for p in counted))
+
+
+def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computation():
+    parties, hosts = setup(noise=NoNoise(), lose=[("cedar", "sum.mask[slope/0]")])
+    released = run(parties)["result"]
+    features = {name: host.records.features for name, host in hosts.items()}
+    centre = np.mean([x.mean(0) for x in features.values()], axis=0)
+    for names in (("ash", "birch", "doum", "elm"),) * 2:
+        slope = np.mean([np.sign(features[n] - centre).mean(0) for n in names], axis=0)
+        centre = centre + 0.1 * slope
+    np.testing.assert_allclose(released, centre, atol=0.02)
+    assert "cedar" not in parties.alive
+
+
+def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path):
+    lose = [("cedar", "sum.mask[mean/0]"), ("doum", "sum.mask[mean/0]")]
+    parties, hosts = setup(folder=tmp_path, lose=lose)
+    with pytest.raises(SiteLost, match="cedar, doum"):
+        run(parties)
+    parties, hosts = setup(folder=tmp_path)
+    assert run(parties)["result"].shape == (3,)
+    for host in hosts.values():
+        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 3
+
+
+def test_masked_vectors_look_uniform_and_differ_from_the_contribution():
+    parties, hosts = setup(noise=NoNoise())
+    run(parties)
+    units = outbox(hosts, "mean/0")
+    assert not units  # the state of a closed run is deleted
+    seen = [
+        decode(exchange.reply)["ok"]["masked"]
+        for path, exchanges in parties.journal.traffic(parties.study, parties.run)
+        if path.startswith("sum.mask")
+        for exchange in exchanges.values()
+    ]
+    words = np.concatenate(seen)
+    assert len(words) == 5 * 3 * 3
+    # Contributions are below 2^20 units; a uniform word is that small with probability 2^-43.
+    assert (words > 2**40).all() and (words < 2**64 - 2**40).all()
+
+
+def test_pair_masks_alone_would_show_a_late_vector():
+    """Positive control for the self mask: pair masks of a lost party can be removed by the coordinator, and then only the
+    self mask stands between it and the vector that arrives late."""
+    parties, hosts = setup(noise=NoNoise())
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.sum(Rounds().average)
+    cedar = hosts["cedar"].store
+    vector = outbox(hosts, "mean/0")["cedar"].view("<u8")
+    masked = decode(
+        next(
+            exchanges["cedar"].reply
+            for path, exchanges in parties.journal.traffic(parties.study, parties.run)
+            if path == "sum.mask[mean/0]"
+        )
+    )["ok"]["masked"]
+    from comity.crypto import prg
+    from comity.entropy import derive
+
+    without_pairs = masked.copy()
+    for peer, seed in decode(cedar.state("run-1", "sum.seeds")).items():
+        pair = prg.expand(derive(seed, parties.study, "run-1", "mask", "mean/0"), vector.shape)
+        without_pairs = without_pairs - pair if "cedar" < peer else without_pairs + pair
+    assert not np.array_equal(without_pairs, vector)
+    root = decode(cedar.state("run-1", "sum.root"))
+    own = prg.expand(derive(root, parties.study, "run-1", "self", "mean/0"), vector.shape)
+    np.testing.assert_array_equal(without_pairs - own, vector)
+
+
+def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both():
+    parties, _ = setup(lose=[("cedar", "sum.mask[slope/0]")])
+    run(parties)
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        if not path.startswith("sum.unmask"):
+            continue
+        gave_self, gave_will = set(), set()
+        for exchange in exchanges.values():
+            if exchange.reply is not None:
+                opening = decode(exchange.reply)["ok"]["opening"]
+                gave_self |= set(opening["self"])
+                gave_will |= set(opening["will"])
+        assert gave_self and not gave_self & gave_will
+        assert gave_will == ({"cedar"} if path == "sum.unmask[slope/0]" else set())
+
+
+def replay(parties, host, path, change):
+    """Ask a site again for a journalled step, with other values."""
+    exchanges = dict(parties.journal.traffic(parties.study, parties.run))[path]
+    study, run_id, path, shared, own, mail = decode(exchanges[host.party].message)
+    shared = encode({**decode(shared), **change})
+    return decode(host.answer(encode([study, run_id, path, shared, own, mail])))
+
+
+def test_a_second_survivor_list_is_refused():
+    parties, hosts = setup(lose=[])
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.sum(Rounds().average)
+    reply = replay(parties, hosts["ash"], "sum.agree[mean/0]", {"survivors": ["ash", "birch", "cedar", "doum"]})
+    assert reply == {"refused": "asked-before", "key": ""}
+
+
+def asked(parties, hosts, name, step, label, **values):
+    message = encode([parties.study, parties.run, f"{step}[{label}]", encode(values), encode({}), []])
+    return decode(hosts[name].answer(message))
+
+
+def until_masked():
+    parties, hosts = setup()
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.ask(Rounds().average, label=0)
+    view = parties.under("sum")
+    dealers = sorted(view.ask("deal"))
+    view.ask("meet", dealers=dealers)
+    view.ask("mask", members=dealers, label="mean/0")
+    return parties, hosts, dealers
+
+
+def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list():
+    parties, hosts, members = until_masked()
+    view = parties.under("sum")
+    consents = {p: r["consent"] for p, r in view.ask("agree", survivors=members, label="mean/0").items()}
+    few = dict(list(consents.items())[: threshold(parties.consortium) - 1])
+    assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents=few)["refused"] == "sum"
+    forged = {**consents, "birch": consents["ash"]}
+    assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents=forged)["refused"] == "signature"
+    assert "ok" in asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents=consents)
+
+
+@pytest.mark.parametrize(
+    "survivors", [["ash", "birch", "cedar"], ["ash", "birch", "cedar", "nobody"], ["ash", "ash", "birch", "cedar"]]
+)
+def test_lists_that_are_too_short_or_name_strangers_are_refused(survivors):
+    parties, hosts, _ = until_masked()
+    assert "refused" in asked(parties, hosts, "ash", "sum.agree", "mean/0", survivors=survivors)
+
+
+def test_unmasking_without_a_list_is_refused():
+    parties, hosts, _ = until_masked()
+    assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents={})["refused"] == "sum"
+
+
+def test_a_sum_that_is_not_declared_has_no_masks():
+    parties, hosts, members = until_masked()
+    assert asked(parties, hosts, "ash", "sum.mask", "slope/9", members=members)["refused"] == "too-often"
+
+
+def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent():
+    with pytest.raises(Refused, match="lower it to 1"):
+        threshold(consortium(5, dropouts=2, colluders=1))
+
+
+def test_altered_mail_is_refused():
+    parties, hosts = setup()
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.ask(Rounds().average, label=0)
+    view = parties.under("sum")
+    view.ask("deal")
+    mail = parties._memory.mail
+    letter = dict(mail["ash"][0])
+    members = list(parties.alive)
+
+    def meet(letters):
+        message = [parties.study, parties.run, "sum.meet[0]", encode({"dealers": members}), encode({}), letters]
+        return decode(hosts["ash"].answer(encode(message)))
+
+    flipped = bytearray(letter["box"])
+    flipped[-1] ^= 1
+    assert meet([{**letter, "box": bytes(flipped)}, *mail["ash"][1:]])["refused"] == "signature"
+    head = encode(
+        [*decode(letter["head"])[:3], "birch" if decode(letter["head"])[3] != "birch" else "cedar", "ash", "shares"]
+    )
+    assert meet([{**letter, "head": head}, *mail["ash"][1:]])["refused"] == "signature"
+    assert meet(mail["birch"])["refused"] == "sealed"  # somebody else's letters
+    assert meet(mail["ash"][1:])["refused"] == "sum"  # one withheld
+    assert "ok" in meet(mail["ash"])

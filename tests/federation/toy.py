@@ -1,0 +1,202 @@
+"""Small protocols and a consortium around them, for tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comity.crypto.sealed import Identity
+from comity.data import Records
+from comity.entropy import derive
+from comity.federation.bounds import Ball
+from comity.federation.codec import decode
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties
+from comity.federation.policy import SIMULATION, Policy
+from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.federation.store import Store
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import ZCDP, Approx
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.randomness import ReleasedNoise
+from comity.privacy.unit import Neighbours, Unit
+
+STUDY = "5" * 64
+
+
+@dataclass(frozen=True)
+class Rounds(Protocol):
+    """A noisy mean, then steps towards the median: sums that depend on earlier ones."""
+
+    name = "rounds"
+    columns: int = 3
+    rounds: int = 2
+    protection: type = Summed
+
+    def declare(self, who: Consortium) -> Declaration:
+        noise = Gaussian(ZCDP(0.05))
+        bound = Ball(float(np.sqrt(self.columns)))
+        shape = (self.columns,)
+
+        def part(name: str, times: int) -> Release:
+            return Release(
+                name=name,
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=self.protection(noise),
+                form=Array(shape, "<i8"),
+                bound=bound,
+                times=times,
+            )
+
+        return Declaration(
+            (
+                part("mean", 1),
+                Release(
+                    name="centre", source=COORDINATOR, to=EVERY_PARTY, protection=Derived("mean"), form=Array(shape)
+                ),
+                part("slope", self.rounds),
+                Release(name="result", source=COORDINATOR, to=EVERYONE, protection=Derived("slope"), form=Array(shape)),
+            ),
+            adversary=f"an honest-but-curious coordinator with up to {who.colluders} parties",
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        first = parties.sum(self.average)
+        centre = first.value / first.parties
+        for _ in range(self.rounds):
+            slope = parties.sum(self.lean, centre=centre)
+            centre = centre + 0.1 * slope.value / slope.parties
+        return {"result": centre}
+
+    @step(sends="mean", stacked=True)
+    def average(self, site: Site) -> None:
+        site.contribute(site.features.mean(axis=-2))
+
+    @step(sends="slope", stacked=True)
+    def lean(self, site: Site, centre: np.ndarray) -> None:
+        site.contribute(np.sign(site.features - centre).mean(axis=-2))
+
+
+class NoNoise:
+    """Exact parts: lives in the tests, never a switch in the product."""
+
+    seeded = True
+
+    def discrete_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
+        permit.use()
+        return np.zeros(shape, np.int64)
+
+    def spherical(self, beta: float, shape: Any, *, permit: Any) -> np.ndarray:
+        permit.use()
+        return np.zeros(shape, np.int64)
+
+
+class LossyChannel:
+    """Loses a party for good when a chosen step is asked of it."""
+
+    def __init__(self, hosts: Mapping[str, Host], lose: Iterable[tuple[str, str]] = ()) -> None:
+        self.hosts = hosts
+        self.lose = set(lose)
+        self.lost: set[str] = set()
+        self.asked: list[tuple[str, bytes]] = []
+
+    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = {}
+        for party, message in messages.items():
+            self.asked.append((party, message))
+            if (party, decode(message)[2]) in self.lose:
+                self.lost.add(party)
+            if party not in self.lost:
+                replies[party] = self.hosts[party].answer(message)
+        return replies
+
+
+NAMES = ("ash", "birch", "cedar", "doum", "elm")
+
+
+def consortium(size: int = 5, *, dropouts: int = 1, colluders: int = 1) -> Consortium:
+    names = NAMES[:size]
+    return Consortium(
+        parties=names,
+        loss=ZCDP(0.15),
+        unit=Unit.RECORD,
+        neighbours=Neighbours.REPLACE,
+        colluders=colluders,
+        dropouts=dropouts,
+        roster={name: identity(name).public for name in names},
+    )
+
+
+def identity(name: str) -> Identity:
+    return Identity(derive(b"test identity", name))
+
+
+def records(name: str, columns: int = 3) -> Records:
+    generator = np.random.default_rng(sum(map(ord, name)))
+    return Records(generator.uniform(-1, 1, (20, columns)), generator.integers(0, 2, 20))
+
+
+def ledger(folder: Path | None, name: str, epsilon: float = 5.0) -> Ledger:
+    grant = Approx(epsilon, 1e-6)
+    if folder is None:
+        return Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE, grant=grant)
+    path = folder / f"{name}.ledger"
+    if path.exists():
+        return Ledger(path)
+    return Ledger.create(path, dataset=name, grant=grant, unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
+
+
+def host(
+    protocol: Protocol,
+    who: Consortium,
+    name: str,
+    folder: Path | None = None,
+    *,
+    noise: Any = None,
+    policy: Policy = SIMULATION,
+    epsilon: float = 5.0,
+) -> Host:
+    return Host(
+        name,
+        records=records(name),
+        keys=identity(name),
+        store=Store(ledger(folder, name, epsilon), unit=who.unit, neighbours=who.neighbours),
+        noise=noise or ReleasedNoise(),
+        protocol=protocol,
+        who=who,
+        study=STUDY,
+        policy=policy,
+    )
+
+
+def setup(
+    protocol: Protocol | None = None,
+    who: Consortium | None = None,
+    folder: Path | None = None,
+    *,
+    lose: Iterable[tuple[str, str]] = (),
+    noise: Any = None,
+    run: str = "run-1",
+    epsilon: float = 5.0,
+    hosts: dict[str, Host] | None = None,
+) -> tuple[Parties, dict[str, Host]]:
+    protocol, who = protocol or Rounds(), who or consortium()
+    if hosts is None:
+        hosts = {name: host(protocol, who, name, folder, noise=noise, epsilon=epsilon) for name in who.parties}
+    journal = Journal(None if folder is None else folder / "journal")
+    channel = LossyChannel(hosts, lose)
+    return Parties(protocol, who, study=STUDY, run=run, channel=channel, journal=journal, noise=noise), hosts
+
+
+__all__ = ["NAMES", "STUDY", "LossyChannel", "NoNoise", "Noised", "Rounds", "consortium", "host", "identity", "setup"]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from comity.errors import Refused, StudyError
+from comity.privacy.accounting import (
+    Spent,
+    analytic_gaussian_sigma,
+    as_zcdp,
+    budget_to_rho,
+    fits,
+    remaining,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from comity.privacy.loss import ZCDP, Approx, Pure
+
+rhos = st.floats(1e-8, 100)
+deltas = st.floats(1e-15, 0.5)
+epsilons = st.floats(1e-4, 50)
+
+
+def test_known_values():
+    assert math.sqrt(0.5 / zcdp_rho(1, 1e-6)) == pytest.approx(4.531, abs=5e-4)
+    assert analytic_gaussian_sigma(1, 1e-6) == pytest.approx(4.225, abs=5e-4)
+    assert analytic_gaussian_sigma(1, 1e-6, 3.0) == pytest.approx(3 * analytic_gaussian_sigma(1, 1e-6))
+    assert zcdp_epsilon(0.016, 1e-6) == pytest.approx(0.7988, abs=1e-4)
+
+
+@pytest.mark.parametrize(("rho", "delta"), [(0.016, 1e-6), (1e-5, 1e-9), (0.5, 1e-5), (20.0, 1e-12), (0.1, 0.3)])
+def test_the_best_order_is_found(rho, delta):
+    orders = 1 + np.geomspace(1e-4, 1e9, 200_001)
+    bounds = rho * orders + np.log(1 / (orders * delta)) / (orders - 1) + np.log1p(-1 / orders)
+    best = max(0.0, bounds.min())
+    # The true minimum lies a little below that of the orders tried.
+    assert best * (1 - 1e-7) <= zcdp_epsilon(rho, delta) <= best * (1 + 1e-12)
+
+
+@given(rhos, deltas)
+def test_zcdp_covers_the_gaussian_that_it_describes(rho, delta):
+    """N(0, 1/2ρ) at sensitivity 1 is ρ-zCDP, and its exact δ at the converted ε is below the δ asked for."""
+    epsilon = zcdp_epsilon(rho, delta)
+    mu = math.sqrt(2 * rho)
+    exact = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
+    assert exact <= delta * (1 + 1e-9)
+
+
+@given(epsilons, deltas)
+@settings(max_examples=60)
+def test_a_budget_buys_a_rho_that_fits_and_hardly_a_larger_one(epsilon, delta):
+    rho = zcdp_rho(epsilon, delta)
+    assert fits(Approx(epsilon, delta), Spent.zero().add(ZCDP(rho)))
+    assert zcdp_epsilon(rho * (1 + 1e-6) + 1e-12, delta) > epsilon
+
+
+@given(epsilons, deltas, st.integers(1, 50))
+@settings(max_examples=60)
+def test_equal_shares_of_a_budget_fit_together(epsilon, delta, shares):
+    share = ZCDP(zcdp_rho(epsilon, delta) / shares)
+    assert fits(Approx(epsilon, delta), Spent.zero().add(share, times=shares))
+
+
+@given(epsilons, st.floats(1e-12, 0.5))
+@settings(max_examples=60)
+def test_the_analytic_gaussian_is_on_the_safe_side_of_the_exact_curve(epsilon, delta):
+    def exact(sigma: float) -> float:
+        below = math.exp(epsilon + norm.logcdf(-0.5 / sigma - epsilon * sigma))
+        return float(norm.cdf(0.5 / sigma - epsilon * sigma) - below)
+
+    sigma = analytic_gaussian_sigma(epsilon, delta)
+    assert exact(sigma) <= delta * (1 + 1e-9)
+    assert exact(sigma * 0.99) > delta
+    assert sigma <= math.sqrt(0.5 / zcdp_rho(epsilon, delta))
+
+
+@given(st.lists(st.decimals(0, 5, places=12), max_size=20))
+def test_pure_losses_add_up_without_rounding(epsilons):
+    spent = Spent.zero()
+    for epsilon in epsilons:
+        spent = spent.add(Pure(epsilon))
+    assert Fraction(spent.epsilon_at(Decimal(0))) == sum(map(Fraction, epsilons), Fraction(0))
+
+
+@given(st.decimals("1e-40", 1), st.decimals("1e-40", 1), st.integers(1, 1000))
+def test_sums_round_up(first, second, times):
+    spent = Spent.zero().add(ZCDP(first), times).add(ZCDP(second))
+    assert Fraction(spent.rho) >= Fraction(first) * times + Fraction(second)
+
+
+def test_kinds_compose_by_adding_epsilon_and_delta():
+    spent = Spent.zero().add(Pure("0.25")).add(Approx("0.5", "4e-7")).add(ZCDP("0.01"))
+    expected = 0.75 + zcdp_epsilon(0.01, 6e-7)
+    assert float(spent.epsilon_at(Decimal("1e-6"))) == pytest.approx(expected, rel=1e-12)
+    assert spent.epsilon_at(Decimal("1e-6")) >= Decimal("0.75")
+
+
+@pytest.mark.parametrize(
+    ("spent", "delta"),
+    [
+        (Spent.zero().add(ZCDP("1e-9")), "0"),
+        (Spent.zero().add(ZCDP("1e-9")).add(Approx(0, "1e-6")), "1e-6"),
+        (Spent.zero().add(Approx("0.1", "2e-6")), "1e-6"),
+    ],
+)
+def test_without_delta_left_no_epsilon_suffices(spent, delta):
+    assert spent.epsilon_at(Decimal(delta)) == Decimal("Infinity")
+    grant = Approx(1000, delta)
+    assert not fits(grant, spent)
+    assert remaining(grant, spent) == 0
+
+
+def test_a_grant_holds_to_the_last_digit():
+    tenth = Spent.zero().add(Pure(0.1), times=10)
+    assert fits(Pure(1), tenth)
+    assert remaining(Pure(1), tenth) == 0
+    assert not fits(Pure(1), tenth.add(Pure("1e-40")))
+    assert remaining(Pure("1.75"), Spent.zero().add(Pure("0.5"))) == Decimal("1.25")
+    assert not fits(Pure(100), Spent.zero().add(ZCDP("1e-12")))
+
+
+@given(epsilons, deltas, st.floats(1e-6, 1), st.floats(1e-6, 1))
+@settings(max_examples=60)
+def test_what_remains_can_be_spent(epsilon, delta, pure_part, rho_part):
+    grant = Approx(epsilon, delta)
+    spent = Spent.zero().add(ZCDP(zcdp_rho(epsilon, delta) * rho_part * 0.5)).add(Pure(epsilon * pure_part * 0.1))
+    left = remaining(grant, spent)
+    if left > 0:
+        assert fits(grant, spent.add(Pure(left)))
+        assert not fits(grant, spent.add(Pure(left)).add(Pure("1e-30")))
+
+
+def test_which_losses_have_a_rho():
+    assert as_zcdp(Pure("0.2")) == ZCDP("0.02")
+    assert as_zcdp(ZCDP("0.3")) == ZCDP("0.3")
+    assert (
+        Fraction(as_zcdp(Pure("0.1234567890123456789012345678901234567")).rho)
+        >= Fraction(Decimal("0.1234567890123456789012345678901234567")) ** 2 / 2
+    )
+    with pytest.raises(Refused, match="Rényi"):
+        as_zcdp(Approx(1, 1e-6))
+
+
+def test_which_budgets_buy_gaussian_noise():
+    assert budget_to_rho(Approx(1, 1e-6)) == ZCDP(zcdp_rho(1, 1e-6))
+    assert budget_to_rho(ZCDP("0.5")) == ZCDP("0.5")
+    for loss in (Pure(1), Approx(1, 0), Approx(0, 1e-6)):
+        with pytest.raises(StudyError, match=r"privacy\.delta"):
+            budget_to_rho(loss)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 0.1), (math.nan, 0.1), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)]
+)
+def test_figures_out_of_range_are_refused(epsilon, delta):
+    with pytest.raises(StudyError):
+        zcdp_rho(epsilon, delta)
+    with pytest.raises(StudyError):
+        analytic_gaussian_sigma(epsilon, delta)
+
+
+def test_extreme_figures_do_not_overflow():
+    assert zcdp_epsilon(1e300, 1e-300) >= 1e300
+    assert zcdp_epsilon(math.inf, 0.5) == math.inf
+    assert Spent.zero().add(ZCDP("1e400")).epsilon_at(Decimal("0.1")) == Decimal("Infinity")
+    assert zcdp_epsilon(5e-324, 5e-324) >= 0

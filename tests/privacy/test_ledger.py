@@ -1,0 +1,445 @@
+"""The ledger's rules: reserve, draw, close, void, grants, conversions, refusals."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from comity.errors import BadInput, BudgetExceeded, ComityError, Malformed, Refused
+from comity.privacy.accounting import zcdp_rho
+from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.loss import ZCDP, Approx, Loss, Pure
+from comity.privacy.unit import Neighbours, Unit
+
+RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return make(tmp_path, Pure(3))
+
+
+def make(folder: Path, grant: Pure | Approx) -> Ledger:
+    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, **RECORD)
+
+
+def draws(*losses: Loss | float, release: str = "votes") -> list[Draw]:
+    stated = [loss if isinstance(loss, Loss) else Pure(loss) for loss in losses]
+    return [Draw(release, i, loss, "discrete laplace", 1.0) for i, loss in enumerate(stated)]
+
+
+def reserve(ledger: Ledger, run: str, *losses: Loss | float, **changed: object) -> None:
+    given: dict[str, object] = {"study": "readmission", "run": run, "draws": draws(*losses), **RECORD, **changed}
+    ledger.reserve(**given)  # type: ignore[arg-type]
+
+
+def left(ledger: Ledger) -> Decimal:
+    [account] = ledger.summary()
+    assert account.left is not None
+    return account.left
+
+
+def test_a_draw_spends_what_was_reserved(ledger: Ledger) -> None:
+    reserve(ledger, "r1", 1, 0.25)
+    [account] = ledger.summary()
+    assert (account.spent.pure, account.reserved.pure, account.left) == (0, Decimal("1.25"), Decimal("1.75"))
+    permit = ledger.draw(run="r1", release="votes", index=0, step="vote")
+    [account] = ledger.summary()
+    assert (account.spent.pure, account.reserved.pure, account.left) == (1, Decimal("0.25"), Decimal("1.75"))
+    assert (permit.release, permit.index) == ("votes", 0)
+    permit.use()
+    with pytest.raises(Refused):
+        permit.use()
+    assert [entry.kind for entry in ledger.entries()] == ["create", "reserve", "reserve", "draw"]
+    debit = ledger.entries()[-1]
+    assert (debit.study, debit.run, debit.release, debit.index, debit.step) == ("readmission", "r1", "votes", 0, "vote")
+    assert (debit.loss, debit.mechanism, debit.sensitivity) == ("pure:1", "discrete laplace", "1.0")
+    assert debit.time.endswith("+00:00")
+    assert ledger.verify().entries == 4
+
+
+def test_the_account_reads_as_its_owner_expects(ledger: Ledger) -> None:
+    reserve(ledger, "r1", 1.25)
+    ledger.draw(run="r1", release="votes", index=0, step="vote")
+    [account] = ledger.summary()
+    expected = "patients · record, replace    granted eps 3.00   spent 1.25   reserved 0.00   left 1.75"
+    assert str(account) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "index", "code"), [("votes", 0, "drawn"), ("votes", 2, "unreserved"), ("other", 1, "unreserved")]
+)
+def test_only_reserved_draws_once(ledger: Ledger, release: str, index: int, code: str) -> None:
+    reserve(ledger, "r1", 1, 1)
+    ledger.draw(run="r1", release="votes", index=0, step="vote")
+    before = ledger.head()
+    with pytest.raises(Refused) as refusal:
+        ledger.draw(run="r1", release=release, index=index, step="vote")
+    assert refusal.value.code == code
+    assert ledger.head() == before
+
+
+def test_no_draw_without_a_reservation(ledger: Ledger) -> None:
+    with pytest.raises(Refused, match="nothing is reserved for run r9"):
+        ledger.draw(run="r9", release="votes", index=0, step="vote")
+
+
+@pytest.mark.parametrize("end", ["void", "close"])
+def test_an_ended_run_gives_back_only_what_was_never_drawn(ledger: Ledger, end: str) -> None:
+    reserve(ledger, "r1", 1, 0.5, 0.25)
+    ledger.draw(run="r1", release="votes", index=1, step="vote")
+    getattr(ledger, end)("r1")
+    [account] = ledger.summary()
+    assert (account.spent.pure, account.reserved.pure) == (Decimal("0.5"), 0)
+    with pytest.raises(Refused, match="can't draw again"):
+        ledger.draw(run="r1", release="votes", index=0, step="vote")
+    with pytest.raises(Refused, match="can't draw again"):
+        reserve(ledger, "r1", 1, 0.5, 0.25)
+    entries = ledger.verify().entries
+    getattr(ledger, end)("r1")
+    assert ledger.verify().entries == entries
+
+
+def test_ending_an_unknown_run_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(Refused, match="nothing is reserved for run typo"):
+        ledger.void("typo")
+
+
+def test_a_reservation_is_fixed_by_its_first_list(ledger: Ledger) -> None:
+    reserve(ledger, "r1", 1, 0.5)
+    head = ledger.head()
+    reserve(ledger, "r1", 1, 0.5)
+    assert ledger.head() == head
+    for changed in ({"draws": draws(1)}, {"draws": draws(1, 0.5, 0.1)}, {"draws": draws(1, 0.25)}, {"study": "other"}):
+        with pytest.raises(Refused, match="another list of draws"):
+            reserve(ledger, "r1", **changed)
+    assert ledger.head() == head
+
+
+def test_an_empty_reservation_is_a_list_too(ledger: Ledger) -> None:
+    reserve(ledger, "r1")
+    reserve(ledger, "r1")
+    with pytest.raises(Refused, match="another list"):
+        reserve(ledger, "r1", 1)
+    ledger.close("r1")
+    assert [entry.kind for entry in ledger.entries()] == ["create", "open", "close"]
+    ledger.verify()
+
+
+def test_a_list_names_each_draw_once(ledger: Ledger) -> None:
+    with pytest.raises(Refused, match="twice"):
+        reserve(ledger, "r1", draws=draws(1) + draws(1))
+
+
+def test_refusal_names_requested_remaining_difference_and_remedy(ledger: Ledger) -> None:
+    reserve(ledger, "r1", 1.25)
+    head = ledger.head()
+    with pytest.raises(BudgetExceeded) as refusal:
+        reserve(ledger, "r2", 1, 1)
+    assert str(refusal.value) == (
+        "refused: readmission asks eps 2.00 of patients, 1.75 is left (0.25 short). Lower privacy.epsilon to 1.75, "
+        f"or grant more: comity ledger grant {ledger.path} --dataset patients --epsilon 0.25"
+    )
+    said = (refusal.value.requested, refusal.value.remaining, refusal.value.difference)
+    assert said == ("2.00", "1.75", "0.25")
+    assert ledger.head() == head
+    reserve(ledger, "r2", 1.75)
+
+
+def test_the_granted_remedy_suffices(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Approx(1, "1e-5"))
+    reserve(ledger, "r1", ZCDP(zcdp_rho(0.7, 1e-5)))
+    with pytest.raises(BudgetExceeded) as refusal:
+        reserve(ledger, "r2", ZCDP("0.011"), 0.3333)
+    ledger.grant_more(Pure(refusal.value.difference), "as the refusal said")
+    reserve(ledger, "r2", ZCDP("0.011"), 0.3333)
+
+
+def test_a_pure_grant_pays_no_gaussian_noise(ledger: Ledger) -> None:
+    with pytest.raises(BudgetExceeded, match=r"asks rho 0\.0160 of patients, which needs a delta, and none is left"):
+        reserve(ledger, "r1", ZCDP("0.016"))
+
+
+def test_delta_is_a_budget_too(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Approx(3, "1e-5"))
+    with pytest.raises(BudgetExceeded, match=r"asks delta 2e-5 of patients, 1e-5 is left \(1e-5 short\)"):
+        reserve(ledger, "r1", Approx(1, "2e-5"))
+    reserve(ledger, "r1", Approx(1, "1e-5"))
+
+
+def test_decimals_are_exact(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Pure(1))
+    for run in range(10):
+        reserve(ledger, f"r{run}", 0.1)
+        ledger.draw(run=f"r{run}", release="votes", index=0, step="vote")
+    assert left(ledger) == 0
+    assert ledger.summary()[0].spent.pure == 1
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, "more", Pure("1e-30"))
+
+
+def test_zcdp_composes_better_than_its_parts(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Approx(1, "1e-6"))
+    part = zcdp_rho(1, 1e-6) / 50
+    reserve(ledger, "r1", *[ZCDP(part)] * 50)
+    assert left(ledger) < Decimal("0.001")
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, "r2", ZCDP(part))
+
+
+@pytest.mark.parametrize(
+    ("unit", "neighbours", "spent"),
+    [
+        (Unit.PARTY, Neighbours.REPLACE, "0.5"),
+        (Unit.PERSON, Neighbours.REPLACE, "0.5"),
+        (Unit.RECORD, Neighbours.ADD_REMOVE, "1"),
+        (Unit.PARTY, Neighbours.ADD_REMOVE, "1"),
+    ],
+)
+def test_losses_are_converted_upwards(ledger: Ledger, unit: Unit, neighbours: Neighbours, spent: str) -> None:
+    for _ in range(2):
+        reserve(ledger, "r1", 0.5, unit=unit, neighbours=neighbours)
+    [account] = ledger.summary()
+    assert account.reserved.pure == Decimal(spent)
+    ledger.draw(run="r1", release="votes", index=0, step="vote")
+    entry = ledger.entries()[-1]
+    assert (entry.unit, entry.neighbours) == ("record", "replace")
+
+
+def test_the_advice_speaks_the_studys_relation(ledger: Ledger) -> None:
+    with pytest.raises(BudgetExceeded, match=r"asks eps 4\.00 of patients, 3\.00 is left .*epsilon to 1\.5") as short:
+        reserve(ledger, "r1", 2, neighbours=Neighbours.ADD_REMOVE)
+    assert short.value.difference == "1.00"
+    reserve(ledger, "r1", 1.5, neighbours=Neighbours.ADD_REMOVE)
+
+
+def test_losses_are_never_converted_downwards(tmp_path: Path) -> None:
+    ledger = Ledger.create(
+        tmp_path / "a", dataset="d", grant=Pure(9), unit=Unit.PARTY, neighbours=Neighbours.ADD_REMOVE
+    )
+    with pytest.raises(Refused):
+        reserve(ledger, "r1", 1, unit=Unit.RECORD, neighbours=Neighbours.ADD_REMOVE)
+    with pytest.raises(Refused):
+        reserve(ledger, "r1", 1, unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    assert ledger.verify().entries == 1
+
+
+def test_a_ledger_holds_several_datasets(ledger: Ledger) -> None:
+    ledger.add_dataset(dataset="staff", grant=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    with pytest.raises(Refused, match="patients, staff: name one"):
+        reserve(ledger, "r1", 1)
+    with pytest.raises(Refused, match="has no dataset pets"):
+        reserve(ledger, "r1", 1, dataset="pets")
+    with pytest.raises(Refused, match="already"):
+        ledger.add_dataset(dataset="staff", grant=Pure(1), **RECORD)
+    reserve(ledger, "r1", 1, dataset="staff", unit=Unit.PARTY)
+    with pytest.raises(BudgetExceeded):
+        reserve(ledger, "r2", 0.1, dataset="staff", unit=Unit.PARTY)
+    assert {account.dataset: account.left for account in ledger.summary()} == {"patients": 3, "staff": 0}
+    ledger.verify()
+
+
+def test_grants_add_up(ledger: Ledger) -> None:
+    ledger.grant_more(Approx(1, "1e-6"), "approved by the board")
+    [account] = ledger.summary()
+    assert account.granted == Approx(4, "1e-6")
+    assert ledger.entries()[-1].note == "approved by the board"
+    with pytest.raises(BadInput, match="a grant is an epsilon"):
+        ledger.grant_more(ZCDP(1), "no")  # type: ignore[arg-type]
+    ledger.verify()
+
+
+def test_what_fails_inside_a_transaction_leaves_nothing(ledger: Ledger) -> None:
+    head = ledger.head()
+    with pytest.raises(KeyError), ledger.transaction() as transaction:
+        transaction.connection.execute("CREATE TABLE reply (body BLOB)")
+        transaction.reserve(study="s", run="r1", draws=draws(1), **RECORD)
+        permit = transaction.draw(run="r1", release="votes", index=0, step="vote")
+        raise KeyError
+    assert ledger.head() == head
+    with pytest.raises(Refused):
+        permit.use()
+    with pytest.raises(Refused, match="the transaction is over"):
+        transaction.grant_more(Pure(1), "late")
+    with ledger.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'reply'").fetchone() == (0,)
+
+
+def test_a_refusal_caught_inside_leaves_the_rest_of_the_transaction(ledger: Ledger) -> None:
+    with ledger.transaction() as transaction:
+        with pytest.raises(BudgetExceeded):
+            transaction.reserve(study="s", run="r1", draws=draws(1, 2.5), **RECORD)
+        transaction.reserve(study="s", run="r2", draws=draws(1), **RECORD)
+    assert [entry.run for entry in ledger.entries()] == ["", "r2"]
+    ledger.verify()
+
+
+def test_others_tables_commit_with_the_debit(ledger: Ledger) -> None:
+    reserve(ledger, "r1", 1)
+    with ledger.transaction() as transaction:
+        transaction.connection.execute("CREATE TABLE reply (owner TEXT, body BLOB)")
+        transaction.draw(run="r1", release="votes", index=0, step="vote")
+        transaction.connection.execute("INSERT INTO reply VALUES (?, ?)", (transaction.owner, b"reply"))
+    with Ledger(ledger.path or "").reading() as connection:
+        assert connection.execute("SELECT * FROM reply").fetchone() == (ledger.owner, b"reply")
+    ledger.verify()
+
+
+def test_transactions_of_one_thread_do_not_nest(ledger: Ledger) -> None:
+    for one in (ledger, Ledger.in_memory(**RECORD)):
+        with one.transaction(), pytest.raises(Refused, match="a transaction of this thread is open"):
+            one.grant_more(Pure(1), "nested")
+
+
+def test_in_memory_ledgers_are_separate_and_count_without_a_limit() -> None:
+    one, other = Ledger.in_memory(**RECORD), Ledger.in_memory(grant=Pure(1), dataset="clinic", **RECORD)
+    reserve(one, "r1", 100, ZCDP(5))
+    one.draw(run="r1", release="votes", index=1, step="vote")
+    with pytest.raises(BudgetExceeded, match=r"asks eps 1\.50 of clinic, 1\.00 is left"):
+        reserve(other, "r1", 1.5)
+    reserve(other, "r1", 1)
+    assert (len(one.entries()), len(other.entries())) == (4, 2)
+    assert one.verify().head != other.verify().head
+    assert "no limit" in str(one.summary()[0]) and one.summary()[0].left is None
+    assert one.owner != other.owner
+
+
+def test_many_in_memory_ledgers_are_cheap() -> None:
+    many = [Ledger.in_memory(**RECORD) for _ in range(600)]
+    for ledger in many:
+        reserve(ledger, "r1", 1)
+    assert all(len(ledger.entries()) == 2 for ledger in many)
+    places = {id(ledger._place._taken()[0]) for ledger in many}  # type: ignore[union-attr]
+    assert 3 <= len(places) <= 4
+
+
+@pytest.mark.parametrize("bad", ["", "a\nb", "\x00", "x" * 501, "\ud800", 7])
+def test_texts_are_single_lines(ledger: Ledger, bad: object) -> None:
+    with pytest.raises(Malformed):
+        reserve(ledger, bad, 1)  # type: ignore[arg-type]
+    reserve(ledger, "r1", 1)
+    with pytest.raises(Malformed):
+        ledger.draw(run="r1", release="votes", index=0, step=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [-1, 2**60, True, 0.0])
+def test_indices_are_whole_numbers(ledger: Ledger, bad: object) -> None:
+    with pytest.raises(Malformed):
+        reserve(ledger, "r1", draws=[Draw("votes", bad, Pure(1), "laplace", 1)])  # type: ignore[arg-type]
+
+
+def test_entries_cannot_be_changed_by_accident(ledger: Ledger) -> None:
+    for statement in ("DELETE FROM entries", "UPDATE entries SET loss = 'pure:0'"):
+        with pytest.raises(sqlite3.IntegrityError), ledger.transaction() as transaction:
+            transaction.connection.execute(statement)
+
+
+# Files that are no ledger
+
+
+def test_an_existing_file_is_never_overwritten(ledger: Ledger, tmp_path: Path) -> None:
+    before = ledger.head()
+    with pytest.raises(Refused, match="never overwritten"):
+        make(tmp_path, Pure(1))
+    assert ledger.head() == before
+
+
+def test_a_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"none\.ledger: there is no such ledger.*comity ledger init"):
+        Ledger(tmp_path / "none.ledger")
+    with pytest.raises(Refused, match="can't be made here"):
+        make(tmp_path / "no-folder", Pure(1))
+    assert not (tmp_path / "none.ledger").exists()
+
+
+def test_random_bytes_other_databases_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(os.urandom(5000))
+    (tmp_path / "empty").touch()
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE t (a)")
+    other.close()
+    for name in ("bytes", "empty", "other"):
+        with pytest.raises(BadInput, match="expected a ledger, found another file"):
+            Ledger(tmp_path / name)
+    with pytest.raises(ComityError, match="can't be written"):
+        Ledger(tmp_path)
+
+
+def test_a_wrong_grant_leaves_no_file(tmp_path: Path) -> None:
+    for grant in (ZCDP(1), None):
+        with pytest.raises(BadInput):
+            make(tmp_path, grant)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_page_is_said_to_be_damage(ledger: Ledger) -> None:
+    path = ledger.path
+    assert path is not None
+    for run in range(40):
+        reserve(ledger, f"r{run}", 0.01)
+    del ledger
+    data = bytearray(path.read_bytes())
+    for page in range(1, len(data) // 4096):
+        data[page * 4096 : page * 4096 + 200] = os.urandom(200)
+    path.write_bytes(data)
+    with pytest.raises(ComityError, match=r"damaged|chain"):
+        Ledger(path).verify()
+
+
+WRITE_AS_NOBODY = """
+import os, sys
+from comity.errors import Refused
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Pure
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+try:
+    Ledger(sys.argv[1]).grant_more(Pure(1), "more")
+except Refused as refusal:
+    print(refusal)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "folder", "home", "sentence"),
+    [
+        (0o444, 0o555, 0o777, "the ledger can't be written"),
+        (0o666, 0o777, 0o555, "heads: the last head of each ledger is kept here, and it can't be written"),
+    ],
+)
+def test_a_read_only_ledger_or_home_is_named(
+    tmp_path_factory: pytest.TempPathFactory, file: int, folder: int, home: int, sentence: str
+) -> None:
+    place, kept = tmp_path_factory.mktemp("place"), tmp_path_factory.mktemp("kept")
+    for parent in place.parents[:2]:
+        parent.chmod(0o755)
+    make(place, Pure(1))
+    path = place / "north.ledger"
+    path.chmod(file)
+    place.chmod(folder)
+    kept.chmod(home)
+    try:
+        said = subprocess.run(
+            [sys.executable, "-c", WRITE_AS_NOBODY, str(path)],
+            env={**os.environ, "COMITY_HOME": str(kept)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    finally:
+        place.chmod(0o755)
+        kept.chmod(0o755)
+    assert sentence in said
+    assert Ledger(path).verify().entries == 1

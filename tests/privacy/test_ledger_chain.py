@@ -1,0 +1,329 @@
+"""The hash chain, and what happens when a ledger is edited, rolled back or restored from a backup."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from comity.errors import BudgetExceeded, ComityError, Malformed, Refused
+from comity.privacy.chain import FIELDS, next_head
+from comity.privacy.ledger import Draw, Ledger, verify_export
+from comity.privacy.ledger_witness import Seen, Witness, heads_folder
+from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.unit import Neighbours, Unit
+
+RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with every kind of entry but freezes, closed."""
+    path = tmp_path / "north.ledger"
+    ledger = Ledger.create(path, dataset="patients", grant=Approx(9, "1e-6"), **RECORD)
+    ledger.add_dataset(dataset="staff", grant=Pure(1), **RECORD)
+    for run in ("r1", "r2", "r3"):
+        spend(ledger, run)
+    ledger.close("r1")
+    ledger.void("r2")
+    ledger.grant_more(Pure(1), "approved", dataset="patients")
+    return path
+
+
+def spend(ledger: Ledger, run: str, loss: float = 0.1) -> None:
+    draws = [Draw("votes", i, Pure(loss), "discrete laplace", 1) for i in range(2)]
+    ledger.reserve(study="s", run=run, draws=draws, dataset="patients", **RECORD)
+    ledger.draw(run=run, release="votes", index=0, step="vote")
+
+
+def edit(path: Path, *statements: str) -> None:
+    """What somebody with a database tool can do."""
+    connection = sqlite3.connect(path)
+    for action in ("UPDATE", "DELETE"):
+        connection.execute(f"DROP TRIGGER entries_stay_for_{action}")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def forget(home: Path) -> None:
+    shutil.rmtree(home)
+
+
+def test_the_head_is_a_hash_over_stored_texts_alone(path: Path) -> None:
+    entries = Ledger(path).entries()
+    head = entries[0].note
+    for entry in entries:
+        head = next_head(head, tuple(getattr(entry, name) for name in FIELDS[:-1]))
+        assert entry.head == head
+    assert Ledger(path).head() == head
+    # A value that never changes: stored ledgers must stay readable.
+    fixed = "bf3b32a530a3ed1a82f5c91e50bee39d8804bedcbb70bd1b3ce13ea06b5f3184"
+    assert next_head("00" * 32, (1, "create", "é", None)) == fixed
+
+
+def test_every_changed_field_is_noticed(path: Path, home: Path, tmp_path: Path) -> None:
+    forget(home)
+    values: dict[str, object] = {"seq": 1000, "index": 5, "head": "ab" * 32, "loss": "pure:0"}
+    for column in FIELDS:
+        for seq in (1, 4, 7):
+            copy = tmp_path / f"{column}-{seq}"
+            shutil.copy(path, copy)
+            edit(copy, f'UPDATE entries SET "{column}" = {values.get(column, "x")!r} WHERE seq = {seq}')
+            with pytest.raises(Refused) as refusal:
+                Ledger(copy).verify()
+            assert refusal.value.code == "chain"
+
+
+def test_every_deleted_row_is_noticed(path: Path, home: Path, tmp_path: Path) -> None:
+    forget(home)
+    count = Ledger(path).verify().entries
+    for seq in range(1, count + 1):
+        copy = tmp_path / f"without-{seq}"
+        shutil.copy(path, copy)
+        edit(copy, f"DELETE FROM entries WHERE seq = {seq}")
+        with pytest.raises(Refused, match=r"chain|sums"):
+            Ledger(copy).verify()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        # two entries change places
+        ["UPDATE entries SET seq = 100 WHERE seq = 3", "UPDATE entries SET seq = 3 WHERE seq = 4",
+         "UPDATE entries SET seq = 4 WHERE seq = 100"],
+        ["UPDATE accounts SET spent = reserved WHERE dataset = 'patients'"],
+        ["UPDATE accounts SET granted = 'pure:99' WHERE dataset = 'staff'"],
+        ["UPDATE runs SET state = 'open' WHERE run = 'r1'"],
+        ["DELETE FROM runs WHERE run = 'r2'"],
+        ["DELETE FROM accounts WHERE dataset = 'staff'"],
+        ["UPDATE ledgers SET frozen = 'x'"],
+        ["DELETE FROM entries"],
+    ],
+)  # fmt: skip
+def test_reordering_and_changed_sums_are_noticed(path: Path, home: Path, statements: list[str]) -> None:
+    forget(home)
+    edit(path, *statements)
+    with pytest.raises(Refused, match=r"chain|sums"):
+        Ledger(path).verify()
+
+
+def test_a_recomputed_chain_still_has_to_follow_the_rules(path: Path) -> None:
+    exported = Ledger(path).export()
+    entries = [entry for entry in exported["entries"] if entry["kind"] != "reserve"]
+    head = entries[0]["note"]
+    for seq, entry in enumerate(entries, start=1):
+        entry["seq"] = seq
+        entry["head"] = head = next_head(head, tuple(entry[name] for name in FIELDS[:-1]))
+    with pytest.raises(Refused, match="does not follow"):
+        verify_export({**exported, "entries": entries, "head": head})
+
+
+def test_an_export_verifies_anywhere(path: Path, tmp_path: Path) -> None:
+    ledger = Ledger(path)
+    exported = ledger.export(tmp_path / "out.json")
+    stored = json.loads((tmp_path / "out.json").read_text())
+    assert stored == exported
+    assert verify_export(stored) == ledger.verify()
+    stored["entries"][3]["loss"] = "pure:0"
+    with pytest.raises(Refused, match="breaks at entry 4"):
+        verify_export(stored)
+    with pytest.raises(Refused, match="missing at the end"):
+        verify_export({**exported, "entries": exported["entries"][:-1]})
+    first = exported["entries"][0]
+    for entry in ({"seq": 1}, {**first, "loss": 1}, {**first, "seq": True}):
+        with pytest.raises(Malformed):
+            verify_export({**exported, "entries": [entry]})
+    with pytest.raises(Malformed):
+        verify_export({})
+    with pytest.raises(ComityError, match="can't be written"):
+        ledger.export(tmp_path / "none" / "out.json")
+
+
+# Backups
+
+
+def test_a_restored_backup_opens_frozen(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "backup")
+    spend(Ledger(path), "r9")
+    lost = Ledger(path).head()
+    shutil.copy(tmp_path / "backup", path)
+    restored = Ledger(path)
+    assert restored.verify().frozen == lost
+    assert "FROZEN" in str(restored.summary()[0])
+    with pytest.raises(Refused, match=r"is frozen: .*restored from a backup.*comity ledger write-off") as refusal:
+        spend(restored, "r10")
+    assert refusal.value.code == "frozen"
+    with pytest.raises(Refused, match="is frozen"):
+        restored.draw(run="r3", release="votes", index=1, step="vote")
+
+    # Growing past the forgotten entries does not thaw it.
+    for _ in range(8):
+        restored.grant_more(Pure("0.001"), "more", dataset="patients")
+    with pytest.raises(Refused, match="is frozen"):
+        spend(Ledger(path), "r10")
+
+    restored.write_off(Pure(1), "the week of the restore")
+    [account, staff] = Ledger(path).summary()
+    # Three draws of 0.1, the undrawn reservation of r3, and the gap.
+    assert (account.spent.pure, account.reserved.pure, account.frozen) == (Pure("1.4").epsilon, 0, "")
+    assert staff.left == 0
+    with pytest.raises(Refused, match="written off"):
+        restored.draw(run="r3", release="votes", index=1, step="vote")
+    spend(Ledger(path), "r10")
+    assert Ledger(path).verify().frozen == ""
+    # The gap is settled also for peers who show the same head.
+    Ledger(path).remember(lost)
+    assert Ledger(path).verify().frozen == ""
+
+
+def test_the_copy_that_was_given_up_freezes_in_turn(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "backup")
+    spend(Ledger(path), "r9")
+    Ledger(tmp_path / "backup").write_off("all", "lost")
+    with pytest.raises(Refused, match="is frozen"):
+        spend(Ledger(path), "r10")
+
+
+def test_two_copies_in_use_at_once_do_not_both_spend(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "twin")
+    one, twin = Ledger(path), Ledger(tmp_path / "twin")
+    spend(one, "r9")
+    with pytest.raises(Refused, match="is frozen"):
+        spend(twin, "r9")
+    spend(one, "r10")
+
+
+def test_a_replaced_file_is_noticed_by_open_ledgers(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "backup")
+    ledger = Ledger(path)
+    spend(ledger, "r9")
+    shutil.move(path, tmp_path / "old")
+    with pytest.raises(ComityError, match="there is no such ledger"):
+        spend(ledger, "r10")
+    shutil.copy(tmp_path / "backup", path)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    with pytest.raises(Refused, match="is frozen"):
+        spend(ledger, "r10")
+
+
+@pytest.mark.parametrize("rho", [0, 1])
+def test_writing_off_all_leaves_nothing(tmp_path: Path, rho: int) -> None:
+    ledger = Ledger.create(tmp_path / "a", dataset="patients", grant=Approx(9, "1e-6"), **RECORD)
+    if rho:
+        draw = Draw("sum", 0, ZCDP("0.1"), "discrete gaussian", 1)
+        ledger.reserve(study="s", run="r0", draws=[draw], **RECORD)
+    ledger.write_off("all", "lost the disk")
+    for loss in (Pure("1e-9"), Approx(0, "1e-7"), ZCDP("1e-9")):
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve(study="s", run="r1", draws=[Draw("v", 0, loss, "m", 1)], **RECORD)
+    [account] = ledger.summary()
+    assert account.left is not None and account.left < Pure("1e-12").epsilon
+    ledger.grant_more(Approx(1, "1e-6"), "a new year", dataset="patients")
+    spend(ledger, "r1")
+    ledger.verify()
+
+
+def test_a_write_off_may_exceed_the_grant(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.write_off(Approx(100, "1e-3"), "everything was published")
+    assert [account.left for account in ledger.summary()] == [0, 0]
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, "r9")
+    ledger.verify()
+
+
+# Peers
+
+
+def test_a_peer_notices_a_roll_back(path: Path, tmp_path: Path, home: Path) -> None:
+    shutil.copy(path, tmp_path / "backup")
+    spend(Ledger(path), "r9")
+    seen = Ledger(path).head()
+    shutil.copy(tmp_path / "backup", path)
+    forget(home)
+    ledger = Ledger(path)
+    spend(ledger, "r10", 0.01)
+    ledger.remember(ledger.entries()[3].head)
+    assert ledger.verify().frozen == ""
+    ledger.remember(seen)
+    ledger.remember(seen)
+    forget(home)
+    again = Ledger(path)
+    assert [entry.note for entry in again.entries() if entry.kind == "freeze"] == [seen]
+    assert again.verify().frozen == seen
+    with pytest.raises(Refused, match="is frozen"):
+        spend(again, "r11")
+    again.write_off("all", "rolled back")
+    assert again.verify().frozen == ""
+
+
+@pytest.mark.parametrize("bad", ["", "ab" * 31, "AB" * 32, "zz" * 32, 7])
+def test_what_is_no_head_freezes_nothing(path: Path, bad: object) -> None:
+    with pytest.raises(Malformed):
+        Ledger(path).remember(bad)  # type: ignore[arg-type]
+    assert Ledger(path).verify().frozen == ""
+
+
+# The witness
+
+
+def test_the_witness_follows_every_commit(path: Path, home: Path) -> None:
+    ledger = Ledger(path)
+    spend(ledger, "r9")
+    [file] = (home / "heads").glob("*.json")
+    seen = json.loads(file.read_text())
+    assert (seen["seq"], seen["head"]) == (len(ledger.entries()), ledger.head())
+    assert file.stem == ledger.entries()[0].note
+
+
+def test_a_witness_behind_or_empty_is_no_roll_back(path: Path, home: Path) -> None:
+    [file] = (home / "heads").glob("*.json")
+    before = file.read_text()
+    spend(Ledger(path), "r9")
+    for text in (before, ""):
+        file.write_text(text)
+        spend(Ledger(path), f"after-{len(text)}")
+        assert json.loads(file.read_text())["head"] == Ledger(path).head()
+
+
+def test_a_spoilt_witness_freezes(path: Path, home: Path) -> None:
+    [file] = (home / "heads").glob("*.json")
+    for text in ("{", "[]", '{"seq": "7", "head": "x"}', '{"seq": 1}'):
+        file.write_text(text)
+        with pytest.raises(Refused, match="expected the last number and head"):
+            spend(Ledger(path), "r9")
+
+
+def test_the_witness_never_moves_backwards(home: Path) -> None:
+    witness = Witness("aa" * 32)
+    witness.prepare()
+    newer, older, foreign = Seen(9, "ab" * 32), Seen(8, "cd" * 32), Seen(10, "ef" * 32)
+    witness.advance(newer, contains=lambda seen: True)
+    witness.advance(older, contains=lambda seen: True)
+    assert witness.read() == newer
+    witness.advance(foreign, contains=lambda seen: False)
+    assert witness.read() == newer
+    witness.set(older)
+    assert witness.read() == older
+
+
+def test_home_is_looked_up_at_each_use(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(path)
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "elsewhere"))
+    spend(ledger, "r9")
+    assert len(list((tmp_path / "elsewhere" / "heads").glob("*.json"))) == 1
+    monkeypatch.delenv("COMITY_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert heads_folder() == tmp_path / "me" / ".comity" / "heads"

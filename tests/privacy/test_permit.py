@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from comity.errors import ComityError, DataError, Refused, StudyError
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import ReleasedNoise, SeededNoise
+
+DRAWS = {
+    "laplace": lambda source, permit: source.discrete_laplace(2.0, (3,), permit=permit),
+    "gaussian": lambda source, permit: source.discrete_gaussian(2.0, (3,), permit=permit),
+    "spherical": lambda source, permit: source.spherical(20.0, (3,), permit=permit),
+    "noisy max": lambda source, permit: source.noisy_max(np.array([1, 2]), 2.0, permit=permit),
+}
+SOURCES = [ReleasedNoise(), SeededNoise(1)]
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+@pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
+def test_a_permit_buys_one_draw(source, draw):
+    permit = Permit("votes", 3)
+    draw(source, permit)
+    assert permit.used
+    with pytest.raises(Refused, match=r"votes\[3\]"):
+        draw(source, permit)
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+def test_a_draw_needs_a_permit(draw):
+    with pytest.raises(AttributeError):
+        draw(SeededNoise(1), None)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_permit_has_no_copy(duplicate):
+    with pytest.raises(Refused):
+        duplicate(Permit("votes", 0))
+
+
+def test_of_many_threads_one_draws():
+    def attempt(permit: Permit) -> bool:
+        try:
+            permit.use()
+        except Refused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        for index in range(50):
+            permit = Permit("votes", index)
+            assert sum(pool.map(attempt, [permit] * 16)) == 1
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 2.0**51])
+def test_a_bad_scale_is_refused_before_the_permit_is_used(source, scale):
+    for draw in (source.discrete_laplace, source.discrete_gaussian, source.spherical):
+        permit = Permit("votes", 0)
+        with pytest.raises(StudyError):
+            draw(scale, (3,), permit=permit)
+        assert not permit.used
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
+@pytest.mark.parametrize("scores", [[], [0.5, 1.0], [[1, 2]], [float("nan")], [2**60]])
+def test_bad_scores_are_refused_before_the_permit_is_used(source, scores):
+    permit = Permit("best", 0)
+    with pytest.raises(DataError):
+        source.noisy_max(np.array(scores), 1.0, permit=permit)
+    assert not permit.used
+
+
+def test_spherical_noise_narrower_than_its_dimension_is_refused():
+    for source in SOURCES:
+        permit = Permit("model", 0)
+        with pytest.raises(ComityError, match="finer"):
+            source.spherical(3.0, (10,), permit=permit)
+        assert not permit.used
