@@ -140,9 +140,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
     parties.channel.ask = reading
     with pytest.raises(Killed):
         run(parties)
-    (tmp_path / "journal").unlink()  # it even throws its memory away
-    for leftover in tmp_path.glob("journal*"):
-        leftover.unlink()
+    lose_journal(tmp_path)  # it even throws its memory away
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
     run(parties)
     again = dict(parties.journal.traffic(STUDY, "run-1"))["average[0]"]
@@ -168,22 +166,42 @@ def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
     check_ledgers(hosts)
 
 
-def test_a_lost_journal_with_nobody_lost_gives_the_same_result(tmp_path):
-    parties, _ = setup(folder=tmp_path)
-    first = run(parties)["result"]
-    for path in tmp_path.glob("journal*"):
+def lose_journal(folder):
+    for path in folder.glob("journal*"):
         path.unlink()
+
+
+def test_a_lost_journal_with_nobody_lost_goes_on_from_what_the_sites_stored(tmp_path):
     parties, hosts = setup(folder=tmp_path)
-    parties.journal.remember_heads({})
+    kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
+    with pytest.raises(Killed):
+        run(parties)
+    first = parties.once("released", dict)["result"]
+    lose_journal(tmp_path)
+    parties, hosts = setup(folder=tmp_path)
     np.testing.assert_array_equal(run(parties)["result"], first)
     check_ledgers(hosts)
 
 
-def test_a_lost_journal_after_a_drop_out_is_refused_for_good(tmp_path):
-    parties, _ = setup(folder=tmp_path, lose=[("cedar", "sum.mask[mean/0]")])
+def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
+    parties, hosts = setup(folder=tmp_path)
     run(parties)
-    for path in tmp_path.glob("journal*"):
-        path.unlink()
+    assert all(host.store.state("run-1", "sum.root") is None for host in hosts.values())
+    with hosts["ash"].store.ledger.reading() as connection:
+        bodies = connection.execute("select path from reply where body is not null").fetchall()
+    assert bodies == [("run.end[0]",)]
+    lose_journal(tmp_path)
+    parties, _ = setup(folder=tmp_path)
+    with pytest.raises(Refused, match="closed"):
+        run(parties)
+
+
+def test_a_lost_journal_after_a_drop_out_is_refused_for_good(tmp_path):
+    parties, hosts = setup(folder=tmp_path, lose=[("cedar", "sum.mask[mean/0]")])
+    kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
+    with pytest.raises(Killed):
+        run(parties)
+    lose_journal(tmp_path)
     parties, _ = setup(folder=tmp_path)
     with pytest.raises(Refused):
         run(parties)

@@ -75,7 +75,7 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution():
 
 
 def test_pair_masks_alone_would_show_a_late_vector():
-    """Positive control for the self mask: pair masks of a lost party can be removed by the coordinator, and then only the
+    """Positive control for the self mask: the coordinator can remove the pair masks of a lost party, and then only the
     self mask stands between it and the vector that arrives late."""
     parties, hosts = setup(noise=NoNoise())
     parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
@@ -95,7 +95,7 @@ def test_pair_masks_alone_would_show_a_late_vector():
     without_pairs = masked.copy()
     for peer, seed in decode(cedar.state("run-1", "sum.seeds")).items():
         pair = prg.expand(derive(seed, parties.study, "run-1", "mask", "mean/0"), vector.shape)
-        without_pairs = without_pairs - pair if "cedar" < peer else without_pairs + pair
+        without_pairs = without_pairs - pair if peer > "cedar" else without_pairs + pair
     assert not np.array_equal(without_pairs, vector)
     root = decode(cedar.state("run-1", "sum.root"))
     own = prg.expand(derive(root, parties.study, "run-1", "self", "mean/0"), vector.shape)

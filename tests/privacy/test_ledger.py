@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from comity.errors import BadInput, BudgetExceeded, ComityError, Malformed, Refused
+from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import zcdp_rho
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
@@ -303,6 +300,14 @@ def test_transactions_of_one_thread_do_not_nest(ledger: Ledger) -> None:
             one.grant_more(Pure(1), "nested")
 
 
+def test_a_transaction_can_be_looked_at_from_inside(ledger: Ledger) -> None:
+    for one in (ledger, Ledger.in_memory(grant=Pure(3), **RECORD)):
+        with one.transaction() as transaction:
+            transaction.reserve(study="s", run="r1", draws=draws(1), **RECORD)
+            assert left(one) == 2
+        assert left(one) == 2
+
+
 def test_in_memory_ledgers_are_separate_and_count_without_a_limit() -> None:
     one, other = Ledger.in_memory(**RECORD), Ledger.in_memory(grant=Pure(1), dataset="clinic", **RECORD)
     reserve(one, "r1", 100, ZCDP(5))
@@ -344,102 +349,3 @@ def test_entries_cannot_be_changed_by_accident(ledger: Ledger) -> None:
     for statement in ("DELETE FROM entries", "UPDATE entries SET loss = 'pure:0'"):
         with pytest.raises(sqlite3.IntegrityError), ledger.transaction() as transaction:
             transaction.connection.execute(statement)
-
-
-# Files that are no ledger
-
-
-def test_an_existing_file_is_never_overwritten(ledger: Ledger, tmp_path: Path) -> None:
-    before = ledger.head()
-    with pytest.raises(Refused, match="never overwritten"):
-        make(tmp_path, Pure(1))
-    assert ledger.head() == before
-
-
-def test_a_missing_file_and_folder(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"none\.ledger: there is no such ledger.*comity ledger init"):
-        Ledger(tmp_path / "none.ledger")
-    with pytest.raises(Refused, match="can't be made here"):
-        make(tmp_path / "no-folder", Pure(1))
-    assert not (tmp_path / "none.ledger").exists()
-
-
-def test_random_bytes_other_databases_and_folders(tmp_path: Path) -> None:
-    (tmp_path / "bytes").write_bytes(os.urandom(5000))
-    (tmp_path / "empty").touch()
-    other = sqlite3.connect(tmp_path / "other")
-    other.execute("CREATE TABLE t (a)")
-    other.close()
-    for name in ("bytes", "empty", "other"):
-        with pytest.raises(BadInput, match="expected a ledger, found another file"):
-            Ledger(tmp_path / name)
-    with pytest.raises(ComityError, match="can't be written"):
-        Ledger(tmp_path)
-
-
-def test_a_wrong_grant_leaves_no_file(tmp_path: Path) -> None:
-    for grant in (ZCDP(1), None):
-        with pytest.raises(BadInput):
-            make(tmp_path, grant)  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_page_is_said_to_be_damage(ledger: Ledger) -> None:
-    path = ledger.path
-    assert path is not None
-    for run in range(40):
-        reserve(ledger, f"r{run}", 0.01)
-    del ledger
-    data = bytearray(path.read_bytes())
-    for page in range(1, len(data) // 4096):
-        data[page * 4096 : page * 4096 + 200] = os.urandom(200)
-    path.write_bytes(data)
-    with pytest.raises(ComityError, match=r"damaged|chain"):
-        Ledger(path).verify()
-
-
-WRITE_AS_NOBODY = """
-import os, sys
-from comity.errors import Refused
-from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Pure
-if os.getuid() == 0:
-    os.setgid(65534); os.setuid(65534)
-try:
-    Ledger(sys.argv[1]).grant_more(Pure(1), "more")
-except Refused as refusal:
-    print(refusal)
-"""
-
-
-@pytest.mark.parametrize(
-    ("file", "folder", "home", "sentence"),
-    [
-        (0o444, 0o555, 0o777, "the ledger can't be written"),
-        (0o666, 0o777, 0o555, "heads: the last head of each ledger is kept here, and it can't be written"),
-    ],
-)
-def test_a_read_only_ledger_or_home_is_named(
-    tmp_path_factory: pytest.TempPathFactory, file: int, folder: int, home: int, sentence: str
-) -> None:
-    place, kept = tmp_path_factory.mktemp("place"), tmp_path_factory.mktemp("kept")
-    for parent in place.parents[:2]:
-        parent.chmod(0o755)
-    make(place, Pure(1))
-    path = place / "north.ledger"
-    path.chmod(file)
-    place.chmod(folder)
-    kept.chmod(home)
-    try:
-        said = subprocess.run(
-            [sys.executable, "-c", WRITE_AS_NOBODY, str(path)],
-            env={**os.environ, "COMITY_HOME": str(kept)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    finally:
-        place.chmod(0o755)
-        kept.chmod(0o755)
-    assert sentence in said
-    assert Ledger(path).verify().entries == 1

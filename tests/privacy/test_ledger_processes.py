@@ -144,6 +144,20 @@ def test_cross_validation_is_debited_for_every_fit(ledger: Ledger) -> None:
     assert spent(ledger) == Decimal("0.6")
 
 
+def test_looking_while_others_spend_never_looks_rolled_back(ledger: Ledger) -> None:
+    ledger.grant_more(Pure(7), "enough")
+    thread = threading.Thread(target=spend_until_refused, args=(Ledger(ledger.path or ""), "thread"))
+    thread.start()
+    looks = 0
+    while thread.is_alive():
+        assert ledger.summary()[0].frozen == ""
+        assert ledger.verify().frozen == ""
+        looks += 1
+    thread.join()
+    assert looks > 0
+    assert spent(ledger) == 10
+
+
 def in_a_fork(act: Callable[[], object]) -> int:
     """The exit code of a forked process that acts: 0, or 1 after an error of ours, or 2 after another one."""
     pid = os.fork()

@@ -56,7 +56,7 @@ def measure(
     auxiliary: int = 2_000,
     quick: bool = False,
 ) -> list[dict[str, Any]]:
-    """Rows `fit`, `fit liblinear`, `vote`: seconds of ours for all parties, seconds of the anchor, ratio anchor/ours."""
+    """Rows `fit`, `fit liblinear`, `vote`: seconds of ours and of the anchor for all parties, ratio anchor/ours."""
     if quick:
         parties, auxiliary = min(parties, 4_000), min(auxiliary, 500)
     data = connections(parties, records, features, auxiliary)

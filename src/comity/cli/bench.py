@@ -11,12 +11,14 @@ from comity.cli.output import show, table
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure, or: list", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure, or: list", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
     """Measure Comity beside an anchor in the same run.
 
-    Examples: comity bench list · comity bench ledger --json
+    Example: comity bench list
+
+    Example: comity bench ledger --json
     """
     from comity.bench import BENCHES
     from comity.cli.figures import as_table, document

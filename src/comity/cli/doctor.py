@@ -20,7 +20,9 @@ _SYNCS = 20
 def doctor(as_json: AsJson = False) -> None:
     """Look at versions, at COMITY_HOME and COMITY_DATA, and at how long a durable write takes here.
 
-    Ends with code 3 when something has to be put right. Example: comity doctor
+    Ends with code 3 when something has to be put right.
+
+    Example: comity doctor
     """
     from comity.cli.figures import machine, versions
 

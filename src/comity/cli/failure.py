@@ -39,11 +39,16 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     elif hasattr(error, "format_message"):
-        code, kind = USAGE, "usage"
-        sentence = str(error.format_message()) or "a command is missing; see: comity --help"
-        context = getattr(error, "ctx", None)
-        if context is not None and error.format_message():
-            sentence += f" See: {context.command_path} --help"
+        code, kind, context = USAGE, "usage", getattr(error, "ctx", None)
+        sentence = str(error.format_message())
+        command = "comity" if context is None else context.command_path
+        if sentence.startswith("Usage:"):
+            # A command that was left out: the message is the whole help page.
+            if not as_json:
+                print(sentence, file=sys.stderr)
+                return code
+            sentence = "a command is missing."
+        sentence += f" See: {command} --help"
     else:
         code, kind = DEFECT, "defect"
         log = _log(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
+from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.privacy.ledger import Account
@@ -27,40 +27,28 @@ Delta = Annotated[str, typer.Option(help="Delta, below 1; 0 for pure differentia
 Why = Annotated[str, typer.Option(help="The reason, kept in the ledger.", show_default=False)]
 
 
-class UnitName(StrEnum):
-    record = "record"
-    person = "person"
-    party = "party"
-
-
-class NeighboursName(StrEnum):
-    replace = "replace"
-    add_remove = "add-remove"
-
-
 @app.command()
 def init(
     path: LedgerFile,
     dataset: Annotated[str, typer.Option(help="The name of the records it is for.", show_default=False)],
     epsilon: Epsilon,
     delta: Delta = "0",
-    unit: Annotated[UnitName, typer.Option(help="Who is protected.")] = UnitName.record,
-    neighbours: Annotated[NeighboursName, typer.Option(help="How a unit may change.")] = NeighboursName.replace,
+    unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
+    neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with its first grant. An existing file is never overwritten.
 
-    Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record --neighbours replace
+    Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record
     """
     from comity.privacy.ledger import Ledger
-    from comity.privacy.unit import Neighbours, Unit
 
     ledger = Ledger.create(
         path,
         dataset=dataset,
         grant=_grant(epsilon, delta),
-        unit=Unit(unit.value),
-        neighbours=Neighbours(neighbours.value),
+        unit=unit,
+        neighbours=neighbours,
     )
     _show_accounts(path, ledger.summary(), as_json=as_json)
 

@@ -19,7 +19,7 @@ _STUDY = """\
 [study]
 name = "{name}"
 protocol = "softlabel"          # parties learn locally; a trusted coordinator combines what they learnt and adds noise
-schema = "schema.toml"          # the public description of a record: bounds and categories are agreed on, never measured
+schema = "schema.toml"          # the public description of a record: bounds and categories are agreed, never measured
 
 [privacy]
 unit = "party"                  # who is protected: a whole clinic, with all of its records
@@ -48,7 +48,9 @@ grant = 3.0                     # the epsilon in each simulated clinic's ledger
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The folder to make; also the study's name.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The folder to make; also the study's name.", show_default=False)
+    ],
     protocol: Annotated[str, typer.Option(help="The method.")] = "softlabel",
     as_json: AsJson = False,
 ) -> None:

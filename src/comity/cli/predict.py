@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,10 @@ from comity.cli.output import show
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or the folder of its run.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help="Records: CSV or Parquet.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model's folder, or the folder of its run.", show_default=False)
+    ],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records: CSV or Parquet.", show_default=False)],
     to: Annotated[Path | None, typer.Option(help="Write here (.csv or .parquet) instead of printing CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -21,7 +23,7 @@ def predict(
 
     Example: comity predict runs/2026-11-15-1/model new.parquet --to predicted.csv
     """
-    from comity.data import open_source
+    from comity.data import Encoding, open_source
     from comity.errors import BadInput
     from comity.learn import LinearClassifier, load_model
 
@@ -29,10 +31,11 @@ def predict(
         raise typer.BadParameter(f"--to writes .csv or .parquet, found {to.name!r}.")
     loaded = load_model(model / "model" if (model / "model").is_dir() else model)
     frame = open_source(data).read()
-    rows = frame
+    rows: Any = frame
     if isinstance(loaded, LinearClassifier) and loaded.encoding is not None:
         # Encoding here rather than in the model lets an error name the file.
-        rows = loaded.encoding.encode_features(frame, where=str(data))  # type: ignore[call-arg]
+        assert isinstance(loaded.encoding, Encoding)
+        rows = loaded.encoding.encode_features(frame, where=str(data))
     predicted = frame.iloc[:, :0].assign(predicted=loaded.predict(rows))
     for label, shares in zip(loaded.classes_, loaded.predict_proba(rows).T):
         predicted[f"p({label})"] = shares

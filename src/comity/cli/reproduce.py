@@ -12,14 +12,16 @@ from comity.cli.output import show, table
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which table or figure, or: list", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which table or figure, or: list", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="Under a minute, with fewer repeats.")] = False,
     out: Annotated[Path | None, typer.Option(help="A folder for the plot.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Do a paper's table or figure again, with its figures beside ours. Data come from the folder COMITY_DATA.
 
-    Examples: comity reproduce list · COMITY_DATA=data comity reproduce softlabel-har --quick --out plots
+    Example: comity reproduce list
+
+    Example: COMITY_DATA=data comity reproduce softlabel-har --quick --out plots
     """
     from comity.cli.figures import as_table, document
     from comity.errors import BadInput

@@ -34,8 +34,11 @@ def run(
 ) -> None:
     """Simulate a study on this machine: model, report and transcript go into a new run folder.
 
-    Examples: comity run study.toml --seed 7 · comity run study.toml --set privacy.epsilon=0.5 · comity run --resume
-    runs/2026-11-15-1
+    Example: comity run study.toml --seed 7
+
+    Example: comity run study.toml --set privacy.epsilon=0.5
+
+    Example: comity run --resume runs/2026-11-15-1
     """
     if resume is not None:
         if seed is not None or sets:
@@ -92,16 +95,16 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
         return folder
     if not begun.resumable:
         raise Refused(
-            f"{folder}: this run can't be resumed, because its {begun.parties} simulated sites lived in memory and ended "
-            f"with it. Run it again: comity run {begun.study}",
+            f"{folder}: this run can't be resumed, because its {begun.parties} simulated sites lived in memory and "
+            f"ended with it. Run it again: comity run {begun.study}",
             code="not-resumable",
         )
     text = (folder / "study.toml").read_text(encoding="utf-8")
     study = Study.parse(text, folder=Path(begun.study_folder), where=str(folder / "study.toml"))
     if study.hash != begun.study_hash:
         raise Refused(
-            f"{folder}: the schema or a public file in {begun.study_folder} has changed since this run began, which makes "
-            "it another study. Put the file back, or start a new run",
+            f"{folder}: the schema or a public file in {begun.study_folder} has changed since this run began, which "
+            "makes it another study. Put the file back, or start a new run",
             code="study",
         )
     _simulate(study, begun, folder, gather(study), quiet=quiet)

@@ -1,4 +1,4 @@
-"""The folder of a run: made and described before the run starts, so that a run that was killed can be found and resumed."""
+"""The folder of a run: described before the run starts, so that one that was killed can be found and resumed."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def read_begun(folder: Path) -> Begun:
         return Begun(**{name: page[name] for name in Begun.__dataclass_fields__})
     except FileNotFoundError:
         raise StudyError(
-            f"{folder}: expected the folder of a run with its run.json, found none; a run that was stopped before it wrote "
-            "one spent nothing: run the study again"
+            f"{folder}: expected the folder of a run with its run.json, found none; a run that was stopped before it "
+            "wrote one spent nothing: run the study again"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError(f"{path}: can't be read as the description of a run ({error}); run the study again") from error

@@ -22,13 +22,15 @@ BAD_INPUT = 3
 
 @app.command()
 def check(
-    schema: Annotated[Path, typer.Argument(help="The schema, a TOML file.", show_default=False)],
-    data: Annotated[Path, typer.Argument(help="Your records: CSV or Parquet.", show_default=False)],
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, a TOML file.", show_default=False)],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Your records: CSV or Parquet.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
     """Explain every mismatch between a schema and your records. Quotes values: for your own terminal only.
 
-    Ends with code 3 when a study could not read the data. Example: comity schema check schema.toml records.parquet
+    Ends with code 3 when a study could not read the data.
+
+    Example: comity schema check schema.toml records.parquet
     """
     from comity.data import Schema, explain, open_source
 
@@ -45,7 +47,7 @@ def check(
 
 @app.command()
 def draft(
-    data: Annotated[Path, typer.Argument(help="A PUBLIC sample: CSV or Parquet.", show_default=False)],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A PUBLIC sample: CSV or Parquet.", show_default=False)],
     target: Annotated[str, typer.Option(help="The column to be learnt.", show_default=False)],
     identifier: Annotated[str | None, typer.Option(help="The column that says whom a record is about.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the schema here instead of printing it.")] = None,
@@ -61,8 +63,9 @@ def draft(
 
     text = drafted(open_source(data).read(), target=target, identifier=identifier, where=str(data))
     typer.secho(
-        f"WARNING: bounds and values of this draft come from {data}. If its records are PRIVATE, the draft gives them away "
-        "and VOIDS THE GUARANTEE of every study that uses it. Draft from a public sample only, then check every line.",
+        f"WARNING: bounds and values of this draft come from {data}. If its records are PRIVATE, the draft gives them "
+        "away and VOIDS THE GUARANTEE of every study that uses it. Draft from a public sample only, and check every "
+        "line.",
         err=True,
         bold=True,
     )

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 @runtime_checkable
 class Bound(Protocol):
-    """`l2` and `l1`: how far two contributions of one party can lie apart; `limit`: the largest magnitude of an entry."""
+    """`l1` and `l2`: how far two contributions of one party can lie apart; `limit`: the largest entry."""
 
     @property
     def l1(self) -> float: ...
@@ -33,8 +33,11 @@ class Bound(Protocol):
 
 @dataclass(frozen=True)
 class Ball:
-    """The ball of a radius in the Frobenius norm. `diameter` is that of the set of values, if smaller than twice the radius;
-    it must hold for every value in the enforced set, so it is for callers whose projection lands in a smaller set."""
+    """The ball of a radius in the Frobenius norm.
+
+    `diameter` is that of the set of values, if smaller than twice the radius; it must hold for every value in the
+    enforced set, so it is for callers whose values land in a smaller set.
+    """
 
     radius: float
     diameter: float | None = None

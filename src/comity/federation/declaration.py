@@ -24,8 +24,8 @@ _TAILS = 40
 class Release:
     """One value that leaves a participant: its name, from whom to whom, how protected, of what form, how often.
 
-    `bound` is where a contribution lies (and hence the sensitivity); `grid` the spacing of the integers it is put on, if
-    the method fixes it.
+    `bound` is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on,
+    if the method fixes it.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Release:
         return scale
 
     def spacing(self, who: Consortium) -> float:
-        """The grid that contributions are put on. An entrusted one carries no noise of its own, so it needs no scale."""
+        """The grid that contributions are put on. An entrusted one carries no noise, so that it needs no scale."""
         if isinstance(self.protection, Entrusted) and self.grid is not None:
             return self.grid
         return self.scale(who).grid

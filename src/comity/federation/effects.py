@@ -16,6 +16,6 @@ class Effects:
     mail: list[dict[str, object]] = field(default_factory=list)
 
     def draw(self, release: str, index: int) -> Permit:
-        """Write the debit down before the noise exists. If the commit does not come through, the noise is never sent."""
+        """Note the debit before the noise exists. If the commit does not come through, the noise is never sent."""
         self.draws.append((release, index))
         return Permit(release, index)

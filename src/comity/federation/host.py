@@ -81,7 +81,7 @@ class Host:
         )
 
     def answer(self, ask: bytes) -> bytes:
-        """The reply to an ask. A refusal crosses as a code and a key; its sentence stays here, in `refusal` and the log."""
+        """The reply to an ask. A refusal crosses as a code and a key; its sentence stays in `refusal` and the log."""
         self.refusal = None
         try:
             return self._answer(ask)

@@ -1,8 +1,8 @@
 """The coordinator's memory: asks before they are sent, replies as they come, and when an ask was decided.
 
 Resuming a run is running it again over the same journal. The bytes of an ask are sent as they were first written, never
-recomputed: another machine's last floating-point bit would make a different ask, which the sites refuse. Values that all
-parties get are stored once, or a broadcast of what K parties said would take K² room.
+recomputed: another machine's last floating-point bit would make a different ask, which the sites refuse. Values that
+all parties get are stored once, or a broadcast of what K parties said would take K² room.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TABLES = """
 pragma journal_mode = wal;
 pragma synchronous = full;
 create table if not exists common(run text, path text, shared blob, primary key(run, path));
-create table if not exists ask(seq integer primary key, run text, path text, party text, own blob, mail blob, reply blob,
-                               unique(run, path, party));
+create table if not exists ask(seq integer primary key, run text, path text, party text,
+                               own blob, mail blob, reply blob, unique(run, path, party));
 create table if not exists closed(run text, path text, primary key(run, path));
 create table if not exists once(run text, name text, value blob, primary key(run, name));
 create table if not exists head(party text primary key, head text);

@@ -13,7 +13,7 @@ from comity.federation.site import Site
 
 
 class Life(Protocol):
-    """Adversary: any coordinator. It learns that a party reserved or refused, and the head of its ledger's hash chain."""
+    """Adversary: any coordinator. It learns that a party reserved or refused, and the head of its ledger."""
 
     def declare(self, who: Consortium) -> Declaration:
         return Declaration(

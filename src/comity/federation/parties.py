@@ -260,7 +260,7 @@ def perturbed(
 
 
 def run(parties: Parties) -> dict[str, Any]:
-    """The whole life of a run. Calling it again with the same run id resumes it; a finished one gives the same values."""
+    """The whole life of a run. Calling it again with the same run id resumes it, or gives the same values again."""
     heads = {party: {"seen": parties.journal.seen_head(party)} for party in parties.alive}
     begun = parties.under("run").ask("begin", each=heads)
     parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})

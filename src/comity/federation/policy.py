@@ -30,7 +30,7 @@ class Policy:
     def check(
         self, *, study: str, runs: int, protocol: str, declaration: Declaration, party: str, who: Consortium
     ) -> None:
-        """`runs` is how many runs of the study this site has begun before. Raises Refused, naming the key of the policy."""
+        """`runs` is how many other runs of the study this site has begun. Raises Refused, naming the key."""
         if self.approved is not None:
             allowed = self.approved.get(study, 0)
             if runs >= allowed:

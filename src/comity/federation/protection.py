@@ -31,7 +31,7 @@ class Noised:
 
 @dataclass(frozen=True)
 class Entrusted:
-    """Sent in clear to a coordinator that is trusted to release only what it has perturbed. The site pays when it sends."""
+    """Sent in clear to a coordinator that is trusted to release only what it has perturbed. Sending is paying."""
 
     noise: Noise
 

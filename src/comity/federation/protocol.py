@@ -68,7 +68,7 @@ class Protocol:
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
-        """The artefact a consumer works with (a scikit-learn-compatible model, a frame), made from released values alone."""
+        """What a consumer works with (a scikit-learn-compatible model, a frame), from released values alone."""
         return dict(released)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:

@@ -40,7 +40,7 @@ _SHARE = Blob(shamir.SHARE_BYTES)
 
 
 def threshold(who: Consortium) -> int:
-    """How many must consent to a list and give shares: two different lists would need a consent twice from an honest party."""
+    """How many must consent to a list and give shares: two lists would need an honest party to consent twice."""
     needed = (who.size + who.colluders) // 2 + 1
     if needed > who.survivors:
         raise Refused(

@@ -2,7 +2,8 @@
 
 `commit` is the only writer. Debits, state and reply become durable together or not at all, and the first commit under a
 key wins: so there is no moment with a debit and no reply, a retry finds either everything or nothing, and two processes
-that answer the same ask give the same bytes. What a closed run kept is deleted; the digests of its asks stay.
+that answer the same ask give the same bytes. When a run ends, its state and the bodies of its replies are deleted in
+the same commit; digests stay, so that nothing is answered anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.unit import Neighbours, Unit
 
 _TABLES = """
-create table if not exists reply(owner text, run text, path text, study text, digest blob, body blob,
+create table if not exists reply(owner text, run text, path text, study text, digest blob, sent text, body blob,
                                  primary key(owner, run, path)) without rowid;
 create table if not exists state(owner text, run text, name text, value blob,
                                  primary key(owner, run, name)) without rowid;
@@ -103,26 +104,20 @@ class Store:
             if effects.close:
                 transaction.close(run)
                 connection.execute("delete from state where owner = ? and run = ?", (self._owner, run))
+                connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
             connection.execute(
-                "insert into reply values(?, ?, ?, ?, ?, ?)", (self._owner, run, path, study, digest, body)
+                "insert into reply values(?, ?, ?, ?, ?, ?, ?)",
+                (self._owner, run, path, study, digest, hashlib.sha256(body).hexdigest(), body),
             )
         return body
 
-    def forget_replies(self, run: str) -> None:
-        """Delete the bodies of a closed run's replies, once nobody will resume it; digests stay, so no ask is answered anew."""
-        with self.ledger.transaction() as transaction:
-            transaction.connection.execute(
-                "update reply set body = null where owner = ? and run = ?", (self._owner, run)
-            )
-
     def replies(self, run: str) -> dict[str, str]:
-        """SHA-256 of each stored reply, by path: what a check after a crash compares."""
+        """SHA-256 of each reply that was sent, by path."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
-                "select path, body from reply where owner = ? and run = ? and body is not null",
-                (self._owner, run),
+                "select path, sent from reply where owner = ? and run = ?", (self._owner, run)
             ).fetchall()
-        return {path: hashlib.sha256(body).hexdigest() for path, body in rows}
+        return dict(rows)
 
     def runs_of(self, study: str) -> set[str]:
         """Runs of a study that this owner has begun."""

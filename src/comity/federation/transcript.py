@@ -1,4 +1,4 @@
-"""What crossed the wire: sizes, rounds, protections, hashes. A view of the journal, the same after any number of resumes."""
+"""What crossed the wire: sizes, rounds, hashes. A view of the journal, the same after any number of resumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from comity.federation.journal import Journal, digest
 
 @dataclass(frozen=True)
 class Line:
-    """One direction of one ask. The digest is missing where replies travelled in clear: a hash of a small value is the value."""
+    """One direction of one ask. No digest where replies travelled in clear: the hash of a small value is the value."""
 
     path: str
     direction: str

@@ -22,9 +22,11 @@ from comity.entropy import fresh_seed
 from comity.errors import BadInput, Malformed, Refused
 from comity.privacy.chain import FIELDS, Entry, entry_from, follow
 from comity.privacy.ledger_account import Account, Balance, Grant, account, parse_grant, parse_spent
-from comity.privacy.ledger_place import InMemory, OnDisk
+from comity.privacy.ledger_file import OnDisk
+from comity.privacy.ledger_memory import InMemory
 from comity.privacy.ledger_replay import Replay
 from comity.privacy.ledger_transaction import Draw, Transaction
+from comity.privacy.ledger_witness import Seen
 from comity.privacy.loss import Loss
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
@@ -101,7 +103,7 @@ class Ledger:
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection with a consistent view, for reading."""
-        if self._founding is not None:
+        if isinstance(self._place, InMemory) and self._founding is not None and not self._place.is_held:
             with self.transaction():
                 pass
         return self._place.reading()
@@ -113,7 +115,9 @@ class Ledger:
         transaction: Transaction | None = None
         try:
             with place.writing() as connection:
-                transaction = Transaction(connection, owner=place.owner, where=place.name, lost=place.lost(connection))
+                transaction = Transaction(
+                    connection, owner=place.owner, where=place.name, lost=place.lost(connection, place.seen())
+                )
                 if self._founding is not None and not transaction.is_founded:
                     _found(transaction, self._founding)
                 yield transaction
@@ -185,8 +189,9 @@ class Ledger:
 
     def summary(self) -> list[Account]:
         """One account per dataset."""
+        seen = self._place.seen()
         with self.reading() as connection:
-            frozen = self._frozen(connection)
+            frozen = self._frozen(connection, seen)
             return [
                 account(name, Unit(unit), Neighbours(neighbours), balance, frozen)
                 for name, (unit, neighbours, balance) in _stored_accounts(connection, self._place.owner).items()
@@ -195,7 +200,7 @@ class Ledger:
     def verify(self) -> Verified:
         """Follows the chain from the first entry and derives every sum again; refuses where one differs."""
         where = self._place.name
-        replay, count, head = Replay(where), 0, ""
+        replay, count, head, seen = Replay(where), 0, "", self._place.seen()
         with self.reading() as connection:
             owner = self._place.owner
             rows = connection.execute(_ENTRIES, (owner,))
@@ -210,7 +215,7 @@ class Ledger:
                 and stored_runs == replay.runs
                 and stored == (replay.frozen,)
             )
-            frozen = self._frozen(connection)
+            frozen = self._frozen(connection, seen)
         if not same:
             raise Refused(
                 f"{where}: the sums do not follow from the {count} entries. Entries are missing at the end "
@@ -230,11 +235,11 @@ class Ledger:
                 raise BadInput(f"{path}: the export can't be written ({error.strerror})", code="export") from error
         return exported
 
-    def _frozen(self, connection: sqlite3.Connection) -> str:
+    def _frozen(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
         durable: str = connection.execute(
             "SELECT frozen FROM ledgers WHERE owner = ?", (self._place.owner,)
         ).fetchone()[0]
-        return durable or self._place.lost(connection)
+        return durable or self._place.lost(connection, seen)
 
     # Travelling
 

@@ -116,7 +116,7 @@ class Rows:
         """The reservation of a run, in its order and in the form of `row`."""
         return self._all(
             "SELECT dataset, unit, neighbours, mechanism, sensitivity, loss, study, run, release, "
-            '"index", step, note FROM entries '
+            '"index", step, note FROM entries INDEXED BY one_draw '
             "WHERE owner = ?1 AND run = ?2 AND \"index\" IS NOT NULL AND kind = 'reserve' ORDER BY seq",
             run,
         )
@@ -124,7 +124,8 @@ class Rows:
     def undrawn(self, run: str) -> list[str]:
         """The losses that a run reserved and did not draw."""
         rows = self._all(
-            'SELECT loss FROM entries AS promise WHERE owner = ?1 AND run = ?2 AND "index" IS NOT NULL '
+            "SELECT loss FROM entries AS promise INDEXED BY one_draw "
+            'WHERE owner = ?1 AND run = ?2 AND "index" IS NOT NULL '
             "AND kind = 'reserve' AND NOT EXISTS (SELECT 1 FROM entries AS debit WHERE debit.owner = ?1 "
             'AND debit.run = ?2 AND debit.release = promise.release AND debit."index" = promise."index" '
             "AND debit.kind = 'draw') ORDER BY seq",
@@ -136,7 +137,7 @@ class Rows:
         """Whether `head` is in the chain, or was missed before: each missing head freezes a ledger once."""
         found = self._one(
             "SELECT 1 FROM entries WHERE head = ?2 AND owner = ?1 UNION ALL "
-            "SELECT 1 FROM entries WHERE owner = ?1 AND kind = 'freeze' AND note = ?2",
+            "SELECT 1 FROM entries INDEXED BY lost_heads WHERE owner = ?1 AND kind = 'freeze' AND note = ?2",
             head,
         )
         return found is not None

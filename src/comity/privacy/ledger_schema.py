@@ -97,3 +97,14 @@ def explained(error: sqlite3.Error, where: str) -> ComityError:
         "been spent since: comity ledger write-off",
         code="ledger",
     )
+
+
+def explained_outside(error: sqlite3.Error, where: str) -> Exception:
+    """Of statements that others ran in a transaction: constraints are theirs, the rest is about the file."""
+    if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return error
+    return explained(error, where)
+
+
+def nested(name: str) -> Refused:
+    return Refused(f"{name}: a transaction of this thread is open; write through it, or end it first", code="ledger")

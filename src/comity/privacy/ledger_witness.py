@@ -42,13 +42,17 @@ class Witness:
 
     @property
     def path(self) -> Path:
-        return heads_folder() / f"{self._id}.json"
+        return Path(self._file(".json"))
+
+    def _file(self, suffix: str) -> str:
+        return f"{heads_folder()}/{self._id}{suffix}"
 
     def prepare(self) -> None:
         """Makes the folder, and refuses before anything is spent where heads can't be kept."""
         folder = heads_folder()
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not os.access(folder, os.W_OK):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             writable = os.access(folder, os.W_OK)
         except OSError:
             writable = False
@@ -62,15 +66,16 @@ class Witness:
     def read(self) -> Seen | None:
         """What was seen last. An empty file is a power cut before the first flush, and tells nothing."""
         try:
-            text = self.path.read_text("utf-8")
+            with open(self._file(".json"), "rb") as file:  # noqa: PTH123 (pathlib doubles the cost of a read)
+                stored = file.read()
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise self._unreadable() from error
-        if not text:
+        if not stored:
             return None
         try:
-            found = json.loads(text)
+            found = json.loads(stored)
             seen = Seen(found["seq"], found["head"])
         except (ValueError, KeyError, TypeError) as error:
             raise self._unreadable() from error
@@ -91,14 +96,15 @@ class Witness:
             self._replace(seen)
 
     def _replace(self, seen: Seen) -> None:
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"seq": seen.seq, "head": seen.head}), "utf-8")
-        fresh.replace(self.path)
+        fresh = self._file(".new")
+        with open(fresh, "wb") as file:  # noqa: PTH123
+            file.write(json.dumps({"seq": seen.seq, "head": seen.head}).encode())
+        os.replace(fresh, self._file(".json"))  # noqa: PTH105
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         # The lock lies beside the witness, because replacing a file would leave a lock on the old one behind.
-        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = os.open(self._file(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -15,7 +15,7 @@ from comity.federation.transcript import Transcript
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What the run cost each party, in whose unit, against whom. A seeded run is no private result, whatever it spent."""
+    """What the run cost each party, in which unit, against whom. A seeded run is no private result."""
 
     loss: str
     epsilon: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -48,7 +49,7 @@ def run_study(
     progress: Progress | None = None,
     material: Material | None = None,
 ) -> Outcome:
-    """Simulate a study as its file says. The same folder and run id again resume it, drawing and debiting nothing twice.
+    """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process.
     """
@@ -85,7 +86,8 @@ def run_study(
         key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
         raise BudgetExceeded(
             f"{study.where}: a simulated party was granted {grant} ({key}) and the study asks eps {refusal.requested}, "
-            f"{refusal.remaining} is left ({refusal.difference} short). Raise simulation.grant, or lower privacy.epsilon",
+            f"{refusal.remaining} is left ({refusal.difference} short). Raise simulation.grant, or lower "
+            "privacy.epsilon",
             requested=refusal.requested,
             remaining=refusal.remaining,
             difference=refusal.difference,
@@ -106,7 +108,9 @@ def grant_of(study: Study) -> Pure | Approx:
 def settings_of(study: Study) -> dict[str, object]:
     """Every setting that the run used, by dotted key, whether written or left to its default."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
-    return {f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump("json").items()}
+    return {
+        f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
+    }
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
@@ -139,6 +143,10 @@ def file_name(party: str) -> str:
 def gather(study: Study) -> Material:
     """Read, check and encode every record of the simulation, and deal them to the parties."""
     table = study.simulation
+    try:
+        study.protocol.declare(study.consortium)
+    except StudyError as error:
+        raise StudyError(f"{study.where}: {error}", key=error.key) from error
     if table.data is None:
         raise StudyError(
             f"{study.where}: simulation.data is missing; name one file to be split among the parties, "
@@ -184,14 +192,9 @@ def _held_out(study: Study, parties: Mapping[str, Records]) -> Material:
         kept[name] = _rows(records, np.sort(order[count:]))
     if not sum(map(len, tested)):
         return Material(kept, None)
-    labels = [records.labels for records in tested if records.labels is not None]
-    return Material(
-        kept,
-        Records(
-            np.concatenate([records.features for records in tested]),
-            np.concatenate(labels) if len(labels) == len(tested) else None,
-        ),
-    )
+    features = np.concatenate([records.features for records in tested])
+    labels: Any = [records.labels for records in tested if records.labels is not None]
+    return Material(kept, Records(features, np.concatenate(labels) if labels else None))
 
 
 def _split(study: Study, frame: pd.DataFrame) -> dict[str, Rows]:
@@ -201,8 +204,8 @@ def _split(study: Study, frame: pd.DataFrame) -> dict[str, Rows]:
     where = str(study.folder / str(table.data))
     if table.split == "by-features":
         raise StudyError(
-            f'{study.where}: simulation.split = "by-features" gives parties different columns, and {study.protocol_name} '
-            'needs whole records; choose "even", "by-sizes", "by-anchors" or "by-column"',
+            f'{study.where}: simulation.split = "by-features" gives parties different columns, and '
+            f'{study.protocol_name} needs whole records; choose "even", "by-sizes", "by-anchors" or "by-column"',
             key="simulation.split",
         )
     if table.split == "by-column":
@@ -225,7 +228,8 @@ def _split(study: Study, frame: pd.DataFrame) -> dict[str, Rows]:
 def _column(study: Study, purpose: str) -> str:
     if study.simulation.column is None:
         raise StudyError(
-            f'{study.where}: simulation.split = "{study.simulation.split}" needs simulation.column, which {purpose}; add it',
+            f'{study.where}: simulation.split = "{study.simulation.split}" needs simulation.column, which {purpose}; '
+            "add it",
             key="simulation.column",
         )
     return study.simulation.column
@@ -235,7 +239,8 @@ def _sizes(study: Study, parties: int) -> list[int] | list[float]:
     sizes = study.simulation.sizes or []
     if len(sizes) != parties:
         raise StudyError(
-            f"sizes needs a size for each of {parties} parties, found {len(sizes)}; give counts, or shares that add to 1",
+            f"sizes needs a size for each of {parties} parties, found {len(sizes)}; give counts, or shares that "
+            "add up to 1",
             key="sizes",
         )
     # A file's 1 is as good as 1.0 to the reader of the study; whole numbers above 1 are counts of records.
@@ -257,8 +262,8 @@ def _matching(study: Study, found: Sequence[str], said: str) -> None:
     if isinstance(study.parties, int):
         if len(found) != study.parties:
             raise StudyError(
-                f"{study.where}: parties.count = {study.parties}, and {said} {len(found)} parties; set parties.count to "
-                f"{len(found)}, or correct the data",
+                f"{study.where}: parties.count = {study.parties}, and {said} {len(found)} parties; set parties.count "
+                f"to {len(found)}, or correct the data",
                 key="parties.count",
             )
         return

@@ -231,8 +231,9 @@ def _validate(model: type[Model], value: Any, where: str, prefix: str, extra: Se
 
 
 def _first(error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str]) -> BadInput:
-    """One sentence for the first thing that is wrong."""
-    wrong = error.errors()[0]
+    """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""
+    everything = error.errors()
+    wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
     key = prefix + ".".join(str(part) for part in wrong["loc"])
     if wrong["type"] == "extra_forbidden":
         names = [*_names(model, wrong["loc"][:-1]), *(extra if len(wrong["loc"]) == 1 else ())]

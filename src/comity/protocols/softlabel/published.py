@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
-from comity.errors import StudyError
+from comity.errors import Stopped, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.bounds import Ball, Bound, Opened, Simplex
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -26,6 +26,7 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Entrusted, Perturbed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
+from comity.learn.fit import Fit
 from comity.learn.logistic import logistic
 from comity.learn.models import LinearClassifier
 from comity.learn.norm_bound import minimiser_radius
@@ -98,7 +99,7 @@ class PublishedSoftLabel(Protocol):
         return minimiser_radius(self.l2, len(self.classes))
 
     def sensitivity(self, parties: int) -> float:
-        """How far the minimiser moves when one party is replaced, and by what its solver may be off (proof.md, 2 to 5)."""
+        """How far the minimiser moves when one party is replaced, with the solver's inexactness (proof.md, 2 to 5)."""
         step_of_gradient = 1.0 if self.binary else sqrt(2.0)
         share = 1.0 if self.method == "vote" else 1.0 / parties
         if self.constants == "paper":
@@ -171,31 +172,37 @@ class PublishedSoftLabel(Protocol):
             # Ties go to the first class, always: a fixed rule keeps the labels a function of the votes.
             shares = one_hot(shares.argmax(axis=-1), len(self.classes))
         if self.binary:
-            return logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE).weights[None, :]
-        return helmert(len(self.classes)) @ softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE).weights
+            fit = logistic(self.auxiliary, shares[:, 1], self.l2, tol=TOLERANCE)
+        else:
+            fit = softmax(self.auxiliary, shares, self.l2, tol=TOLERANCE)
+        if not fit.converged:
+            raise Stopped(
+                f"the global fit stopped at gradient norm {float(fit.gradient_norm):.1e}, above the {TOLERANCE} that "
+                "its noise is scaled for; raise softlabel.l2"
+            )
+        return fit.weights[None, :] if self.binary else helmert(len(self.classes)) @ fit.weights
 
     @step(sends="votes", stacked=True)
     def vote(self, site: Site) -> None:
-        chosen = hard_votes(self._local(site), self.auxiliary)
+        fit = self._local(site)
+        chosen = hard_votes(fit.weights, self.auxiliary, multiclass=not self.binary)
         votes = one_hot(chosen, len(self.classes))
-        # A party without records votes 1/C on everything: abstaining would move a direction that carries no noise.
-        empty = ~site.present.any(axis=-1)
-        votes[empty] = 1.0 / len(self.classes)
+        # A party without records, or whose fit failed, votes 1/C: abstaining would move a direction without noise.
+        votes[~site.present.any(axis=-1) | ~fit.converged] = 1.0 / len(self.classes)
         site.contribute(votes)
 
     @step(sends="models", stacked=True)
     def train(self, site: Site) -> None:
-        weights = self._local(site)
-        site.contribute(weights[..., None, :] if self.binary else helmert(len(self.classes)) @ weights)
+        fit = self._local(site)
+        weights = fit.weights[..., None, :] if self.binary else helmert(len(self.classes)) @ fit.weights
+        site.contribute(np.where(fit.converged[..., None, None], weights, 0.0))
 
-    def _local(self, site: Site) -> NDArray[np.float64]:
-        """The party's own classifier; (..., d) for two classes, (..., C, d) for more."""
+    def _local(self, site: Site) -> Fit:
+        """The party's own classifier: weights (..., d) for two classes, (..., C, d) for more."""
         if self.binary:
-            return logistic(
-                site.features, site.labels.astype(np.float64), self.l2, mask=site.present, tol=TOLERANCE
-            ).weights
+            return logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.present, tol=TOLERANCE)
         labels = one_hot(site.labels, len(self.classes))
-        return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE).weights
+        return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
         coef = self.coefficients(np.asarray(released["model"], np.float64))
@@ -220,17 +227,18 @@ class PublishedSoftLabel(Protocol):
         else:
             norm = sqrt(dimensions) * scale.total * scale.grid
         ratio = norm / self.radius
+        advice = ", so expect a useless model: raise l2, epsilon or the number of parties" if ratio > 1 else ""
         return (
             f"the noise has norm {norm:.3g}; any model of this regularisation has norm at most {self.radius:.3g} "
-            f"(ratio {ratio:.2g}{', so expect a useless model: raise l2, epsilon or the number of parties' if ratio > 1 else ''})"
+            f"(ratio {ratio:.2g}{advice})"
         )
 
 
 def error(coef: NDArray[np.float64], test: Records) -> float:
     """Share of test records that a linear model, (1, d) or (C, d), gets wrong."""
     assert test.labels is not None
-    weights = coef[0] if len(coef) == 1 else coef
-    return float(np.mean(hard_votes(weights, test.features) != test.labels))
+    several = len(coef) > 1
+    return float(np.mean(hard_votes(coef if several else coef[0], test.features, multiclass=several) != test.labels))
 
 
 # Own-data scores are averaged over at most this many parties.
@@ -263,7 +271,8 @@ def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Reco
     else:
         votes = np.zeros((len(protocol.auxiliary), len(protocol.classes)))
         for coef, records in zip(local, train):
-            chosen = hard_votes(coef[0] if protocol.binary else coef, protocol.auxiliary)
+            weights, several = (coef[0], False) if protocol.binary else (coef, True)
+            chosen = hard_votes(weights, protocol.auxiliary, multiclass=several)
             votes += one_hot(chosen, len(protocol.classes)) if len(records) else 1.0 / len(protocol.classes)
         exact = protocol.coefficients(protocol.fit(votes / len(train)))
     out.append(Baseline("without noise", error(exact, test), note=f"{protocol.method} with exact contributions"))

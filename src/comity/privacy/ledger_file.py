@@ -1,8 +1,7 @@
-"""Where a ledger lies: in a file, or in the memory of one process.
+"""A ledger's file: one connection per thread, and one transaction at a time among all processes.
 
-Both give one connection for reading and one transaction at a time for writing. In a file a commit is durable
-when it returns (write-ahead log, synchronous=FULL) and writers of all processes queue for at most a minute.
-The file must lie on a local disk: locks of network file systems do not hold.
+A commit is durable when it returns (write-ahead log, synchronous=FULL); writers queue for at most a minute. The file
+must lie on a local disk: locks of network file systems do not hold.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from urllib.parse import quote
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.chain import is_head
-from comity.privacy.ledger_schema import explained, lay_out, not_a_ledger, require_ledger
+from comity.privacy.ledger_schema import explained, explained_outside, lay_out, nested, not_a_ledger, require_ledger
 from comity.privacy.ledger_witness import Seen, Witness
 
 _PATIENCE = 60.0
-_SHARED_BY = 256
 
 _opening = threading.Lock()
 _handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
@@ -86,12 +84,11 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _opening, _seating, _newest
+    global _opening
     # Kept for good, since closing them here would undo what the parent still uses.
     _severed.extend(handle for handle in list(_handles) if handle.is_split)
     _handles.clear()
     _opening = threading.Lock()
-    _seating, _newest = threading.Lock(), None
 
 
 def _connect(path: Path, *, existing: bool) -> sqlite3.Connection:
@@ -186,7 +183,7 @@ class OnDisk:
                 with _transaction(connection, begin):
                     yield connection
             except sqlite3.Error as error:
-                raise _explained(error, self.name) from error
+                raise explained_outside(error, self.name) from error
             finally:
                 handle.inside = False
 
@@ -195,7 +192,7 @@ class OnDisk:
         """BEGIN IMMEDIATE … COMMIT, rolled back by any exception."""
         handle = self._handle()
         if handle.inside:
-            raise _nested(self.name)
+            raise nested(self.name)
         self._witness.prepare()
         with self._used(handle, "BEGIN IMMEDIATE") as connection:
             yield connection
@@ -210,9 +207,12 @@ class OnDisk:
         with self._used(handle, "BEGIN") as connection:
             yield connection
 
-    def lost(self, connection: sqlite3.Connection) -> str:
-        """The head that the witness saw and the chain lacks, or nothing."""
-        seen = self._witness.read()
+    def seen(self) -> Seen | None:
+        """What the witness saw last; to be asked before reading, since an older view would look rolled back."""
+        return self._witness.read()
+
+    def lost(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
+        """The head that was seen and the chain lacks, or nothing."""
         return "" if seen is None or _contains(connection, seen) else seen.head
 
     def witness(self, connection: sqlite3.Connection, seq: int, head: str, *, thawed: bool) -> None:
@@ -226,103 +226,6 @@ class OnDisk:
     @property
     def witness_path(self) -> Path:
         return self._witness.path
-
-
-class InMemory:
-    """A simulated party's ledger. Hundreds share one private database; it dies with the last of them.
-
-    It belongs to the process that made it: a copy in another process would be a second budget.
-    """
-
-    __slots__ = ("_pid", "_seat", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._pid = os.getpid()
-        self._seat: tuple[_Shared, int] | None = None
-
-    @property
-    def owner(self) -> int:
-        return self._taken()[1]
-
-    def _taken(self) -> tuple[_Shared, int]:
-        if self._pid != os.getpid():
-            raise Refused(
-                f"the ledger of {self.name} lives in the memory of process {self._pid}, and this process "
-                "would spend a copy of it: give it a path (comity ledger init) to use it from several "
-                "processes",
-                code="ledger",
-            )
-        if self._seat is None:
-            with _seating:
-                self._seat = self._seat or _take_seat()
-        return self._seat
-
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        shared, _ = self._taken()
-        if shared.holder == threading.get_ident():
-            raise _nested(self.name)
-        try:
-            with shared.lock:
-                shared.holder = threading.get_ident()
-                shared.connection.execute("BEGIN")
-                try:
-                    yield shared.connection
-                    shared.connection.execute("COMMIT")
-                finally:
-                    shared.holder = 0
-                    if shared.connection.in_transaction:
-                        shared.connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise _explained(error, self.name) from error
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        shared, _ = self._taken()
-        if shared.holder == threading.get_ident():
-            yield shared.connection
-            return
-        with shared.lock:
-            shared.holder = threading.get_ident()
-            try:
-                yield shared.connection
-            finally:
-                shared.holder = 0
-
-    def lost(self, connection: sqlite3.Connection) -> str:
-        return ""
-
-    def witness(self, connection: sqlite3.Connection, seq: int, head: str, *, thawed: bool) -> None:
-        """Memory has no backup to be restored from."""
-
-
-class _Shared:
-    """One in-memory database, used by one thread at a time."""
-
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.connection.execute("BEGIN")
-        lay_out(self.connection)
-        self.connection.execute("COMMIT")
-        self.seats = 0
-        self.holder = 0
-        self.lock = threading.Lock()
-
-    def __del__(self) -> None:
-        self.connection.close()
-
-
-_seating = threading.Lock()
-_newest: _Shared | None = None
-
-
-def _take_seat() -> tuple[_Shared, int]:
-    global _newest
-    if _newest is None or _newest.seats == _SHARED_BY:
-        _newest = _Shared()
-    _newest.seats += 1
-    return _newest, _newest.seats
 
 
 os.register_at_fork(
@@ -345,17 +248,6 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
 def _contains(connection: sqlite3.Connection, seen: Seen) -> bool:
     found = connection.execute("SELECT head FROM entries WHERE owner = 1 AND seq = ?", (seen.seq,)).fetchone()
     return found is not None and found[0] == seen.head
-
-
-def _explained(error: sqlite3.Error, where: str) -> Exception:
-    """Constraints and wrong statements are the caller's affair; the rest is about the file."""
-    if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
-        return error
-    return explained(error, where)
-
-
-def _nested(name: str) -> Refused:
-    return Refused(f"{name}: a transaction of this thread is open; write through it, or end it first", code="ledger")
 
 
 def _missing(name: str) -> BadInput:

@@ -1,0 +1,199 @@
+"""The commands that read or write no run: new, plan, schema, ledger, bench, reproduce, doctor, help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from comity._version import __version__
+from comity.bench import BENCHES
+from comity.reproduce import REPRODUCTIONS
+from comity.runtime.run import run_study
+from comity.runtime.study import Study
+
+COMMANDS = [
+    *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["bench"], ["reproduce"], ["doctor"]),
+    *(["schema", "check"], ["schema", "draft"]),
+    *(["ledger", name] for name in ("init", "show", "grant", "verify", "export", "write-off")),
+]
+
+
+@pytest.mark.parametrize("command", [[], ["schema"], ["ledger"], *COMMANDS], ids=" ".join)
+def test_every_help_page_has_an_example(comity, command: list[str]) -> None:  # type: ignore[no-untyped-def]
+    ended = comity(*command, "--help")
+    assert ended.code == 0
+    assert f"comity {' '.join(command)}".strip() in " ".join(ended.out.split("Example", 1)[1].split())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_a_json_form(comity, command: list[str]) -> None:  # type: ignore[no-untyped-def]
+    assert "--json" in comity(*command, "--help").out
+
+
+def test_version(comity) -> None:  # type: ignore[no-untyped-def]
+    assert comity("--version").out == f"comity {__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = ["numpy", "pandas", "scipy", "sklearn", "pyarrow", "matplotlib", "opendp", "pydantic", "cryptography"]
+    script = f"import sys, comity.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    began = time.perf_counter()
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+    assert time.perf_counter() - began < 5
+
+
+def test_new_writes_a_study_that_beats_a_constant_and_own_data(  # type: ignore[no-untyped-def]
+    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = comity("new", "triage", "--json")
+    assert ended.code == 0
+    assert set(ended.document["files"]) == {
+        "study.toml",
+        "schema.toml",
+        "records.parquet",
+        "public.parquet",
+        "test.parquet",
+    }
+    again = comity("new", "triage")
+    assert again.code == 3 and "triage" in again.err and "choose another name" in again.err
+    outcome = run_study(Study.load("triage/study.toml"), seed=7)
+    constant, alone = outcome.baseline("constant"), outcome.baseline("own data")
+    assert outcome.error is not None and constant is not None and alone is not None
+    assert outcome.error < constant.error - 0.1
+    assert outcome.error < alone.error - 0.03
+
+
+def test_new_refuses_an_unknown_protocol_and_a_strange_name(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert comity("new", tmp_path / "x", "--protocol", "magic").code == 2
+    assert comity("new", tmp_path / "a:b").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plan_reads_no_data(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    whole = comity("plan", "study.toml").out
+    for name in ("records.csv", "test.csv"):
+        (study.parent / name).unlink()
+    ended = comity("plan", "study.toml")
+    assert (ended.code, ended.out) == (0, whole)
+    assert Study.load(study).hash in ended.out
+
+
+def test_plan_shows_defaults_and_overrides(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    document = comity("plan", "study.toml", "--all", "--set", "privacy.epsilon=0.5", "--json").document
+    assert document["defaults"]["softlabel.l2"] == 0.01
+    assert "softlabel.method" not in document["defaults"]
+    assert "eps 0.50" in document["loss_per_party"]
+    assert document["hash"] != comity("plan", "study.toml", "--json").document["hash"]
+    assert "softlabel.l2" in comity("plan", "study.toml", "--all").out
+    assert "softlabel.l2" not in comity("plan", "study.toml").out
+
+
+def test_schema_check_lists_every_mismatch(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    assert comity("schema", "check", "schema.toml", "records.csv").code == 0
+    wrong = pd.read_csv("records.csv").drop(columns="age").assign(heart_rate="fast")
+    wrong.to_csv("wrong.csv", index=False)
+    ended = comity("schema", "check", "schema.toml", "wrong.csv", "--json")
+    assert ended.code == 3
+    assert not ended.document["fits"]
+    assert {f["column"] for f in ended.document["findings"] if f["severity"] == "error"} == {"age", "heart_rate"}
+
+
+def test_schema_draft_warns_loudly_and_never_overwrites(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    arguments = ["schema", "draft", "test.csv", "--target", "readmitted", "--identifier", "patient", "--out", "d.toml"]
+    ended = comity(*arguments)
+    assert ended.code == 0 and "VOIDS THE GUARANTEE" in ended.err
+    assert comity("schema", "check", "d.toml", "test.csv").code == 0
+    before = Path("d.toml").read_text()
+    assert comity(*arguments).code == 3
+    assert Path("d.toml").read_text() == before
+
+
+def test_the_life_of_a_ledger(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path, exported = tmp_path / "north.ledger", tmp_path / "north.json"
+    made = comity("ledger", "init", path, "--dataset", "patients", "--epsilon", "3", "--delta", "1e-5")
+    assert made.code == 0 and "patients · record, replace" in made.out and "left 3.00" in made.out
+    assert comity("ledger", "init", path, "--dataset", "patients", "--epsilon", "9").code == 4
+    assert comity("ledger", "grant", path, "--epsilon", "0.5", "--why", "board").code == 0
+    (account,) = comity("ledger", "show", path, "--json").document["accounts"]
+    assert account["granted"] == "approx:3.5,0.00001" and account["left_epsilon"] == "3.5"
+    entries = comity("ledger", "show", path, "--entries", "--json").document["entries"]
+    assert [entry["note"] for entry in entries if entry["kind"] == "grant"][-1] == "board"
+    assert "board" in comity("ledger", "show", path, "--entries").out
+    assert comity("ledger", "export", path, "--to", exported).code == 0
+    head = comity("ledger", "verify", path, "--json").document["head"]
+    assert comity("ledger", "verify", exported, "--json").document["head"] == head
+    tampered = exported.read_text().replace('"board"', '"bored"')
+    exported.write_text(tampered)
+    assert comity("ledger", "verify", exported).code == 4
+    assert comity("ledger", "write-off", path, "--why", "backup").code == 2
+    assert comity("ledger", "write-off", path, "--why", "backup", "--epsilon", "1").code == 0
+    assert "left 2.50" in comity("ledger", "show", path).out
+    assert comity("ledger", "write-off", path, "--why", "backup", "--all").code == 0
+    assert "left 0.00" in comity("ledger", "show", path).out
+
+
+@pytest.mark.parametrize("epsilon", ["-1", "0", "nan", "much"])
+def test_a_grant_is_a_positive_number(comity, tmp_path: Path, epsilon: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "north.ledger"
+    ended = comity("ledger", "init", path, "--dataset", "patients", f"--epsilon={epsilon}")
+    assert ended.code == 3 and "epsilon" in ended.err
+    assert not path.exists()
+
+
+def test_a_ledger_that_is_not_there_is_not_made(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    ended = comity("ledger", "show", tmp_path / "none.ledger")
+    assert ended.code in (3, 4) and "none.ledger" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_and_reproduce_share_one_json_form(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    row = {"case": "fit", "ours": 0.5, "spread": 0.1, "repeats": 3, "unit": "s"}
+    bench, redone = BENCHES["ledger"], REPRODUCTIONS["softlabel-har"]
+    monkeypatch.setitem(
+        BENCHES,
+        "ledger",
+        type(bench)("ledger", "", lambda: [{**row, "anchor": 5.0, "ratio": 10.0, "note": "as it is"}]),
+    )
+    asked = {}
+
+    def redo(**options: object) -> list[dict[str, object]]:
+        asked.update(options)
+        return [{**row, "paper": 0.4}]
+
+    monkeypatch.setitem(REPRODUCTIONS, "softlabel-har", type(redone)("softlabel-har", "", redo))
+    for command, name in (("bench", "ledger"), ("reproduce", "softlabel-har")):
+        document = comity(command, name, "--json").document
+        assert set(document) - {"quick"} == {"name", "rows", "machine", "versions"}
+        assert document["name"] == name and document["rows"][0]["case"] == "fit"
+        assert set(document["machine"]) == {"cpu", "cores", "memory_gb", "system"}
+        listed = comity(command, "list", "--json").document
+        assert name in {entry["name"] for entry in listed}
+    assert asked == {"quick": False, "out": None}
+    shown = comity("bench", "ledger").out
+    assert "ratio" in shown and "note: as it is" in shown
+    assert "fewer repeats" in comity("reproduce", "softlabel-har", "--quick").out
+
+
+def test_doctor_finds_a_data_folder_without_data(  # type: ignore[no-untyped-def]
+    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert comity("doctor").code == 0
+    monkeypatch.setenv("COMITY_DATA", str(tmp_path))
+    ended = comity("doctor", "--json")
+    assert ended.code == 3
+    assert not ended.document["data"]["ok"] and ended.document["durable_write"]["ok"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_is_one_document(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    for arguments in (["plan", "study.toml"], ["schema", "check", "schema.toml", "test.csv"], ["bench", "list"]):
+        json.loads(comity(*arguments, "--json").out)

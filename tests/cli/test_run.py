@@ -1,0 +1,226 @@
+"""Runs from the command line: the run folder, overrides, prediction, and what bad input costs (nothing)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from comity.cli.as_run import text_as_run
+from comity.learn import LinearClassifier, load_model
+from comity.privacy.ledger import Ledger
+from comity.runtime.study import Study
+from tests.cli.conftest import PARTIES, STUDY, write_study
+
+
+def test_a_run_leaves_a_whole_run_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    ended = comity("run", "study.toml", "--seed", "7", "--json")
+    assert ended.code == 0, ended.err
+    folder = Path(ended.document["folder"])
+    assert folder.parent == Path("runs")
+    for name in ("result.json", "model/model.json", "report.html", "transcript.json", "run.json", "journal.sqlite"):
+        assert (folder / name).is_file(), name
+    assert (folder / "study.toml").read_text() == STUDY
+    begun = json.loads((folder / "run.json").read_text())
+    assert begun["seed"] == 7 and begun["study_hash"] == Study.load(study).hash
+    ledgers = sorted((folder / "ledgers").glob("*.ledger"))
+    assert len(ledgers) == PARTIES
+    for path in ledgers:
+        ledger = Ledger(path)
+        assert [entry.kind for entry in ledger.entries()].count("draw") == 1
+        assert ledger.verify().entries
+        assert ledger.summary()[0].left == 0
+    second = comity("run", "study.toml", "--seed", "7")
+    assert second.code == 0 and "made with a seed" in second.out
+    assert len(list(Path("runs").iterdir())) == 2
+    again = load_model(sorted(Path("runs").iterdir())[1] / "model")
+    first = load_model(folder / "model")
+    assert isinstance(first, LinearClassifier) and isinstance(again, LinearClassifier)
+    assert np.array_equal(first.coef_, again.coef_)
+
+
+def test_without_a_seed_the_noise_differs_and_nothing_warns(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    for _ in range(2):
+        ended = comity("run", "study.toml", "--quiet")
+        assert ended.code == 0 and "made with a seed" not in ended.out
+    one, other = (load_model(folder / "model") for folder in sorted(Path("runs").iterdir()))
+    assert isinstance(one, LinearClassifier) and isinstance(other, LinearClassifier)
+    assert not np.array_equal(one.coef_, other.coef_)
+
+
+def test_overrides_are_in_the_study_as_run(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    ended = comity("run", "study.toml", "--set", "privacy.epsilon=0.5", "--set", "softlabel.method=soft", "--json")
+    assert ended.code == 0, ended.err
+    copied = Path(ended.document["folder"]) / "study.toml"
+    as_run = Study.parse(copied.read_text(), folder=study.parent)
+    assert as_run.privacy.epsilon == 0.5
+    assert as_run.hash == Study.load(study, overrides={"privacy.epsilon": 0.5, "softlabel.method": "soft"}).hash
+
+
+def test_overridden_text_means_what_it_meant() -> None:
+    awkward = STUDY + '\n["odd name"]\na = ["x\\"y", "tab\\t"]\nb = {c = true, d = [1, 2.5e-7]}\n'
+    text = text_as_run(awkward, {"privacy.epsilon": 1e-7, "parties.count": 3, "new.key": 'say "hi"\\'})
+    import tomllib
+
+    expected = tomllib.loads(awkward)
+    expected["privacy"]["epsilon"], expected["parties"]["count"] = 1e-7, 3
+    expected["new"] = {"key": 'say "hi"\\'}
+    assert tomllib.loads(text) == expected
+
+
+def test_report_and_predict_use_the_run_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    folder = Path(comity("run", "study.toml", "--seed", "1", "--json").document["folder"])
+    (folder / "report.html").unlink()
+    ended = comity("report", folder, "--no-open")
+    assert ended.code == 0 and (folder / "report.html").is_file() and ended.out.strip() == str(folder / "report.html")
+    assert comity("predict", folder / "model", "test.csv", "--to", "p.csv").code == 0
+    rows = comity("predict", folder, "test.csv", "--json").document
+    written = pd.read_csv("p.csv")
+    assert [row["predicted"] for row in rows] == list(written["predicted"]) and len(written) == 100
+    assert set(written["predicted"]) <= {"no", "yes"}
+    assert list(written[["p(no)", "p(yes)"]].sum(axis=1)) == pytest.approx([1] * 100)
+    pd.read_csv("test.csv").drop(columns="age").to_csv("noage.csv", index=False)
+    missing = comity("predict", folder, "noage.csv")
+    assert missing.code == 3 and "noage.csv" in missing.err and "'age'" in missing.err
+    assert comity("predict", study.parent, "test.csv").code == 3
+    assert comity("report", study.parent).code == 3
+
+
+# What a person can get wrong: words that the one sentence must hold.
+WRONG_STUDIES = {
+    "unknown key": ("epsilon = 2.0", "epsilom = 2.0", ("study.toml", "privacy.epsilom", "epsilon")),
+    "negative epsilon": ("epsilon = 2.0", "epsilon = -2.0", ("study.toml", "privacy.epsilon", "-2.0", "greater than 0")),
+    "delta of one": ("delta = 1e-6", "delta = 1", ("study.toml", "privacy.delta", "less than 1")),
+    "no data file": ("records.csv", "recods.csv", ("study.toml", "simulation.data", "recods.csv", "records.csv")),
+    "wrong count": ("count = 5", "count = 6", ("study.toml", "parties.count", "set parties.count to 5")),
+    "no column named": ('column = "clinic"', "", ("study.toml", "simulation.column", "add it")),
+    "no such column": ('column = "clinic"', 'column = "clinik"', ("records.csv", "'clinik'", "'clinic'")),
+    "wrong unit": ("[privacy]", '[privacy]\nunit = "record"', ("privacy.unit", "party")),
+    "not TOML": ("[privacy]", "[privacy", ("study.toml", "TOML")),
+    "no schema": ("schema.toml", "shema.toml", ("shema.toml",)),
+    "vertical split": ('"by-column"', '"by-features"', ("study.toml", "simulation.split", "by-column")),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_STUDIES)
+def test_a_wrong_study_ends_in_one_sentence_and_leaves_nothing(comity, study: Path, wrong: str) -> None:  # type: ignore[no-untyped-def]
+    old, new, words = WRONG_STUDIES[wrong]
+    assert old in STUDY
+    study.write_text(STUDY.replace(old, new, 1))
+    ended = comity("run", "study.toml", "--json")
+    assert (ended.code, ended.out) == (3, "")
+    sentence = ended.failure["sentence"]
+    assert all(word in sentence for word in words), sentence
+    assert "\n" not in sentence
+    assert not Path("runs").exists()
+
+
+def _without_age(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.drop(columns="age")
+
+
+def _wordy_age(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(age=["old", *frame["age"].astype(str)[1:]])
+
+
+def _unlabelled(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(readmitted=["perhaps", *frame["readmitted"][1:]])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_without_age, ("records.csv", "'age'", "missing")),
+        (_wordy_age, ("records.csv", "'age'", "'old'", "record 1", "correct the value")),
+        (_unlabelled, ("records.csv", "'readmitted'", "'perhaps'")),
+    ],
+)
+def test_wrong_records_end_in_one_sentence_and_leave_nothing(comity, study: Path, change, words) -> None:  # type: ignore[no-untyped-def]
+    change(pd.read_csv("records.csv")).to_csv("records.csv", index=False)
+    ended = comity("run", "study.toml")
+    assert (ended.code, ended.out) == (3, "")
+    assert all(word in ended.err for word in words), ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 but not really"])
+def test_a_source_that_cant_be_opened(comity, study: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
+    Path("records.parquet").write_bytes(content)
+    ended = comity("run", "study.toml", "--set", "simulation.data=records.parquet")
+    assert ended.code == 3 and "records.parquet" in ended.err and "check" in ended.err
+    assert not Path("runs").exists()
+
+
+def test_a_party_without_records_takes_part_neutrally(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    records = pd.read_csv("records.csv")
+    records[records["clinic"] == "clinic-01"].to_csv("north.csv", index=False)
+    records[records["clinic"] == "clinic-02"].to_csv("south.csv", index=False)
+    records.iloc[:0].to_csv("west.csv", index=False)
+    named = STUDY.replace("[parties]\ncount = 5", "[parties.north]\n[parties.south]\n[parties.west]")
+    files = 'data = {north = "north.csv", south = "south.csv", west = "west.csv"}'
+    named = named.replace('data = "records.csv"', files).replace('split = "by-column"\ncolumn = "clinic"\n', "")
+    study.write_text(named)
+    for method in ("avg", "soft"):
+        ended = comity("run", "study.toml", "--json", "--set", f"softlabel.method={method}")
+        assert ended.code == 0, ended.err
+        west = Ledger(Path(ended.document["folder"]) / "ledgers" / "west.ledger")
+        assert [entry.kind for entry in west.entries()].count("draw") == 1
+    study.write_text(named.replace("[parties.west]", "[parties.east]"))
+    ended = comity("run", "study.toml")
+    assert ended.code == 3 and "east" in ended.err
+
+
+def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    ended = comity("run", "study.toml", "--set", "simulation.grant=1.5", "--json")
+    assert (ended.code, ended.out) == (4, "")
+    failure = ended.failure
+    assert (failure["code"], failure["key"]) == ("budget", "simulation.grant")
+    assert all(word in failure["sentence"] for word in ("study.toml", "eps 2.00", "1.50", "0.50", "simulation.grant"))
+    (folder,) = Path("runs").iterdir()
+    assert not (folder / "result.json").exists()
+    for path in (folder / "ledgers").glob("*.ledger"):
+        assert {entry.kind for entry in Ledger(path).entries()} <= {"create", "grant"}
+        account = Ledger(path).summary()[0]
+        assert (account.spent_epsilon, account.reserved_epsilon) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "split",
+    ['split = "even"', 'split = "by-sizes"\nsizes = [0.5, 0.2, 0.1, 0.1, 0.1]', 'split = "by-anchors"\ncolumn = "age"'],
+)
+def test_every_split_deals_each_record_once(comity, study: Path, split: str) -> None:  # type: ignore[no-untyped-def]
+    from comity.runtime.run import gather
+
+    text = STUDY.replace('split = "by-column"\ncolumn = "clinic"', split)
+    loaded = Study.parse(text, folder=study.parent)
+    material = gather(loaded)
+    ids = [identifier for records in material.parties.values() for identifier in records.ids]  # type: ignore[union-attr]
+    assert sorted(ids) == sorted(pd.read_csv("records.csv")["patient"])
+    assert len(material.parties) == PARTIES
+    again = gather(loaded).parties
+    assert all(list(records.ids) == list(again[name].ids) for name, records in material.parties.items())  # type: ignore[arg-type]
+
+
+def test_a_holdout_is_of_records_that_no_party_keeps(study: Path) -> None:
+    from comity.runtime.run import gather
+
+    material = gather(Study.parse(STUDY.replace('test = "test.csv"', "holdout = 0.25"), folder=study.parent))
+    assert material.test is not None
+    assert len(material.test) + sum(map(len, material.parties.values())) == 60
+    assert {len(records) for records in material.parties.values()} == {9}
+
+
+def test_many_parties_live_in_memory_and_say_that_they_cant_be_resumed(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    many = STUDY.replace("count = 5", "count = 70")
+    path = write_study(tmp_path / "many", text=many, parties=70, records=4)
+    ended = comity("run", path, "--out", tmp_path / "runs", "--seed", "1", "--json")
+    assert ended.code == 0, ended.err
+    folder = Path(ended.document["folder"])
+    assert not (folder / "ledgers").exists() and not (folder / "journal.sqlite").exists()
+    (folder / "result.json").unlink()
+    refused = comity("run", "--resume", folder)
+    assert refused.code == 4 and "70 simulated sites" in refused.err and "comity run" in refused.err

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from comity.crypto.shamir import PRIME, join, split
+from comity.errors import Malformed
+
+
+def test_the_modulus_is_prime():
+    # Lucas-Lehmer for 2^521 - 1.
+    s = 4
+    for _ in range(521 - 2):
+        s = (s * s - 2) % PRIME
+    assert s == 0
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(1, 6), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_any_threshold_shares_give_the_secret(secret, threshold, more):
+    shares = split(secret, threshold, range(1, threshold + more + 1))
+    for chosen in list(combinations(shares, threshold))[:10]:
+        assert join({x: shares[x] for x in chosen}) == secret
+
+
+def test_fewer_shares_fit_every_secret():
+    """With one share missing, some share completes the set to any secret: the known ones say nothing."""
+    shares = split(b"a" * 32, 3, [1, 2, 3])
+    other = int.from_bytes(b"b" * 32, "big")
+    # The parabola through (0, other), (1, s1), (2, s2) has a value at 3: the completing share.
+    s1, s2 = (int.from_bytes(shares[x], "big") for x in (1, 2))
+    third = (other - 3 * s1 + 3 * s2) % PRIME
+    assert join({1: shares[1], 2: shares[2], 3: third.to_bytes(66, "big")}) == b"b" * 32
+
+
+def test_shares_of_different_secrets_are_refused_with_overwhelming_probability():
+    one, two = split(b"a" * 32, 2, [1, 2]), split(b"b" * 32, 2, [1, 2])
+    with pytest.raises(Malformed):
+        join({1: one[1], 2: two[2]})
+
+
+@pytest.mark.parametrize(("threshold", "points"), [(0, [1]), (3, [1, 2]), (1, [0]), (1, [1, 1])])
+def test_impossible_sharings_are_refused(threshold, points):
+    with pytest.raises(ValueError):
+        split(b"a" * 32, threshold, points)
+    with pytest.raises(ValueError):
+        split(b"short", 1, [1])
