@@ -6,6 +6,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,14 @@ except Refused as refusal:
 """
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that other users may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "folder", "home", "sentence"),
     [
@@ -103,12 +113,10 @@ except Refused as refusal:
         (0o666, 0o777, 0o555, "heads: the last head of each ledger is kept here, and it can't be written"),
     ],
 )
-def test_a_read_only_ledger_or_home_is_named(
-    tmp_path_factory: pytest.TempPathFactory, file: int, folder: int, home: int, sentence: str
-) -> None:
-    place, kept = tmp_path_factory.mktemp("place"), tmp_path_factory.mktemp("kept")
-    for parent in place.parents[:2]:
-        parent.chmod(0o755)
+def test_a_read_only_ledger_or_home_is_named(shared: Path, file: int, folder: int, home: int, sentence: str) -> None:
+    place, kept = shared / "place", shared / "kept"
+    place.mkdir()
+    kept.mkdir()
     make(place, Pure(1))
     path = place / "north.ledger"
     path.chmod(file)

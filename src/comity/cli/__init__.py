@@ -13,12 +13,17 @@ from comity.cli.failure import report_failure
 
 __all__ = ["app", "main"]
 
+# What Typer makes of an interrupt before we see it.
+_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; whatever goes wrong ends in one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(given, prog_name="comity", standalone_mode=False)
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
     except BaseException as error:
         return report_failure(error, as_json="--json" in given)
     return code if isinstance(code, int) else 0

@@ -112,16 +112,24 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
 
 
 def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, quiet: bool) -> None:
+    from comity.errors import Stopped
     from comity.report.result import Result
     from comity.runtime.run import run_study
 
-    with progress_bar(study.name, quiet=quiet) as progress:
-        outcome = run_study(
-            study, seed=begun.seed, folder=folder, run_id=begun.run, progress=progress, material=material
+    try:
+        with progress_bar(study.name, quiet=quiet) as progress:
+            outcome = run_study(
+                study, seed=begun.seed, folder=folder, run_id=begun.run, progress=progress, material=material
+            )
+            if progress is not None:
+                progress("writing the report")
+            Result.of(outcome).save(folder)
+    except (KeyboardInterrupt, Stopped) as stop:
+        why = f" ({stop})" if isinstance(stop, Stopped) else ""
+        remedy = (
+            f"Go on with: comity run --resume {folder}" if begun.resumable else "Its sites were in memory: run it again"
         )
-        if progress is not None:
-            progress("writing the report")
-        Result.of(outcome).save(folder)
+        raise Stopped(f"{folder}: the run was stopped before its end{why}. {remedy}") from stop
 
 
 def _show(folder: Path, *, as_json: bool) -> None:

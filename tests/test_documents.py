@@ -1,0 +1,32 @@
+"""The Python blocks of the documents run; every document is named here by being in the tree."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.S | re.M)
+
+
+def with_code() -> list[Path]:
+    return [path for path in DOCUMENTS if BLOCK.search(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("path", with_code(), ids=lambda path: path.name)
+def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    module = ModuleType("document")
+    monkeypatch.setitem(sys.modules, "document", module)
+    for block in BLOCK.findall(path.read_text("utf-8")):
+        exec(compile(block, str(path), "exec"), module.__dict__)
+
+
+def test_there_are_documents_with_code() -> None:
+    assert {path.name for path in with_code()} >= {"README.md", "CONTRIBUTING.md"}
