@@ -126,11 +126,11 @@ def killed_and_resumed(tmp_path: Path, delays: list[float]) -> None:
 
 
 def test_a_run_that_is_killed_twice_pays_once_and_ends_the_same(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, [0.02, 1.2])
+    killed_and_resumed(tmp_path, [0.05, 1.2])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("trial", range(30))
 def test_runs_that_are_killed_at_random_pay_once_and_end_the_same(tmp_path: Path, trial: int) -> None:
     chance = np.random.default_rng(trial)
-    killed_and_resumed(tmp_path, [float(chance.uniform(0, 0.4)), *chance.uniform(0.3, 2.5, size=2).tolist()])
+    killed_and_resumed(tmp_path, [float(chance.uniform(0, 0.2)), *chance.uniform(0.3, 2.5, size=2).tolist()])

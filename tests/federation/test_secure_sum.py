@@ -208,3 +208,16 @@ def test_altered_mail_is_refused():
     assert meet(mail["birch"])["refused"] == "sealed"  # somebody else's letters
     assert meet(mail["ash"][1:])["refused"] == "sum"  # one withheld
     assert "ok" in meet(mail["ash"])
+
+
+def test_a_party_that_reads_the_result_counts_as_a_colluder():
+    """Two parties, one of them the reader: without t it subtracts its own part, and half of the noise is left."""
+    with pytest.raises(Refused, match="colluders to 1"):
+        setup(who=consortium(5, dropouts=0, colluders=0))
+    honest, naive = (Rounds().declare(w)["mean"].scale(w) for w in (consortium(2, dropouts=0, colluders=1), _naive(2)))
+    left_over = {"honest": honest.part, "naive": naive.part}  # what remains when the reader removes its own part
+    assert left_over["honest"] >= honest.total and left_over["naive"] < 0.75 * naive.total
+
+
+def _naive(size):
+    return consortium(size, dropouts=0, colluders=0)

@@ -19,7 +19,7 @@ from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.host import Host
 from comity.federation.journal import Journal
-from comity.federation.parties import Parties
+from comity.federation.parties import Parties, run
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
@@ -199,4 +199,16 @@ def setup(
     return Parties(protocol, who, study=STUDY, run=run, channel=channel, journal=journal, noise=noise), hosts
 
 
-__all__ = ["NAMES", "STUDY", "LossyChannel", "NoNoise", "Noised", "Rounds", "consortium", "host", "identity", "setup"]
+__all__ = [
+    "NAMES",
+    "STUDY",
+    "LossyChannel",
+    "NoNoise",
+    "Noised",
+    "Rounds",
+    "consortium",
+    "host",
+    "identity",
+    "run",
+    "setup",
+]

@@ -34,5 +34,8 @@ BENCHES = {
             "local fits and votes of 20,000 parties, against a loop over scikit-learn",
             _measure("softlabel_parties"),
         ),
+        Measurement(
+            "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
+        ),
     )
 }

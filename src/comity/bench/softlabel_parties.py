@@ -11,6 +11,7 @@ since it refuses to fit one.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -24,8 +25,15 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from comity.entropy import Stream
+from comity.federation.consortium import Consortium
 from comity.learn.logistic import logistic
 from comity.learn.voting import hard_votes
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Pure
+from comity.privacy.randomness import SeededNoise
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.softlabel import PublishedSoftLabel
+from comity.runtime.local.cohort import Block, Cohort, Numbered
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9
@@ -83,7 +91,29 @@ def measure(
         for case, solver in zip(("fit", "fit liblinear"), chosen)
     ]
     voted = f"anchor: predict on {auxiliary} records, timed on {len(sample)} parties and scaled to {parties}"
-    return [*rows, _row("vote", votes, predictions, voted)]
+    looped = [fitted + predicted for fitted, predicted in zip(anchors[chosen[0]], predictions)]
+    studied = [_timed(lambda: _study(data))[0] for _ in range(1 if quick else 3)]
+    whole = "the simulated study: ledger, local fits, votes, global fit, noise; anchor: the loop's fits and predictions"
+    return [*rows, _row("vote", votes, predictions, voted), _row("study", studied, looped, whole)]
+
+
+def _study(data: Connections) -> Any:
+    """The published soft vote of all parties as a simulated cohort, from encoded records to the released model."""
+    parties = len(data.features)
+    who = Consortium(parties=Numbered(parties), loss=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
+    protocol = PublishedSoftLabel(auxiliary=data.auxiliary, l2=L2)
+
+    def blocks(most: int) -> Iterator[Block]:
+        for start in range(0, parties, most):
+            features = data.features[start : start + most]
+            labels = data.labels[start : start + most].astype(np.int64)
+            yield features, labels, np.ones(labels.shape, bool)
+
+    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    cohort = Cohort(
+        protocol, who, blocks=blocks, noise=SeededNoise(7), ledger=ledger, study="bench", run="softlabel-parties"
+    )
+    return protocol.present(cohort.released(), who)
 
 
 def _fit_note(solver: str, worst: float, sample: int, several: int, parties: int) -> str:

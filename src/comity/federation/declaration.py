@@ -8,9 +8,9 @@ from typing import Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.bounds import Bound
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.forms import Array, Form
-from comity.federation.protection import Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
+from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.scale import Scale
@@ -111,6 +111,25 @@ class Declaration:
             if release.name == name:
                 return release
         raise Malformed(f"{name!r} is not declared", code="undeclared")
+
+    def accept(self, who: Consortium) -> Declaration:
+        """Refuse a declaration whose shared noise a reader could subtract: a party that receives something made from a
+        secure sum knows its own part of the noise, so at least one colluder must be counted with."""
+        summed = {release.name for release in self.releases if isinstance(release.protection, Summed)}
+        made_from = {r.name: r.protection.of for r in self.releases if isinstance(r.protection, Derived)}
+        for release in self.releases:
+            origin = release.name
+            while origin in made_from and origin not in summed:
+                origin = made_from[origin]
+            read_by_parties = release.to != COORDINATOR
+            if who.colluders == 0 and who.size > 1 and origin in summed and read_by_parties:
+                raise Refused(
+                    f"{release.name} goes to parties and is made from {origin}, whose noise each of them knows a part of; "
+                    "set privacy.colluders to 1 or more",
+                    code="colluders",
+                    key="privacy.colluders",
+                )
+        return self
 
     @property
     def private(self) -> bool:

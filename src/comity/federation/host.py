@@ -52,7 +52,7 @@ class Host:
         self.study = study
         self.title = title
         self.policy = policy
-        self.declaration: Declaration = protocol.declare(who)
+        self.declaration: Declaration = protocol.declare(who).accept(who)
         self.refusal: ComityError | None = None
 
     @cached_property

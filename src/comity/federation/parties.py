@@ -71,7 +71,7 @@ class Parties:
         self.journal = journal
         self.noise = noise
         self.progress = progress
-        self.declaration: Declaration = protocol.declare(who)
+        self.declaration: Declaration = protocol.declare(who).accept(who)
         self._mount = _mount
         self._memory = _memory or _Memory(list(who.parties))
 
@@ -264,18 +264,20 @@ def run(parties: Parties) -> dict[str, Any]:
     heads = {party: {"seen": parties.journal.seen_head(party)} for party in parties.alive}
     begun = parties.under("run").ask("begin", each=heads)
     parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})
-    released: dict[str, Any] = parties.once("released", lambda: checked(parties))
+    released: dict[str, Any] = parties.once(
+        "released",
+        lambda: checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium),
+    )
     parties.under("run").ask("end", need=0)
     return released
 
 
-def checked(parties: Parties) -> dict[str, Any]:
+def checked(released: dict[str, Any], declaration: Declaration, who: Consortium) -> dict[str, Any]:
     """What the method releases at its end meets its declaration like anything else that leaves."""
-    released = parties.protocol.coordinate(parties)
     for name, value in released.items():
-        release = parties.declaration[name]
+        release = declaration[name]
         if release.source != COORDINATOR:
             raise Malformed(f"{name} is not declared as released by the coordinator", code="undeclared", key=name)
-        if not release.form.fits(value, _Anything(), parties.consortium):
+        if not release.form.fits(value, _Anything(), who):
             raise Malformed(f"{name} is not of its declared form {release.form}", code="form", key=name)
     return released

@@ -83,7 +83,7 @@ def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
 
 
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
-    declaration = protocol.declare(who)
+    declaration = protocol.declare(who).accept(who)
     rows, notes = [], []
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""

@@ -43,7 +43,7 @@ class Panel:
 
 
 def draw(stem: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, caption: str) -> list[Path]:
-    """Write `stem`.svg and `stem`.png: panels side by side with a common vertical axis, the horizontal one logarithmic."""
+    """Write `stem`.svg and `stem`.png: panels side by side, one vertical axis for all, the horizontal one logarithmic."""
     # Without a date, and with ids from a fixed salt, the same figures give the same file.
     with rc_context({"svg.hashsalt": stem.name, "font.size": 9}):
         figure = Figure(figsize=(4.6 * len(panels), 4.6), layout="constrained")

@@ -105,7 +105,7 @@ def simulate(
             run=run_id,
             progress=progress,
         )
-        released = protocol.coordinate(cohort)  # type: ignore[arg-type]
+        released = cohort.released()
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:

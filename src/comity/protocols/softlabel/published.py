@@ -117,7 +117,8 @@ class PublishedSoftLabel(Protocol):
                 'Set privacy.unit = "party" and privacy.neighbours = "replace"'
             )
         noise = mechanism(who.loss)
-        moved = self.sensitivity(who.size)
+        # Shares are taken of the parties that answered: with fewer of them each one weighs more.
+        moved = self.sensitivity(who.survivors)
         return Declaration(
             (
                 self._contribution(noise),

@@ -7,7 +7,7 @@ send. The result says so. All parties of a cohort spend alike, so that its ledge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.parties import Progress, Total, perturbed
+from comity.federation.parties import Parties, Progress, Total, checked, perturbed
 from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
 from comity.federation.transcript import Line, Transcript
@@ -120,7 +120,7 @@ class Cohort:
     ) -> None:
         self.protocol = protocol
         self.consortium = who
-        self.declaration: Declaration = protocol.declare(who)
+        self.declaration: Declaration = protocol.declare(who).accept(who)
         self.ledger = ledger
         self._blocks = blocks
         self._noise = noise
@@ -137,6 +137,13 @@ class Cohort:
         ]
         with ledger.transaction() as transaction:
             transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
+
+    def released(self) -> dict[str, Any]:
+        """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""
+        # A cohort answers `sum`, `perturb` and `once` as `Parties` does; a method that asks single parties needs hosts.
+        values = checked(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium)
+        self.ledger.close(self._run)
+        return values
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
         spec = spec_of(step)
