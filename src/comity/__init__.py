@@ -1,0 +1,135 @@
+"""Comity: organisations learn together under differential privacy, each keeping its records and its own budget.
+
+    result = comity.simulate("study.toml")
+    result.model.predict(frame)
+    result.report("report.html")
+
+Importing the package is cheap: what a name stands for is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
+
+from comity._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pandas as pd
+
+    from comity.data import Encoding as Encoding
+    from comity.data import Records as Records
+    from comity.data import Schema as Schema
+    from comity.estimators import SoftLabelClassifier as SoftLabelClassifier
+    from comity.federation.parties import Progress
+    from comity.federation.protocol import Protocol
+    from comity.learn import load_model as load_model
+    from comity.privacy.ledger import Ledger as Ledger
+    from comity.protocols.softlabel import PublishedSoftLabel as PublishedSoftLabel
+    from comity.report.result import Result as Result
+    from comity.report.result import load_result as load_result
+    from comity.runtime.study import Study as Study
+
+__all__ = [
+    "Encoding",
+    "Ledger",
+    "PublishedSoftLabel",
+    "Records",
+    "Result",
+    "Schema",
+    "SoftLabelClassifier",
+    "Study",
+    "__version__",
+    "load_model",
+    "load_result",
+    "simulate",
+]
+
+_HOMES = {
+    "Encoding": "comity.data",
+    "Ledger": "comity.privacy.ledger",
+    "PublishedSoftLabel": "comity.protocols.softlabel",
+    "Records": "comity.data",
+    "Result": "comity.report.result",
+    "Schema": "comity.data",
+    "SoftLabelClassifier": "comity.estimators",
+    "Study": "comity.runtime.study",
+    "load_model": "comity.learn",
+    "load_result": "comity.report.result",
+}
+
+
+@overload
+def simulate(
+    study: str | PathLike[str] | Study,
+    *,
+    seed: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    run_id: str | None = None,
+    progress: Progress | None = None,
+) -> Result: ...
+@overload
+def simulate(
+    study: Protocol,
+    *,
+    parties: Mapping[str, pd.DataFrame | Records],
+    epsilon: float,
+    delta: float = 0.0,
+    schema: Schema | None = None,
+    unit: str = "party",
+    neighbours: str = "replace",
+    colluders: int = 1,
+    dropouts: int = 0,
+    seed: int | None = None,
+    test: pd.DataFrame | Records | None = None,
+    baselines: bool = True,
+    grant: float | None = None,
+    ledgers: Mapping[str, Ledger] | None = None,
+    journal: Path | None = None,
+    run_id: str | None = None,
+    name: str = "study",
+    settings: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Result: ...
+def simulate(study: Any, **options: Any) -> Result:
+    """Run a study file, or a protocol over these parties' records, on this machine.
+
+    Without a seed the noise is OpenDP's, as in a release. With one the run can be repeated and protects nobody; the
+    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}.
+    """
+    from comity.errors import StudyError
+    from comity.federation.protocol import Protocol
+    from comity.report.result import Result
+    from comity.runtime.study import Study
+
+    if isinstance(study, Protocol):
+        from comity.runtime.simulate import simulate as run
+
+        return Result.of(run(study, study=options.pop("name", "study"), **options))
+    overrides = options.pop("overrides", None)
+    if isinstance(study, str | PathLike):
+        study = Study.load(study, overrides=overrides)  # type: ignore[arg-type]
+    elif overrides is not None:
+        raise StudyError("overrides change a study file while it is read; give its path, or Study.load(path, overrides=…)")
+    if not isinstance(study, Study):
+        raise StudyError(f"simulate takes the path of a study, a Study or a protocol, found {type(study).__name__}")
+    from comity.runtime.run import run_study
+
+    return Result.of(run_study(study, **options))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'comity' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -57,13 +57,17 @@ class Stream:
     def bytes(self, count: int) -> bytes:
         return self.words(-(-count // 8)).tobytes()[:count]
 
+    def fill(self, out: NDArray[np.uint8]) -> None:
+        """Overwrite a contiguous array of bytes."""
+        view, count = memoryview(out.data), len(out)
+        for start in range(0, count, _CHUNK):
+            size = min(_CHUNK, count - start)
+            self._encryptor.update_into(_ZEROS[:size], view[start : start + size])
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """`count` independent uniform 64-bit words."""
         out = np.empty(8 * count, np.uint8)
-        view = memoryview(out.data)
-        for start in range(0, 8 * count, _CHUNK):
-            size = min(_CHUNK, 8 * count - start)
-            self._encryptor.update_into(_ZEROS[:size], view[start : start + size])
+        self.fill(out)
         return out.view("<u8")
 
     def uniform(self, shape: Shape = ()) -> NDArray[np.float64]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +66,6 @@ def test_overrides_are_in_the_study_as_run(comity, study: Path) -> None:  # type
 def test_overridden_text_means_what_it_meant() -> None:
     awkward = STUDY + '\n["odd name"]\na = ["x\\"y", "tab\\t"]\nb = {c = true, d = [1, 2.5e-7]}\n'
     text = text_as_run(awkward, {"privacy.epsilon": 1e-7, "parties.count": 3, "new.key": 'say "hi"\\'})
-    import tomllib
-
     expected = tomllib.loads(awkward)
     expected["privacy"]["epsilon"], expected["parties"]["count"] = 1e-7, 3
     expected["new"] = {"key": 'say "hi"\\'}
@@ -176,6 +177,16 @@ def test_a_party_without_records_takes_part_neutrally(comity, study: Path) -> No
     study.write_text(named.replace("[parties.west]", "[parties.east]"))
     ended = comity("run", "study.toml")
     assert ended.code == 3 and "east" in ended.err
+
+
+def test_a_refusal_is_one_line_whatever_the_sites_log(study: Path) -> None:
+    command = "import sys; from comity.cli import main; sys.exit(main())"
+    arguments = [sys.executable, "-c", command, "run", "study.toml", "--set", "simulation.grant=1.5"]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (4, "", 1), ended.stderr
+    (folder,) = Path("runs").iterdir()
+    assert "clinic-01" in (folder / "sites.log").read_text()
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity, study: Path) -> None:  # type: ignore[no-untyped-def]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import stats
 
+from comity.crypto import prg
+from comity.crypto.neighbours import choose
+from comity.entropy import derive
 from comity.errors import Refused, SiteLost
 from comity.federation.codec import decode, encode
+from comity.federation.consortium import Consortium
 from comity.federation.parties import run
-from comity.federation.secure_sum import threshold
+from comity.federation.secure_sum import degree_of, neighbours, to_units, to_words, word
+from comity.privacy.loss import ZCDP
+from comity.privacy.unit import Unit
 
-from .toy import NoNoise, Rounds, consortium, setup
+from .toy import NoNoise, Rounds, consortium, identity, setup
 
 
 def outbox(hosts, label):
@@ -18,10 +27,11 @@ def outbox(hosts, label):
     return {name: decode(raw) for name, raw in found.items() if raw is not None}
 
 
-@pytest.mark.parametrize(
-    "lose",
-    ["", "average[0]", "sum.deal[0]", "sum.meet[0]", "sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"],
-)
+SETUP = ["sum.advertise[0]", "sum.deal[0]", "sum.meet[0]"]
+PER_SUM = ["sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"]
+
+
+@pytest.mark.parametrize("lose", ["", "average[0]", *SETUP, *PER_SUM])
 def test_the_sum_is_exact_whoever_drops_out_wherever(lose):
     parties, hosts = setup(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
     parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
@@ -70,8 +80,8 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution():
     ]
     words = np.concatenate(seen)
     assert len(words) == 5 * 3 * 3
-    # Contributions are below 2^20 units; a uniform word is that small with probability 2^-43.
-    assert (words > 2**40).all() and (words < 2**64 - 2**40).all()
+    # Contributions are below 2^12 units; uniform words are spread over the whole range.
+    assert stats.kstest(words / 2.0 ** (8 * words.itemsize), "uniform").pvalue > 1e-6
 
 
 def test_pair_masks_alone_would_show_a_late_vector():
@@ -81,7 +91,7 @@ def test_pair_masks_alone_would_show_a_late_vector():
     parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
     parties.sum(Rounds().average)
     cedar = hosts["cedar"].store
-    vector = outbox(hosts, "mean/0")["cedar"].view("<u8")
+    vector = outbox(hosts, "mean/0")["cedar"]
     masked = decode(
         next(
             exchanges["cedar"].reply
@@ -89,17 +99,14 @@ def test_pair_masks_alone_would_show_a_late_vector():
             if path == "sum.mask[mean/0]"
         )
     )["ok"]["masked"]
-    from comity.crypto import prg
-    from comity.entropy import derive
-
     without_pairs = masked.copy()
     for peer, seed in decode(cedar.state("run-1", "sum.seeds")).items():
-        pair = prg.expand(derive(seed, parties.study, "run-1", "mask", "mean/0"), vector.shape)
-        without_pairs = without_pairs - pair if peer > "cedar" else without_pairs + pair
-    assert not np.array_equal(without_pairs, vector)
+        own = derive(seed, parties.study, "run-1", "mask", "mean/0")
+        (prg.subtract if peer > "cedar" else prg.add)(without_pairs, own)
+    assert not np.array_equal(to_units(without_pairs), vector)
     root = decode(cedar.state("run-1", "sum.root"))
-    own = prg.expand(derive(root, parties.study, "run-1", "self", "mean/0"), vector.shape)
-    np.testing.assert_array_equal(without_pairs - own, vector)
+    prg.subtract(without_pairs, derive(root, parties.study, "run-1", "self", "mean/0"))
+    np.testing.assert_array_equal(to_units(without_pairs), vector)
 
 
 def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both():
@@ -144,17 +151,23 @@ def until_masked():
     parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
-    dealers = sorted(view.ask("deal"))
-    view.ask("meet", dealers=dealers)
-    view.ask("mask", members=dealers, label="mean/0")
-    return parties, hosts, dealers
+    dealt(parties, view)
+    near = neighbours(parties.consortium, parties.study, parties.run)
+    view.ask("meet", each={p: {"dealers": list(near[p])} for p in parties.alive})
+    view.ask("mask", members=parties.alive, label="mean/0")
+    return parties, hosts, parties.alive
+
+
+def dealt(parties, view):
+    keys = {p: r["key"] for p, r in view.ask("advertise").items()}
+    view.ask("deal", each={p: {"keys": {q: keys[q] for q in keys if q != p}} for p in parties.alive})
 
 
 def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list():
     parties, hosts, members = until_masked()
     view = parties.under("sum")
     consents = {p: r["consent"] for p, r in view.ask("agree", survivors=members, label="mean/0").items()}
-    few = dict(list(consents.items())[: threshold(parties.consortium) - 1])
+    few = dict(list(consents.items())[: degree_of(parties.consortium).threshold - 1])
     assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents=few)["refused"] == "sum"
     forged = {**consents, "birch": consents["ash"]}
     assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents=forged)["refused"] == "signature"
@@ -181,7 +194,7 @@ def test_a_sum_that_is_not_declared_has_no_masks():
 
 def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent():
     with pytest.raises(Refused, match="lower it to 1"):
-        threshold(consortium(5, dropouts=2, colluders=1))
+        choose(5, 1, 2)
 
 
 def test_altered_mail_is_refused():
@@ -189,13 +202,13 @@ def test_altered_mail_is_refused():
     parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
-    view.ask("deal")
+    dealt(parties, view)
     mail = parties._memory.mail
     letter = dict(mail["ash"][0])
-    members = list(parties.alive)
+    others = [p for p in parties.alive if p != "ash"]
 
     def meet(letters):
-        message = [parties.study, parties.run, "sum.meet[0]", encode({"dealers": members}), encode({}), letters]
+        message = [parties.study, parties.run, "sum.meet[0]", encode({"dealers": others}), encode({}), letters]
         return decode(hosts["ash"].answer(encode(message)))
 
     flipped = bytearray(letter["box"])
@@ -221,3 +234,46 @@ def test_a_party_that_reads_the_result_counts_as_a_colluder():
 
 def _naive(size):
     return consortium(size, dropouts=0, colluders=0)
+
+
+def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
+    parties, hosts = setup()
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    keys = {p: r["key"] for p, r in parties.under("sum").ask("advertise").items()}
+    given = {"birch": keys["cedar"], "cedar": keys["birch"]}  # a coordinator in the middle
+    assert asked(parties, hosts, "ash", "sum.deal", 0, keys=given)["refused"] == "signature"
+    assert asked(parties, hosts, "ash", "sum.deal", 0, keys={"ash": keys["ash"]})["refused"] == "sum"
+
+
+def test_words_are_as_wide_as_the_sum_needs():
+    who = consortium()
+    release = Rounds().declare(who)["mean"]
+    assert word(release, who) == "<u4"
+    wide = replace(release, grid=2.0**-40)
+    assert word(wide, who) == "<u8"
+    for dtype in ("<u4", "<u8"):
+        units = np.array([-(2**30), -1, 0, 7, 2**30 - 1])
+        np.testing.assert_array_equal(to_units(to_words(units, dtype)), units)
+
+
+@pytest.mark.parametrize("lost", [0, 11])
+def test_a_sum_over_a_ring_of_neighbours_is_exact(lost):
+    names = tuple(f"p{k:03}" for k in range(120))
+    who = Consortium(
+        parties=names,
+        loss=ZCDP(0.15),
+        unit=Unit.RECORD,
+        colluders=2,
+        dropouts=12,
+        roster={name: identity(name).public for name in names},
+    )
+    assert degree_of(who).degree < 119
+    gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
+    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    total = parties.sum(Rounds().average)
+    units = outbox(hosts, "mean/0")
+    grid = parties.declaration["mean"].scale(who).grid
+    counted = [units[p] for p in names if (p, "sum.mask[mean/0]") not in gone]
+    np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(counted))
+    assert total.parties == 120 - lost

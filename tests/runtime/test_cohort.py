@@ -18,8 +18,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.cohort import Cohort, Numbered
 from comity.runtime.simulate import stacks
 
-from ..federation.toy import NoNoise, Rounds, setup
-from ..federation.toy import run as run_parties
+from tests.federation.toy import NoNoise, Rounds, setup
+from tests.federation.toy import run as run_parties
 
 
 def cohort(protocol, records, noise=None, names=None, **ledger):

@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `comity --help` answers at
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +21,8 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; whatever goes wrong ends in one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # Without a handler of ours Python would print every site's log beside the one sentence.
+    logging.getLogger("comity").addHandler(logging.NullHandler())
     try:
         code = app(given, prog_name="comity", standalone_mode=False)
         if code == _INTERRUPTED:

@@ -112,12 +112,13 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
 
 
 def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, quiet: bool) -> None:
+    from comity.cli.run_folder import site_log
     from comity.errors import Stopped
     from comity.report.result import Result
     from comity.runtime.run import run_study
 
     try:
-        with progress_bar(study.name, quiet=quiet) as progress:
+        with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
             outcome = run_study(
                 study, seed=begun.seed, folder=folder, run_id=begun.run, progress=progress, material=material
             )

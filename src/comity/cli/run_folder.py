@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -32,14 +34,17 @@ class Begun:
 
 
 def make_folder(out: Path) -> Path:
-    """A new folder OUT/DATE-N; of two runs that start at once each gets its own."""
+    """A new folder OUT/DATE-N; of two runs that start at once each gets its own.
+
+    Nobody else may look into it: beside the released model it holds the journal and the sites' ledgers and log.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         day = f"{datetime.now(UTC):%Y-%m-%d}"
         for number in count(1):
             try:
                 folder = out / f"{day}-{number}"
-                folder.mkdir()
+                folder.mkdir(mode=0o700)
                 return folder
             except FileExistsError:
                 continue
@@ -77,6 +82,20 @@ def find_folder(named: Path, out: Path) -> Path:
         if folder.is_dir():
             return folder
     raise StudyError(f"{named}: there is no such run folder, nor {out / named}; name one, as in runs/2026-11-15-1")
+
+
+@contextmanager
+def site_log(folder: Path) -> Iterator[None]:
+    """What the simulated sites log goes to `sites.log`, which is made when there is something to say."""
+    handler = logging.FileHandler(folder / "sites.log", encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("comity")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
 def _write(path: Path, text: str) -> None:

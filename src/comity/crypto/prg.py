@@ -1,4 +1,8 @@
-"""Expansion of a seed into a mask over Z_2^64."""
+"""Masks over Z_2^32 and Z_2^64, expanded from seeds.
+
+A mask is indistinguishable from uniform to whoever lacks its seed (AES-128 in counter mode). A seed makes one mask ever:
+callers derive it from the run, the release and the index.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,31 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 
+Words = NDArray[np.uint32] | NDArray[np.uint64]
 
-def expand(seed: bytes, shape: tuple[int, ...]) -> NDArray[np.uint64]:
-    """A mask indistinguishable from uniform to whoever lacks the seed (AES-128 in counter mode).
+# Words are made and added in pieces that stay in the cache.
+_PIECE = 1 << 17
 
-    A seed makes one mask ever: callers derive it from the run, the release and the index.
-    """
-    return Stream(seed).words(int(np.prod(shape))).reshape(shape)
+
+def add(total: Words, seed: bytes) -> None:
+    """Add the seed's mask to a contiguous vector, in place, modulo its word size."""
+    _apply(total, seed, np.add)
+
+
+def subtract(total: Words, seed: bytes) -> None:
+    """Take the seed's mask off again."""
+    _apply(total, seed, np.subtract)
+
+
+def _apply(total: Words, seed: bytes, operation: np.ufunc) -> None:
+    if total.dtype.str not in ("<u4", "<u8") or not total.flags.c_contiguous:
+        raise TypeError(f"masks are for contiguous vectors of 32- or 64-bit words, found {total.dtype}")
+    stream, flat = Stream(seed), total.reshape(-1)
+    piece = _PIECE // flat.itemsize
+    buffer = np.empty(min(piece, max(flat.size, 1)) * flat.itemsize, np.uint8)
+    for start in range(0, flat.size, piece):
+        part = flat[start : start + piece]
+        # The cipher works in blocks of 16 bytes; a shorter rest leaves the stream inside a block, which only the end has.
+        room = buffer[: part.nbytes]
+        stream.fill(room)
+        operation(part, room.view(part.dtype), out=part)

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed
 
+SEALING_BYTES = 1184 + 32
 SUITE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 
 
@@ -41,10 +42,24 @@ class PublicIdentity:
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Encrypt to this party alone, bound to `context`, which the receiver must supply again."""
-        key = hpke.MLKEM768X25519PublicKey(
-            MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
-        )
+        try:
+            key = hpke.MLKEM768X25519PublicKey(
+                MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
+            )
+        except ValueError as error:
+            raise Malformed("a public key is not one", code="sealed") from error
         return SUITE.encrypt(data, key, info=context)
+
+    def sealing(self) -> bytes:
+        """The half that others seal to, as bytes."""
+        return self.mlkem + self.x25519
+
+    @classmethod
+    def from_sealing(cls, raw: bytes) -> PublicIdentity:
+        """A key to seal to, that signs nothing: the fresh one of a run."""
+        if len(raw) != SEALING_BYTES:
+            raise Malformed(f"a sealing key has {SEALING_BYTES} bytes, found {len(raw)}", code="sealed")
+        return cls(b"", raw[:-32], raw[-32:])
 
     def to_texts(self) -> dict[str, str]:
         return {"sign": self.sign.hex(), "mlkem": self.mlkem.hex(), "x25519": self.x25519.hex()}

@@ -1,0 +1,5 @@
+"""Faces of protocols for scikit-learn: thin, each fit a simulated run."""
+
+from comity.estimators.softlabel import SoftLabelClassifier
+
+__all__ = ["SoftLabelClassifier"]

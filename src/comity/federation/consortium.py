@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema
@@ -47,6 +48,14 @@ class Consortium:
     def size(self) -> int:
         return len(self.parties)
 
+    @cached_property
+    def _known(self) -> Container[str]:
+        return frozenset(self.parties) if isinstance(self.parties, tuple | list) else self.parties
+
+    def knows(self, name: object) -> bool:
+        """Whether `name` is a party."""
+        return isinstance(name, str) and name in self._known
+
     @property
     def survivors(self) -> int:
         return self.size - self.dropouts
@@ -61,7 +70,7 @@ class Consortium:
         if role == COORDINATOR:
             return name == COORDINATOR
         if role == EVERY_PARTY:
-            return name in self.parties
+            return self.knows(name)
         if role == EVERYONE:
-            return name == COORDINATOR or name in self.parties
-        return name in self.roles.get(role, ()) or (role == name and name in self.parties)
+            return name == COORDINATOR or self.knows(name)
+        return name in self.roles.get(role, ()) or (role == name and self.knows(name))

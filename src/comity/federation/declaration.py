@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -73,11 +74,17 @@ class Release:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
         parts = who.honest_parts if isinstance(self.protection, Summed) else 1
         scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=parts, grid=self.grid)
-        summands = 1 if isinstance(self.protection, Perturbed) else who.size
-        reach = summands * (self.bounded.limit / scale.grid + 1)
-        if reach + _TAILS * scale.total * (who.size / parts) ** 0.5 >= 2**62:
+        if self.reach(who, scale) >= 2**62:
             raise Refused(f"{self.name}: 64 bits leave no headroom for the sum and its noise", key=self.name)
         return scale
+
+    def reach(self, who: Consortium, scale: Scale) -> float:
+        """How far the opened integer can lie from zero: the contributions, their rounding, and the tail of the noise."""
+        parts = who.honest_parts if isinstance(self.protection, Summed) else 1
+        summands = 1 if isinstance(self.protection, Perturbed) else who.size
+        return float(summands * (self.bounded.limit / scale.grid + 1)) + _TAILS * scale.total * math.sqrt(
+            who.size / parts
+        )
 
     def spacing(self, who: Consortium) -> float:
         """The grid that contributions are put on. An entrusted one carries no noise, so that it needs no scale."""
@@ -124,8 +131,8 @@ class Declaration:
             read_by_parties = release.to != COORDINATOR
             if who.colluders == 0 and who.size > 1 and origin in summed and read_by_parties:
                 raise Refused(
-                    f"{release.name} goes to parties and is made from {origin}, whose noise each of them knows a part of; "
-                    "set privacy.colluders to 1 or more",
+                    f"{release.name} goes to parties and is made from {origin}, whose noise each of them knows a part "
+                    "of; set privacy.colluders to 1 or more",
                     code="colluders",
                     key="privacy.colluders",
                 )

@@ -116,7 +116,8 @@ class Parties:
         name = self._mount + (step if isinstance(step, str) else spec_of(step).name)
         owner, _ = self.protocol.find(name)
         declared = self.declaration if owner is self.protocol else owner.declare(self.consortium)
-        asked = [party for party in (to if to is not None else each or self.alive) if party in self._memory.alive]
+        alive = set(self._memory.alive)
+        asked = [party for party in (to if to is not None else each or self.alive) if party in alive]
         path = f"{name}[{label}]"
         if self.progress is not None:
             self.progress(path)
@@ -188,7 +189,7 @@ class Parties:
             for key, value in values.items():
                 declared[key].check(value, party, COORDINATOR, self.consortium, _Anything())
             for letter in mail:
-                if not isinstance(letter, dict) or letter.get("to") not in self.consortium.parties:
+                if not isinstance(letter, dict) or not self.consortium.knows(letter.get("to")):
                     raise Malformed(f"{party} sent mail to nobody in {path}")
                 self._memory.mail.setdefault(letter["to"], []).append(letter)
             out[party] = values

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records
-from comity.entropy import derive, fresh_seed
+from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
+from comity.federation.declaration import Release
 from comity.federation.effects import Effects
 from comity.federation.protection import Entrusted, Sealed, Summed
 
@@ -109,9 +110,10 @@ class Site:
         signature = self._host.keys.sign(head + box)
         self.effects.mail.append({"to": to, "head": head, "box": box, "signature": signature})
 
-    def received(self, name: str) -> dict[str, Any]:
+    def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
         """What other parties sent under a declared name in this run, by sender."""
-        found = ((party, self.kept(f"in:{name}/{party}")) for party in self.consortium.parties)
+        asked = self.consortium.parties if senders is None else senders
+        found = ((party, self.kept(f"in:{name}/{party}")) for party in asked)
         return {party: value for party, value in found if value is not None}
 
     # Between steps of a run.
@@ -147,8 +149,18 @@ class Site:
     def sums(self) -> tuple[str, ...]:
         return self._host.declaration.sums()
 
-    def shape_of(self, name: str) -> tuple[int, ...]:
-        return self._host.declaration[name].shape
+    def neighbours(self) -> tuple[str, ...]:
+        """The parties that this one shares masks and secrets with in the secure sums of this run."""
+        from comity.federation.secure_sum import neighbours
+
+        return neighbours(self.consortium, self._study, self._run)[self.party]
+
+    def release(self, name: str) -> Release:
+        return self._host.declaration[name]
+
+    def public_stream(self, *purpose: str | int) -> Stream:
+        """Public randomness of this run, the same at every participant."""
+        return Stream.public(self._study, self._run, *purpose)
 
     def ledger_head(self, seen: str) -> str:
         return self._host.store.ledger_head(seen)

@@ -43,13 +43,13 @@ class Panel:
 
 
 def draw(stem: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, caption: str) -> list[Path]:
-    """Write `stem`.svg and `stem`.png: panels side by side, one vertical axis for all, the horizontal one logarithmic."""
+    """Write `stem`.svg and `stem`.png: panels side by side with one vertical axis, the horizontal one logarithmic."""
     # Without a date, and with ids from a fixed salt, the same figures give the same file.
     with rc_context({"svg.hashsalt": stem.name, "font.size": 9}):
         figure = Figure(figsize=(4.6 * len(panels), 4.6), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for place, (axis, panel) in enumerate(zip(axes, panels)):
+        for axis, panel in zip(axes, panels):
             for number, curve in enumerate(panel.curves):
                 axis.errorbar(
                     curve.x,
@@ -76,12 +76,14 @@ def draw(stem: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, cap
                 )
             axis.set_xscale("log")
             axis.set_ylim(0, 1)
+            places = [place for curve in panel.curves for place in curve.x]
+            # Room at the right for the names of the levels.
+            axis.set_xlim(min(places) / 1.5, max(places) * 7)
             axis.set_title(panel.title, fontsize=9)
             axis.set_xlabel(x)
             axis.spines[["top", "right"]].set_visible(False)
-            axis.legend(fontsize=7.5, loc="lower left", frameon=False)
-            if place == 0:
-                axis.set_ylabel(y)
+            axis.legend(fontsize=7.5, loc="upper right", bbox_to_anchor=(1.0, 0.88), frameon=False)
+        axes[0].set_ylabel(y)
         figure.suptitle(title, fontsize=11)
         figure.supxlabel(caption, fontsize=7.5, color="0.3")
         written = [stem.with_suffix(suffix) for suffix in (".svg", ".png")]

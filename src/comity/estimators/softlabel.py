@@ -1,0 +1,190 @@
+"""Soft-label learning as a scikit-learn classifier: `fit` simulates a consortium over the rows it is given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from comity.data import Records, even
+from comity.entropy import Stream
+from comity.errors import DataError, StudyError
+from comity.estimators.debit import debit
+from comity.federation.consortium import Consortium
+from comity.learn import LinearClassifier
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.protocols.softlabel import PublishedSoftLabel
+from comity.report.result import Result
+from comity.runtime.simulate import simulate
+
+Floats = NDArray[np.float64]
+
+# Divisors of rows are rounded up by more than the error of computing a norm, so that no row leaves the unit ball.
+_ROUND_UP = 1 + 2.0**-40
+
+
+class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear classifier from parties' votes or models, as published by Hamm, Cao and Belkin (2016).
+
+    Promise      the loss (epsilon, delta) for replacing a whole party, against whoever sees the fitted model. The
+                 coordinator, here the process that calls `fit`, is trusted.
+    Sensitivity  that of the protocol; rows are brought into the unit ball by the public `bound`, never by the data.
+    Public       the number of rows and features, which rows belong to one party, and the labels that occur: give
+                 `classes` where it is not known beforehand which can.
+
+    Parameters
+    ----------
+    auxiliary : public, unlabelled rows (N, d), on the scale of X
+    parties : how many parties the rows are dealt to evenly, where `fit` gets no `groups`
+    epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
+    method : "avg" of local models, "soft" or "vote" labels of the auxiliary rows
+    l2 : regularisation, of local and global models
+    bound : public bound on the norm of a row; longer rows are scaled down to it
+    intercept : add a constant feature
+    classes : the labels, where they are not to be read off `y`
+    ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
+    random_state : None for noise as released; an int for a repeatable simulation that protects nobody
+
+    A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    `guarantee_`.
+    """
+
+    def __init__(
+        self,
+        auxiliary: ArrayLike | None = None,
+        *,
+        parties: int = 20,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        method: str = "avg",
+        l2: float = 3e-3,
+        bound: float = 1.0,
+        intercept: bool = True,
+        classes: Sequence[Any] | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.auxiliary = auxiliary
+        self.parties = parties
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.l2 = l2
+        self.bound = bound
+        self.intercept = intercept
+        self.classes = classes
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
+        """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        labels, indices = self._labels(np.asarray(y))
+        protocol = PublishedSoftLabel(
+            auxiliary=self._rows(self._public(X.shape[1])),
+            classes=tuple(str(label) for label in labels),
+            method=self.method,
+            l2=self.l2,
+        )
+        rows = self._rows(X)
+        records = {
+            name: Records(rows[places], indices[places]) for name, places in self._dealt(len(rows), groups).items()
+        }
+        if not self.epsilon > 0:
+            raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
+        seed = self._seed()
+        if self.ledger is not None:
+            loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+            if seed is not None:
+                warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=2)
+            debit(self.ledger, protocol, Consortium(parties=tuple(records), loss=loss, colluders=0))
+        outcome = simulate(
+            protocol,
+            parties=records,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            colluders=0,
+            seed=seed,
+            study="estimator",
+            settings=self._settings(),
+        )
+        self.classes_ = labels
+        self.model_ = LinearClassifier(outcome.model.coef_, classes=labels)
+        self.result_ = Result.of(outcome)
+        self.guarantee_ = outcome.guarantee
+        return self
+
+    @property
+    def coef_(self) -> Floats:
+        """Weights over the scaled rows, the last one of the constant feature where there is one."""
+        check_is_fitted(self, "model_")
+        return self.model_.coef_
+
+    def decision_function(self, X: Any) -> Floats:
+        return self.model_.decision_function(self._seen(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self.model_.predict(self._seen(X))
+
+    def predict_proba(self, X: Any) -> Floats:
+        return self.model_.predict_proba(self._seen(X))
+
+    def _seen(self, X: Any) -> Floats:
+        check_is_fitted(self, "model_")
+        return self._rows(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _labels(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        known = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(known) < 2:
+            raise DataError(f"y must hold at least two classes, found {known.tolist()}; give classes where one is rare")
+        places = np.searchsorted(known, y)
+        if not np.array_equal(known[np.minimum(places, len(known) - 1)], y):
+            raise DataError("y holds a label that is not among classes; add it to classes, or leave its rows out")
+        return known, places.astype(np.int64)
+
+    def _public(self, width: int) -> Floats:
+        if self.auxiliary is None:
+            raise DataError(f"auxiliary is missing: give public, unlabelled rows of shape (N, {width})")
+        rows: Floats = check_array(self.auxiliary, dtype=np.float64, input_name="auxiliary")
+        if rows.shape[1] != width:
+            raise DataError(f"auxiliary must have the {width} features of X, found {rows.shape[1]}")
+        return rows
+
+    def _rows(self, X: Floats) -> Floats:
+        """Rows in the unit ball, by the public bound alone: scaled, long ones projected, the constant included."""
+        if not 0 < self.bound < np.inf:
+            raise StudyError(f"bound must be a public, positive bound on the norm of a row, found {self.bound}")
+        rows = X / self.bound
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows / (np.maximum(norms, 1.0) * _ROUND_UP)
+        if self.intercept:
+            rows = np.column_stack([rows, np.ones(len(rows))]) / (np.sqrt(2.0) * _ROUND_UP)
+        return np.asarray(rows, np.float64)
+
+    def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
+        if groups is None:
+            stream = Stream.public("softlabel estimator", "split", count)
+            return {f"p{place}": rows for place, rows in enumerate(even(count, self.parties, stream))}
+        names = np.asarray(groups)
+        if names.shape != (count,):
+            raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")
+        known, party = np.unique(names, return_inverse=True)
+        return {str(name): np.flatnonzero(party == place) for place, name in enumerate(known)}
+
+    def _seed(self) -> int | None:
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
+            raise StudyError(f"random_state must be None or a whole number, found {self.random_state!r}")
+        return int(self.random_state)
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("parties", "epsilon", "delta", "method", "l2", "bound", "intercept")
+        return {f"softlabel.{name}": getattr(self, name) for name in names}

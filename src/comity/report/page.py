@@ -1,0 +1,207 @@
+"""The page of a run: four answers first, details below. One file; it asks no other machine for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from comity.data import Encoding
+from comity.federation.transcript import Transcript
+from comity.learn import LinearClassifier
+from comity.report.card import what_it_is
+from comity.report.plots import Weight, errors_plot, weights_plot
+
+if TYPE_CHECKING:
+    from comity.report.result import Result
+
+# More weights, or lines of a transcript, than a reader takes in; the rest is in the files beside the page.
+WEIGHTS, LINES, NAMES = 12, 60, 6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Parties whose ledgers read alike after the run."""
+
+    parties: int
+    names: str
+    spent: str
+    granted: str
+    left: str
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One step over the whole run, both directions."""
+
+    step: str
+    rounds: int
+    parties: int
+    down: int
+    up: int
+
+
+def render(template: str, **values: Any) -> str:
+    """A page from one of this package's templates; every value is escaped unless it was made by `plots`."""
+    return _environment().get_template(template).render(**values)
+
+
+def render_result(result: Result) -> str:
+    weights = strongest(result.model)
+    compared = result.error is not None
+    return render(
+        "report.html.jinja",
+        result=result,
+        learned=what_it_is(result),
+        verdict=verdict(result),
+        warnings=warnings(result),
+        costs=costs(result),
+        errors=Markup(errors_plot(result.error or 0.0, result.baselines)) if compared else "",
+        weights=Markup(weights_plot(weights, _noise_of_weights(result))) if weights else "",
+        traffic=traffic(result.transcript),
+        lines=result.transcript.lines[:LINES],
+        caveats=caveats(result),
+        cells=cells,
+    )
+
+
+def verdict(result: Result) -> str:
+    """How the error compares, in one sentence that also says so when the result is of no use."""
+    if result.error is None:
+        return ""
+    error, known = result.error, {baseline.name: baseline.error for baseline in result.baselines}
+    constant, alone, pooled = known.get("constant"), known.get("own data"), known.get("pooled")
+    if constant is not None and error >= constant:
+        return f"No better than always giving the most frequent answer ({constant:.3f}): of no use as it stands."
+    said = []
+    if alone is not None:
+        said.append(f"{'better' if error < alone else 'not better'} than a party alone ({alone:.3f})")
+    if pooled is not None:
+        gap = error - pooled
+        said.append(f"{gap:.3f} above all records pooled ({pooled:.3f})" if gap > 0 else f"level with pooling ({pooled:.3f})")
+    text = ", ".join(said)
+    return text[:1].upper() + text[1:] + "." if text else ""
+
+
+def warnings(result: Result) -> list[tuple[str, str]]:
+    """What a reader must know before anything else: heading and sentence."""
+    found = []
+    if result.guarantee.seeded:
+        found.append(
+            (
+                "Simulation with a seed: not a private result",
+                f"The noise comes from seed {result.seed} and can be taken off again by whoever knows it. The losses below "
+                "are what the same run would cost without a seed.",
+            )
+        )
+    if result.guarantee.claim != "private":
+        found.append(("Not private as claimed", result.guarantee.claim))
+    return found
+
+
+def caveats(result: Result) -> list[str]:
+    found = ["Simulated on one machine, which held the records of every party. Owners on machines of their own is what a deployment is for."]
+    if result.error is not None:
+        found.append(
+            "Errors and baselines were measured on the simulation's records. In a deployment each of them would be a release of "
+            "its own; they are not covered by the loss above."
+        )
+    if not result.masks:
+        found.append(
+            "Above 1,000 parties a simulation runs stacks of parties and leaves masks out, because they cancel: the same "
+            "quantised contributions are added up. Bytes are those of the contributions alone."
+        )
+    if result.guarantee.unit == "a whole party":
+        found.append("The unit is a whole party: what the run releases hardly depends on all the records of any one party together.")
+    else:
+        found.append(f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, m times in all.")
+    if not result.guarantee.seeded:
+        found.append("The noise was drawn by OpenDP without a seed, so another run gives another result.")
+    return found + list(result.plan.notes)
+
+
+def costs(result: Result) -> list[Cost]:
+    """Equal ledgers share a line: a thousand owners who paid alike are one."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for account in result.accounts:
+        groups.setdefault((account.spent, account.granted, account.left), []).append(account.party)
+    alone = len(result.accounts) == 1
+    return [
+        Cost(result.parties if alone else len(names), _few(names), spent, granted, left)
+        for (spent, granted, left), names in groups.items()
+    ]
+
+
+def traffic(transcript: Transcript) -> list[Traffic]:
+    """Bytes and rounds by step; labels of repeated asks are summed."""
+    steps: dict[str, list[int]] = {}
+    for line in transcript:
+        sums = steps.setdefault(line.path.partition("[")[0], [0, 0, 0, 0])
+        down = line.direction == "to parties"
+        sums[0] += down
+        sums[1] = max(sums[1], line.parties)
+        sums[2 if down else 3] += line.bytes
+    return [Traffic(step, *sums) for step, sums in steps.items()]
+
+
+def strongest(model: Any) -> list[Weight]:
+    """The largest weights of a linear model by the names of their features; none where names are unknown."""
+    if not isinstance(model, LinearClassifier) or not isinstance(model.encoding, Encoding):
+        return []
+    coef, names = model.coef_, model.encoding.names
+    order = np.argsort(-np.abs(coef), axis=None)[:WEIGHTS]
+    found = []
+    for place in order:
+        row, column = divmod(int(place), coef.shape[1])
+        prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
+        found.append(Weight(prefix + names[column], float(coef[row, column])))
+    return found
+
+
+def _noise_of_weights(result: Result) -> float | None:
+    if result.model_noise is None:
+        return None
+    rows = len(result.model.coef_)
+    # Of C rows that sum to zero, C − 1 orthonormal combinations carry the noise.
+    return result.model_noise * (1.0 if rows == 1 else sqrt(1 - 1 / rows))
+
+
+def cells(value: object) -> str:
+    """A setting or a figure as text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} = {cells(one)}" for key, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(cells, value))
+    return "-" if value is None else str(value)
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that leaves at most four digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMES]) + (f" and {len(names) - NAMES:,} more" if len(names) > NAMES else "")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("comity.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["size"] = size
+    return environment

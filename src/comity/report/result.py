@@ -1,0 +1,233 @@
+"""The result of a run: the model, what it cost, what crossed the wire; as an object and as a folder.
+
+A folder holds `result.json` (everything but arrays), `model/` with its card, `transcript.json` and `report.html`.
+`result.json` is written last: a folder that has it has everything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from comity.errors import ComityError, DataError
+from comity.federation.baseline import Baseline
+from comity.federation.plan import Plan, PlanRow
+from comity.federation.protection import Perturbed
+from comity.federation.transcript import Line, Transcript
+from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model
+from comity.privacy.loss import parse_loss
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.report.card import model_card
+from comity.report.page import render_result
+from comity.report.versions import versions
+from comity.report.views import Seen, View, views
+from comity.report.writing import write_text
+from comity.runtime.outcome import Account, Guarantee, Outcome
+
+_FORMAT = "comity-result-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gives back. One that was read from a folder has everything but `outcome`.
+
+    `error` and `baselines` are measured on records that are private outside a simulation, and None or empty where
+    nobody measured them: a score is a release. `model_noise` is the standard deviation of the noise in each released
+    number of the model, where the declaration tells it.
+    """
+
+    study: str
+    study_hash: str
+    run: str
+    protocol: str
+    parties: int
+    model: Any
+    guarantee: Guarantee
+    plan: Plan
+    views: tuple[View, ...]
+    transcript: Transcript
+    accounts: tuple[Account, ...]
+    baselines: tuple[Baseline, ...]
+    error: float | None
+    model_noise: float | None
+    seconds: float
+    masks: bool
+    seed: int | None
+    made: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Result:
+        return cls(
+            study=outcome.study,
+            study_hash=outcome.study_hash,
+            run=outcome.run,
+            protocol=outcome.protocol,
+            parties=outcome.parties,
+            model=outcome.model,
+            guarantee=outcome.guarantee,
+            plan=outcome.plan,
+            views=views(outcome.declaration, outcome.consortium),
+            transcript=outcome.transcript,
+            accounts=outcome.accounts,
+            baselines=outcome.baselines,
+            error=outcome.error,
+            model_noise=_model_noise(outcome),
+            seconds=outcome.seconds,
+            masks=outcome.masks,
+            seed=outcome.seed,
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            settings=dict(outcome.settings),
+            versions=versions(),
+            outcome=outcome,
+        )
+
+    def baseline(self, name: str) -> Baseline | None:
+        return next((baseline for baseline in self.baselines if baseline.name == name), None)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the page: one file that asks nobody for anything."""
+        path = Path(path)
+        write_text(path, render_result(self))
+        return path
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run's files into `folder`, which is made if it is not there."""
+        folder = Path(folder)
+        if isinstance(self.model, LinearClassifier | ConstantClassifier):
+            _save_model(self.model, folder / "model", model_card(self))
+        write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
+        self.report(folder / "report.html")
+        text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+        write_text(folder / "result.json", text + "\n")
+        return folder
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but arrays and the transcript's lines."""
+        guarantee = asdict(self.guarantee)
+        # JSON has no infinity.
+        guarantee["epsilon"] = self.guarantee.epsilon if math.isfinite(self.guarantee.epsilon) else None
+        total = None if self.plan.total is None else self.plan.total.as_text()
+        return {
+            "format": _FORMAT,
+            "study": self.study,
+            "study_hash": self.study_hash,
+            "run": self.run,
+            "protocol": self.protocol,
+            "made": self.made,
+            "parties": self.parties,
+            "private": self.guarantee.private,
+            "guarantee": guarantee,
+            "error": self.error,
+            "baselines": [asdict(baseline) for baseline in self.baselines],
+            "plan": self.plan.as_json() | {"total": total},
+            "views": [asdict(view) for view in self.views],
+            "accounts": [asdict(account) for account in self.accounts],
+            "traffic": {"rounds": self.transcript.rounds, "bytes": self.transcript.bytes},
+            "model_noise": self.model_noise,
+            "masks": self.masks,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "settings": dict(self.settings),
+            "versions": dict(self.versions),
+        }
+
+
+def load_result(folder: str | Path) -> Result:
+    """The result that `Result.save` wrote into `folder`."""
+    folder = Path(folder)
+    page = _json(folder / "result.json")
+    if not isinstance(page, dict) or page.get("format") != _FORMAT:
+        raise DataError(
+            f"{folder / 'result.json'}: expected a result of format {_FORMAT}, found another; give the folder of a run, "
+            "or use the comity that wrote it"
+        )
+    lines = _json(folder / "transcript.json")
+    try:
+        return _result(page, lines, load_model(folder / "model") if (folder / "model").is_dir() else None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{folder}: result.json or transcript.json is damaged ({error!r}); run the study again") from error
+    except ComityError as error:
+        raise DataError(f"{folder}: the result can't be read: {error}") from error
+
+
+def _result(page: Mapping[str, Any], lines: Any, model: Any) -> Result:
+    guarantee, planned = dict(page["guarantee"]), page["plan"]
+    guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
+    return Result(
+        study=page["study"],
+        study_hash=page["study_hash"],
+        run=page["run"],
+        protocol=page["protocol"],
+        parties=int(page["parties"]),
+        model=model,
+        guarantee=Guarantee(**guarantee),
+        plan=Plan(
+            study=planned["study"],
+            protocol=planned["protocol"],
+            parties=int(planned["parties"]),
+            unit=planned["unit"],
+            neighbours=planned["neighbours"],
+            rows=tuple(PlanRow(**row) for row in planned["releases"]),
+            total=None if planned["total"] is None else parse_loss(planned["total"]),
+            guarantee=planned["loss_per_party"],
+            adversary=planned["adversary"],
+            claim=planned["claim"],
+            expected=planned["expected"],
+            notes=tuple(planned["notes"]),
+        ),
+        views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
+        transcript=Transcript(tuple(Line(**line) for line in lines)),
+        accounts=tuple(Account(**account) for account in page["accounts"]),
+        baselines=tuple(Baseline(**baseline) for baseline in page["baselines"]),
+        error=page["error"],
+        model_noise=page["model_noise"],
+        seconds=float(page["seconds"]),
+        masks=bool(page["masks"]),
+        seed=page["seed"],
+        made=page["made"],
+        settings=dict(page["settings"]),
+        versions=dict(page["versions"]),
+    )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: can't be read ({error}); give the folder of a run that has ended") from error
+
+
+def _save_model(model: LinearClassifier | ConstantClassifier, folder: Path, card: str) -> None:
+    """File by file under its final name only when complete; `model.json`, which is read first, goes last."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    save_model(model, fresh)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(fresh.iterdir(), key=lambda path: path.name == "model.json"):
+        path.replace(folder / path.name)
+    fresh.rmdir()
+    write_text(folder / "MODEL_CARD.md", card)
+
+
+def _model_noise(outcome: Outcome) -> float | None:
+    """Standard deviation of one released coordinate of the model, which follows from the declaration alone."""
+    release = next((release for release in outcome.declaration.releases if release.name == "model"), None)
+    if release is None or not isinstance(release.protection, Perturbed):
+        return None
+    scale, noise = release.scale(outcome.consortium), release.protection.noise
+    if isinstance(noise, Gaussian):
+        return scale.total * scale.grid
+    if isinstance(noise, Spherical):
+        # A radius of Gamma(d, β) in a uniform direction: E r² / d = β² (d + 1).
+        return scale.total * scale.grid * math.sqrt(math.prod(release.shape) + 1)
+    return None

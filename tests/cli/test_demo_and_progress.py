@@ -1,0 +1,43 @@
+"""The demo's table on the terminal, and the progress bar that only a terminal sees."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from comity.cli.progress import progress_bar
+
+
+def test_demo_prints_its_table_and_where_the_report_is(comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    fake = ModuleType("comity.demo")
+    rows = [{"dataset": "clinics", "method": "avg", "epsilon": 1.0, "error": 0.25}]
+    fake.run_demo = lambda out, progress: {"table": rows, "report": str(out / "report.html")}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "comity.demo", fake)
+    shown = comity("demo", "--out", tmp_path).out
+    assert "clinics" in shown and "0.25" in shown and str(tmp_path / "report.html") in shown
+    assert comity("demo", "--out", tmp_path, "--json").document["table"] == rows
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress_bar("triage") as progress:
+        assert progress is None
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_bar("triage", quiet=True) as progress:
+        assert progress is None
+    assert terminal.getvalue() == ""
+    with progress_bar("triage") as progress:
+        assert progress is not None
+        progress("reading [data]")
+        progress("votes[0] 512/2000")
+    assert "votes[0]" in terminal.getvalue()

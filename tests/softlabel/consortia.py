@@ -1,0 +1,145 @@
+"""Small consortia of soft-label parties: worst cases whose numbers are known, and ordinary ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import exp, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import lambertw
+
+from comity.crypto.sealed import Identity
+from comity.data import Records
+from comity.entropy import derive
+from comity.federation.consortium import Consortium
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties
+from comity.federation.store import Store
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Loss, Pure
+from comity.protocols.softlabel import PublishedSoftLabel
+from comity.runtime.local.cohort import Cohort
+from comity.runtime.simulate import stacks
+
+from ..federation.toy import STUDY, LossyChannel, NoNoise
+
+NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")
+
+
+def labels(count: int) -> tuple[str, ...]:
+    return tuple(f"class {k}" for k in range(count))
+
+
+def ordinary(classes: int, parties: int = 5, rows: int = 12, width: int = 4, seed: int = 0) -> list[Records]:
+    """Clusters around one centre per class, inside the unit ball."""
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(classes, width))
+    out = []
+    for _ in range(parties):
+        y = generator.integers(0, classes, rows)
+        x = centres[y] + 0.7 * generator.normal(size=(rows, width))
+        out.append(Records(x / 8, y))
+    return out
+
+
+def auxiliary(rows: int = 20, width: int = 4, seed: int = 9) -> np.ndarray:
+    x = np.random.default_rng(seed).normal(size=(rows, width))
+    return x / np.linalg.norm(x, axis=1).max()
+
+
+def protocol(classes: int = 3, method: str = "soft", *, l2: float = 1e-2, public: Any = None, constants: str = "tight"):
+    return PublishedSoftLabel(
+        auxiliary=auxiliary() if public is None else public,
+        classes=labels(classes),
+        method=method,
+        l2=l2,
+        constants=constants,
+    )
+
+
+def consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0) -> Consortium:
+    names = NAMES[:parties]
+    return Consortium(
+        parties=names,
+        loss=loss or Pure(1),
+        colluders=0,
+        dropouts=dropouts,
+        roster={name: identity(name).public for name in names},
+    )
+
+
+def identity(name: str) -> Identity:
+    return Identity(derive(b"test identity", name))
+
+
+def hosted(
+    method: PublishedSoftLabel,
+    records: Sequence[Records],
+    *,
+    who: Consortium | None = None,
+    noise: Any = None,
+    lose: Iterable[tuple[str, str]] = (),
+) -> tuple[Parties, dict[str, Host], LossyChannel]:
+    """The coordinator's side, the hosts, and a channel that remembers what was asked."""
+    who = who or consortium(len(records))
+    hosts = {
+        name: Host(
+            name,
+            records=own,
+            keys=identity(name),
+            store=Store(
+                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
+                unit=who.unit,
+                neighbours=who.neighbours,
+            ),
+            noise=NoNoise(),
+            protocol=method,
+            who=who,
+            study=STUDY,
+        )
+        for name, own in zip(who.parties, records)
+    }
+    channel = LossyChannel(hosts, lose)
+    parties = Parties(
+        method, who, study=STUDY, run="run-1", channel=channel, journal=Journal(), noise=noise or NoNoise()
+    )
+    return parties, hosts, channel
+
+
+def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = None, most: int = 3) -> Cohort:
+    """The same parties, in stacks of `most`."""
+    who = consortium(len(records))
+    return Cohort(
+        method,
+        who,
+        blocks=lambda allowed: stacks(list(records), min(allowed, most)),
+        noise=noise or NoNoise(),
+        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        study=STUDY,
+        run="run-1",
+    )
+
+
+def longest_model_l2(classes: int) -> float:
+    """The penalty at which a party whose records all are (e1, one class) has a minimiser as long as the norm bound.
+
+    The bound is reached where the winning score leads every other by t = 1 + W0((C − 1)/e); there the minimiser's
+    equation l2·W = (label − p) xᵀ fixes l2.
+    """
+    others = classes - 1
+    lead = 1 + float(lambertw(others / np.e).real)
+    missing = others * exp(-lead) / (1 + others * exp(-lead))
+    # One vector carries the lead itself; rows per class share it, C/(C − 1) of it in the winner and the rest.
+    return missing / lead if classes == 2 else missing * classes / (others * lead)
+
+
+def all_alike(x: float, label: int, rows: int = 2, width: int = 1) -> Records:
+    """A party whose records are all x·e1 with one label."""
+    features = np.zeros((rows, width))
+    features[:, 0] = x
+    return Records(features, np.full(rows, label))
+
+
+ROOT2 = sqrt(2.0)

@@ -1,0 +1,146 @@
+"""What a party sends: votes whose rows sum to one, whatever it holds; and why that matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from comity.data import Records
+from comity.errors import Refused, Stopped, StudyError
+from comity.federation.parties import run
+from comity.federation.protocol import step
+from comity.federation.site import Site
+from comity.learn.softmax import softmax
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.softlabel import PublishedSoftLabel
+from comity.protocols.softlabel.published import helmert
+
+from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol
+
+EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
+
+
+def contribution(method, records: Records) -> np.ndarray:
+    total = cohort(method, [records]).sum(method.train if method.method == "avg" else method.vote)
+    return total.value
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6, 11])
+def test_helmert_rows_are_orthonormal_and_sum_to_zero(classes):
+    basis = helmert(classes)
+    np.testing.assert_allclose(basis @ basis.T, np.eye(classes - 1), atol=1e-14)
+    np.testing.assert_allclose(basis.sum(1), 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("classes", [3, 6])
+def test_released_coordinates_lose_nothing_of_a_minimiser(classes):
+    soft = protocol(classes, l2=1e-3)
+    shares = np.random.default_rng(0).dirichlet(np.ones(classes), len(soft.auxiliary))
+    weights = softmax(soft.auxiliary, shares, soft.l2).weights
+    np.testing.assert_allclose(weights.sum(0), 0, atol=1e-9)
+    coordinates = soft.fit(shares)
+    assert coordinates.shape == (classes - 1, 4)
+    np.testing.assert_allclose(soft.coefficients(coordinates), weights, atol=1e-9)
+    assert np.linalg.norm(coordinates) == pytest.approx(np.linalg.norm(weights), abs=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_party_without_records_votes_evenly_and_takes_part(classes):
+    soft = protocol(classes)
+    np.testing.assert_array_equal(contribution(soft, EMPTY), np.full((20, classes), 1 / classes))
+    records = [*ordinary(classes, parties=3), EMPTY]
+    parties, hosts, _ = hosted(soft, records)
+    total = parties.under("run").ask("begin", each={name: {"seen": ""} for name in hosts}) and parties.sum(soft.vote)
+    assert total.parties == 4
+    np.testing.assert_allclose(total.value.sum(1), 4, atol=1e-12)
+
+
+def test_a_party_without_records_averages_a_zero_model():
+    avg = protocol(3, "avg")
+    np.testing.assert_array_equal(contribution(avg, EMPTY), np.zeros(avg.shape))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_party_with_one_class_votes_for_it_where_its_records_are(classes, label):
+    one_sided = all_alike(0.9, label, rows=5, width=4)
+    votes = contribution(protocol(classes), one_sided)
+    near = auxiliary()[:, 0] > 1e-9
+    assert near.any() and (votes[near].argmax(1) == label).all()
+    np.testing.assert_array_equal(votes.sum(1), 1)
+
+
+def test_votes_are_whole_units_of_one_over_the_number_of_classes():
+    soft = protocol(3)
+    release = soft.declare(consortium(5))["votes"]
+    for records in (*ordinary(3), EMPTY):
+        units = contribution(soft, records) / release.grid
+        np.testing.assert_allclose(units, np.rint(units), atol=1e-12)
+        assert set(np.rint(units).astype(int).ravel()) <= {0, 1, 3}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Abstaining(PublishedSoftLabel):
+    """Sends one row that is no distribution."""
+
+    row: tuple[float, ...] = (0.0, 0.0, 0.0)
+
+    @step(sends="votes", stacked=True)
+    def vote(self, site: Site) -> None:
+        rows = np.full((*site.features.shape[:-2], *self.declare(site.consortium)["votes"].shape), 1 / 3)
+        rows[..., 0, :] = self.row
+        site.contribute(rows)
+
+
+@pytest.mark.parametrize("row", [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (2.0, -1.0, 0.0), (np.nan, 0.5, 0.5)])
+def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row):
+    method = Abstaining(auxiliary=auxiliary(), classes=labels(3), row=row)
+    parties, hosts, channel = hosted(method, ordinary(3))
+    with pytest.raises((Refused, Stopped)):
+        run(parties)
+    for host in hosts.values():
+        assert host.store.ledger.summary()[0].spent.pure == 0
+    with pytest.raises(Refused):
+        cohort(method, ordinary(3)).sum(method.vote)
+    assert all(b"votes" not in message for _, message in channel.asked)
+
+
+def test_abstaining_would_move_a_direction_without_noise():
+    """The reason for the neutral vote: with a row of zeros the class rows of the minimiser no longer sum to zero.
+
+    The gradient of the mean loss summed over classes is Σ (1 − Σ_c a_ic) x_i / N.
+    """
+    x = auxiliary()
+    votes = np.full((len(x), 3), 1 / 3)
+    votes[:10] = 0.0
+    pull = ((1 - votes.sum(1))[:, None] * x).mean(0)
+    assert np.linalg.norm(pull) > 1e-3
+    neutral = np.full((len(x), 3), 1 / 3)
+    assert np.linalg.norm(((1 - neutral.sum(1))[:, None] * x).mean(0)) < 1e-15
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "median"},
+        {"constants": "loose"},
+        {"l2": 0.0},
+        {"l2": float("nan")},
+        {"classes": ("only",)},
+        {"auxiliary": np.zeros((0, 4))},
+        {"auxiliary": np.full((2, 4), 0.6)},
+    ],
+)
+def test_settings_that_void_the_claim_are_refused(changed):
+    with pytest.raises(StudyError):
+        replace(protocol(3), **changed)
+
+
+@pytest.mark.parametrize(("unit", "neighbours"), [(Unit.RECORD, Neighbours.REPLACE), (Unit.PARTY, Neighbours.ADD_REMOVE)])
+def test_other_units_and_relations_are_refused(unit, neighbours):
+    who = replace(consortium(3, Pure(1)), unit=unit, neighbours=neighbours)
+    with pytest.raises(StudyError, match="whole party"):
+        protocol(3).declare(who)
