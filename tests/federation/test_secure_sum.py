@@ -277,3 +277,22 @@ def test_a_sum_over_a_ring_of_neighbours_is_exact(lost):
     counted = [units[p] for p in names if (p, "sum.mask[mean/0]") not in gone]
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(counted))
     assert total.parties == 120 - lost
+
+
+def test_a_third_of_the_parties_may_drop_out_after_masking():
+    names = tuple(f"p{k:02}" for k in range(12))
+    who = Consortium(
+        parties=names,
+        loss=ZCDP(0.15),
+        unit=Unit.RECORD,
+        colluders=1,
+        dropouts=4,
+        roster={name: identity(name).public for name in names},
+    )
+    gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
+    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    total = parties.sum(Rounds().average)
+    grid = parties.declaration["mean"].scale(who).grid
+    assert total.parties == 12  # their vectors had arrived
+    np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(outbox(hosts, "mean/0").values()))

@@ -23,7 +23,7 @@ from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import stacks
 
-from ..federation.toy import STUDY, LossyChannel, NoNoise
+from tests.federation.toy import STUDY, LossyChannel, NoNoise
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")
 

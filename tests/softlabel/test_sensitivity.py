@@ -53,9 +53,11 @@ def test_no_replacement_moves_the_minimiser_further_than_claimed(
     tried = protocol(classes, method, l2=l2, public=x)
     others = one_hot(generator.integers(0, classes, (parties - 1, records)), classes)
     moved = widest(every_replacement(tried, others.reshape(parties - 1, records, classes)))
-    assert moved <= tried.sensitivity(parties) <= protocol(
-        classes, method, l2=l2, public=x, constants="paper"
-    ).sensitivity(parties)
+    assert (
+        moved
+        <= tried.sensitivity(parties)
+        <= protocol(classes, method, l2=l2, public=x, constants="paper").sensitivity(parties)
+    )
 
 
 @pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2), (6, ROOT2)])

@@ -18,7 +18,7 @@ from comity.protocols.softlabel import PublishedSoftLabel
 
 CLINICS, VISITS, PUBLIC, TESTED = 600, 20, 500, 2000
 PRACTICES, TUMOURS, PUBLIC_TUMOURS = 100, 3, 120
-# One for every method and ε, fixed in advance: choosing it by the scores below would be a release.
+# One for every method and ε. With private records, choosing it by scores would be a release of its own.
 L2 = 0.005
 
 

@@ -72,6 +72,7 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
         "demo.html.jinja",
         consortia=list(zip(consortia, map(Markup, plots), (_of(rows, one.name) for one in consortia))),
         result=result,
+        epsilons=EPSILONS,
         repeats=repeats,
         l2=L2,
         delta=DELTA,

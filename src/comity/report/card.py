@@ -51,12 +51,12 @@ def what_it_is(result: Result) -> str:
         return f"A released {type(model).__name__} from the records of {parties}."
     classes = [str(label) for label in model.classes]
     shown = ", ".join(classes[:6]) + (f" and {len(classes) - 6} more" if len(classes) > 6 else "")
-    target, columns = "", f"{model.n_features_in_} features"
+    target, columns = "classes", f"{model.n_features_in_} features"
     if isinstance(model.encoding, Encoding):
         if model.encoding.schema.target is not None:
-            target = f"{model.encoding.schema.target.name}: "
+            target = model.encoding.schema.target.name
         columns = f"{len(model.encoding.schema.columns)} columns ({columns} after encoding)"
-    return f"A linear classifier of {target}{shown}; {columns}; learned from the records of {parties}."
+    return f"A linear classifier of {target} ({shown}) from {columns}, learned from the records of {parties}."
 
 
 def _noise(result: Result) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from markupsafe import Markup
 from comity.data import Encoding
 from comity.federation.transcript import Transcript
 from comity.learn import LinearClassifier
+from comity.privacy.loss import shown
 from comity.report.card import what_it_is
 from comity.report.plots import Weight, errors_plot, weights_plot
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from comity.report.result import Result
 
 # More weights, or lines of a transcript, than a reader takes in; the rest is in the files beside the page.
-WEIGHTS, LINES, NAMES = 12, 60, 6
+WEIGHTS, LINES, NAMES = 12, 60, 3
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def render_result(result: Result) -> str:
         warnings=warnings(result),
         costs=costs(result),
         errors=Markup(errors_plot(result.error or 0.0, result.baselines)) if compared else "",
-        weights=Markup(weights_plot(weights, _noise_of_weights(result))) if weights else "",
+        weights=Markup(weights_plot(weights, _noise_of_weights(result), _towards(result.model))) if weights else "",
+        spent=spent(result),
         traffic=traffic(result.transcript),
         lines=result.transcript.lines[:LINES],
         caveats=caveats(result),
@@ -106,7 +109,7 @@ def warnings(result: Result) -> list[tuple[str, str]]:
 
 
 def caveats(result: Result) -> list[str]:
-    found = ["Simulated on one machine, which held the records of every party. Owners on machines of their own is what a deployment is for."]
+    found = ["Simulated on one machine, which held the records of every party."]
     if result.error is not None:
         found.append(
             "Errors and baselines were measured on the simulation's records. In a deployment each of them would be a release of "
@@ -118,7 +121,7 @@ def caveats(result: Result) -> list[str]:
             "quantised contributions are added up. Bytes are those of the contributions alone."
         )
     if result.guarantee.unit == "a whole party":
-        found.append("The unit is a whole party: what the run releases hardly depends on all the records of any one party together.")
+        found.append("The unit is a whole party: the loss bounds what can be told of all records of one party together.")
     else:
         found.append(f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, m times in all.")
     if not result.guarantee.seeded:
@@ -131,9 +134,16 @@ def costs(result: Result) -> list[Cost]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for account in result.accounts:
         groups.setdefault((account.spent, account.granted, account.left), []).append(account.party)
-    alone = len(result.accounts) == 1
+    # A simulation of very many parties keeps one ledger for all of them.
+    alike = len(groups) == 1
     return [
-        Cost(result.parties if alone else len(names), _few(names), spent, granted, left)
+        Cost(
+            result.parties if alike else len(names),
+            "all parties" if alike and result.parties > NAMES else _few(names),
+            spent,
+            granted,
+            left,
+        )
         for (spent, granted, left), names in groups.items()
     ]
 
@@ -162,6 +172,15 @@ def strongest(model: Any) -> list[Weight]:
         prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
         found.append(Weight(prefix + names[column], float(coef[row, column])))
     return found
+
+
+def spent(result: Result) -> str:
+    """The ε of the run for a headline, rounded up like every loss."""
+    return f"eps {shown(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
+
+
+def _towards(model: LinearClassifier) -> str:
+    return f"weight in favour of {model.classes[1]}" if len(model.coef_) == 1 else "weight in favour of the class"
 
 
 def _noise_of_weights(result: Result) -> float | None:

@@ -16,7 +16,7 @@ from comity.federation.baseline import Baseline
 
 _DARK, _INK, _PALE = "#17415f", "#222222", "#e9edf0"
 # Bars that are not the result itself differ by hatch, not by colour.
-_HATCHES = {"constant": "", "own data": "////", "pooled": "....", "without noise": "xxxx"}
+_HATCHES = {"constant": "", "own data": "////", "pooled": "||||", "without noise": "xxxx"}
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -66,7 +66,14 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
                 xerr=spread or None,
                 error_kw={"elinewidth": 1.1, "capsize": 3, "ecolor": _INK},
             )
-            axes.text(value + spread, place, f"  {value:.3f}", va="center", fontweight="bold" if ours else "normal")
+            axes.annotate(
+                f"{value:.3f}",
+                (value + spread, place),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                fontweight="bold" if ours else "normal",
+            )
         axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
         for tick, (name, _, _) in zip(axes.get_yticklabels(), bars):
             tick.set_fontweight("bold" if name == "this result" else "normal")
@@ -76,8 +83,8 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
         return _svg(figure, "Error of the result and of its baselines: " + _said(bars))
 
 
-def weights_plot(weights: Sequence[Weight], noise: float | None) -> str:
-    """The strongest weights of a released linear model; the bar behind each spans two deviations of its noise."""
+def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -> str:
+    """The strongest weights of a released linear model; the line behind each spans two deviations of its noise."""
     shown = list(reversed(weights))
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": "weights"}):
         figure, axes = _axes(6.6, 0.5 + 0.27 * len(shown))
@@ -90,7 +97,8 @@ def weights_plot(weights: Sequence[Weight], noise: float | None) -> str:
         axes.axvline(0, color=_INK, linewidth=0.8)
         axes.set_yticks(range(len(shown)), [weight.label for weight in shown])
         axes.set_ylim(-0.7, len(shown) - 0.3)
-        axes.set_xlabel("weight" + ("" if noise is None else " (line: ± 2 standard deviations of the added noise)"))
+        spread = "" if noise is None else " (line: ± 2 standard deviations of the added noise)"
+        axes.set_xlabel(towards + spread)
         axes.tick_params(axis="y", length=0)
         described = [(weight.label, weight.value, 0.0) for weight in weights]
         return _svg(figure, "Strongest weights of the model: " + _said(described))
@@ -120,7 +128,15 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
         right = max(max(curve.epsilon) for curve in curves) * 1.12
         for name, level in levels.items():
             axes.axhline(level, color="#777777", linewidth=1, linestyle=":")
-            axes.text(right, level, f" {name} {level:.3f}", va="center", ha="left", fontsize=8.5, color="#444444")
+            axes.annotate(
+                f"{name} {level:.3f}",
+                (right, level),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color="#444444",
+            )
         axes.set_xscale("log")
         axes.set_xlim(right=right)
         ticks = sorted({epsilon for curve in curves for epsilon in curve.epsilon})
@@ -130,7 +146,7 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
         axes.set_xlabel("epsilon spent by each party (more is less private)")
         axes.set_ylabel(f"test error, mean of {repeats} ± spread")
         axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-        axes.legend(frameon=False, loc="best", fontsize=9)
+        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(curves), fontsize=9)
         described = [(f"{c.label} at {e:g}", v, 0.0) for c in curves for e, v in zip(c.epsilon, c.error)]
         return _svg(figure, f"{title}, error against epsilon: {_said(described)}")
 

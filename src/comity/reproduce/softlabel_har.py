@@ -47,6 +47,7 @@ PAPER = {
     "avg non-private": 0.67,
 }
 NOT_PRIVATE = "not private: map fitted on private rows"
+RANDOM = "random-split "
 _TARGET, _SPLIT, _SUBJECT = "activity", "split", "subject"
 # The noise of a real run is seeded by this, so that the command prints the same figures each time.
 _SEED = 2016
@@ -135,37 +136,41 @@ def activities() -> Activities:
 
 
 def reproduced(data: Activities, size: Size, out: Path | None, *, quick: bool = False) -> list[dict[str, Any]]:
-    splits = [split_of(data, size, number) for number in range(size.splits)]
     values: dict[str, list[float]] = {}
-    for number, split in enumerate(splits):
+    constants: dict[str, list[float]] = {"": [], RANDOM: []}
+    for number in range(size.splits):
+        split = split_of(data, size, number)
         exact = exact_models(split)
+        constants[""].append(split.constant)
         for case, value in (*without_noise(split, exact), *with_noise(split, exact, size, number)):
             values.setdefault(case, []).append(value)
     for number in range(size.random_splits):
         split = split_of(data, size, number, by_subject=False)
+        constants[RANDOM].append(split.constant)
         for case, value in without_noise(split, exact_models(split)):
-            values.setdefault(f"random-split {case}", []).append(value)
-    series = [Series(case, tuple(found), _note(case, size, quick)) for case, found in values.items()]
+            values.setdefault(RANDOM + case, []).append(value)
     # Cases that do not depend on epsilon first, then each method's curves together.
-    series.sort(key=lambda one: "eps=" in one.case)
-    constant = float(np.mean([split.constant for split in splits]))
-    batch = float(np.mean(values["batch"]))
+    cases = sorted(values, key=lambda case: "eps=" in case)
+    series = {case: Series(case, tuple(values[case]), _note(case, size, quick)) for case in cases}
     if out is not None:
-        _plot(out / "softlabel-har", {one.case: one for one in series}, constant, size, quick)
-    return [
-        {
-            "case": one.case,
-            "ours": one.mean,
-            "spread": one.spread,
-            "repeats": len(one.values),
-            "unit": "accuracy",
-            "paper": PAPER.get(one.case),
-            "constant": constant,
-            "non_private": batch,
-            "note": one.note,
-        }
-        for one in series
-    ]
+        _plot(out / "softlabel-har", series, float(np.mean(constants[""])), size, quick)
+    rows = []
+    for case, one in series.items():
+        layout = RANDOM if case.startswith(RANDOM) else ""
+        rows.append(
+            {
+                "case": case,
+                "ours": one.mean,
+                "spread": one.spread,
+                "repeats": len(one.values),
+                "unit": "accuracy",
+                "paper": PAPER.get(case),
+                "constant": float(np.mean(constants[layout])),
+                "non_private": series[f"{layout}batch"].mean,
+                "note": one.note,
+            }
+        )
+    return rows
 
 
 def split_of(data: Activities, size: Size, number: int, *, by_subject: bool = True) -> Split:
@@ -296,7 +301,7 @@ def _seed(case: str, number: int) -> int:
 
 def _note(case: str, size: Size, quick: bool) -> str:
     said = [NOT_PRIVATE]
-    if case.startswith("random-split"):
+    if case.startswith(RANDOM):
         said.append("subjects mixed over training and test rows; the paper's figures fit the dataset's own split")
     if "eps=" in case:
         said.append(

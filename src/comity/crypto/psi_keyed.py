@@ -1,0 +1,192 @@
+"""Private set intersection by keyed pseudonyms: whoever lacks the key matches the lists.
+
+    parties       share a fresh key; each sends the pseudonyms of its ids, in an order that it alone knows
+    the matcher   finds the pseudonyms that every list holds, and tells each party their positions in its own list
+
+A pseudonym is BLAKE2b with 128 bits of output in its keyed mode (RFC 7693), a pseudorandom function.
+
+Adversary    a matcher that follows the protocol but looks at everything, and colludes with no party; a party that sees
+             only the positions it is sent.
+Assumes      keyed BLAKE2b is pseudorandom; the key never reaches the matcher and serves one run.
+Learned      matcher: the size of each list and of every overlap of some of them. Each party: which of its own people
+             every list holds, and hence how many.
+
+The key is all that protects the ids. Ids are seldom secrets: whoever has the key and the pseudonyms, say a matcher and
+one party that talk to each other, can try every possible id (10^9 of them take minutes) and read the lists of all.
+Where that is to be feared, `psi_ecdh` holds without that trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from comity.errors import Malformed
+
+KEY_BYTES = 32
+PSEUDONYM_BYTES = 16
+
+# Below this many ids the standard library's loop is done before the compiled one would have been loaded.
+_COMPILED_FROM = 200_000
+
+_BLOCK = 128
+_START = np.array(
+    [
+        0x6A09E667F3BCC908,
+        0xBB67AE8584CAA73B,
+        0x3C6EF372FE94F82B,
+        0xA54FF53A5F1D36F1,
+        0x510E527FADE682D1,
+        0x9B05688C2B3E6C1F,
+        0x1F83D9ABFB41BD6B,
+        0x5BE0CD19137E2179,
+    ],
+    np.uint64,
+)
+# Which word of the message each half of each quarter round takes, per round.
+_SCHEDULE = np.array(
+    [
+        (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+        (14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3),
+        (11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4),
+        (7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8),
+        (9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13),
+        (2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9),
+        (12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11),
+        (13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10),
+        (6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5),
+        (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
+    ],
+    np.int64,
+)
+_ROUNDS = 12
+
+
+def pseudonyms(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
+    """One row of 16 bytes per id, equal for equal ids under one key. Ids are not empty."""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a key of {KEY_BYTES} bytes was expected, found {len(key)}")
+    if not all(ids):
+        raise ValueError("an empty id has no pseudonym")
+    rows = _compiled(key, ids) if len(ids) >= _COMPILED_FROM else _plain(key, ids)
+    return rows.reshape(-1, PSEUDONYM_BYTES)
+
+
+def _plain(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
+    keyed = hashlib.blake2b(key=key, digest_size=PSEUDONYM_BYTES)
+    out = bytearray()
+    for one in ids:
+        state = keyed.copy()
+        state.update(one)
+        out += state.digest()
+    return np.frombuffer(bytes(out), np.uint8)
+
+
+def _compiled(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
+    ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+    state = _START.copy()
+    state[0] ^= np.uint64(0x01010000 ^ (KEY_BYTES << 8) ^ PSEUDONYM_BYTES)
+    # The key fills the first block, which is the same for every id.
+    first = np.frombuffer(key.ljust(_BLOCK, b"\0"), "<u8").astype(np.uint64)
+    _compress(state, first, _BLOCK, False, np.empty(16, np.uint64))
+    out = np.empty((len(ids), PSEUDONYM_BYTES // 8), np.uint64)
+    _hash_all(state, np.frombuffer(b"".join(ids), np.uint8), ends, out)
+    return out.astype("<u8", copy=False).view(np.uint8)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _rotated(word: Any, by: int) -> Any:
+    return (word >> np.uint64(by)) | (word << np.uint64(64 - by))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _compress(state: Any, words: Any, count: int, last: bool, v: Any) -> None:
+    """BLAKE2b's compression of one block of 16 words into the state; `v` is scratch."""
+    for i in range(8):
+        v[i] = state[i]
+        v[i + 8] = _START[i]
+    v[12] ^= np.uint64(count)
+    if last:
+        v[14] = ~v[14]
+    for r in range(_ROUNDS):
+        order = _SCHEDULE[r % 10]
+        for g in range(8):
+            # Four columns, then four diagonals.
+            shift = g // 4
+            a, b, c, d = g % 4, 4 + (g + shift) % 4, 8 + (g + 2 * shift) % 4, 12 + (g + 3 * shift) % 4
+            va = v[a] + v[b] + words[order[2 * g]]
+            vd = _rotated(v[d] ^ va, 32)
+            vc = v[c] + vd
+            vb = _rotated(v[b] ^ vc, 24)
+            va = va + vb + words[order[2 * g + 1]]
+            vd = _rotated(vd ^ va, 16)
+            vc = vc + vd
+            v[a], v[b], v[c], v[d] = va, _rotated(vb ^ vc, 63), vc, vd
+    for i in range(8):
+        state[i] ^= v[i] ^ v[i + 8]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
+    state, words, v = np.empty(8, np.uint64), np.empty(16, np.uint64), np.empty(16, np.uint64)
+    raw = words.view(np.uint8)
+    at = 0
+    for i in range(len(ends)):
+        state[:] = keyed
+        count = _BLOCK
+        while at < ends[i]:
+            size = min(_BLOCK, ends[i] - at)
+            raw[:size] = text[at : at + size]
+            raw[size:] = 0
+            at += size
+            count += size
+            _compress(state, words, count, at == ends[i], v)
+        for j in range(out.shape[1]):
+            out[i, j] = state[j]
+
+
+def matched(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[str, NDArray[np.int64]]:
+    """For each list, the positions of the tokens that all lists hold, in one common order.
+
+    A list is its tokens of `width` bytes, one after the other; a token that comes twice in a list is refused. The
+    order is that of the tokens as numbers: pseudorandom, and known to whoever can make them.
+    """
+    if len(lists) < 2:
+        raise ValueError(f"two lists or more can be matched, found {len(lists)}")
+    tables = [_table(name, raw, width) for name, raw in lists.items()]
+    starts = np.cumsum([0, *map(len, tables)])
+    order, same = _sorted(np.concatenate(tables))
+    groups = np.flatnonzero(np.concatenate([[True], ~same]))
+    sizes = np.diff(np.append(groups, len(order)))
+    common = groups[sizes == len(tables)]
+    # Tables lie one after the other, so that a sorted group names its members table by table.
+    members = np.sort(order[common[:, None] + np.arange(len(tables))], axis=1)
+    return {name: members[:, place] - starts[place] for place, name in enumerate(lists)}
+
+
+def _table(name: str, raw: bytes, width: int) -> NDArray[np.uint64]:
+    if len(raw) % width:
+        raise Malformed(f"{name}: tokens of {width} bytes were expected, found {len(raw)} bytes", code="form")
+    table = np.frombuffer(raw, "<u8").reshape(-1, width // 8)
+    first = np.sort(table[:, 0])
+    if (first[1:] == first[:-1]).any() and _sorted(table)[1].any():
+        raise Malformed(f"{name}: a token comes twice in one list", code="form")
+    return table
+
+
+def _sorted(table: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """An order that brings equal rows together, and which of its neighbours are equal."""
+    order = np.argsort(table[:, 0])
+    rows = table[order]
+    same = (rows[1:] == rows[:-1]).all(axis=1)
+    if (same != (rows[1:, 0] == rows[:-1, 0])).any():
+        # Different tokens that agree in their first word need all words to sort by.
+        order = np.lexsort(table.T[::-1])
+        rows = table[order]
+        same = (rows[1:] == rows[:-1]).all(axis=1)
+    return order, same
