@@ -22,7 +22,6 @@ from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import stacks
-
 from tests.federation.toy import STUDY, LossyChannel, NoNoise
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")

@@ -19,8 +19,8 @@ from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published import METHODS, TOLERANCE
 from comity.runtime.simulate import simulate
-
 from tests.federation.toy import STUDY, NoNoise
+
 from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
@@ -40,8 +40,8 @@ def begun(method, records):
 def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes):
     """Parties of different sizes, one without records. Every other one holds all classes: those that a party never saw
     have equal scores, and rounding decides among them."""
-    records = ordinary(classes, parties=4)
-    records += [EMPTY, Records(records[0].features[:9], records[0].labels[:9])]
+    records = ordinary(classes, parties=4, rows=30)
+    records += [EMPTY, Records(records[0].features[:20], records[0].labels[:20])]
     assert all(len(set(own.labels)) == classes for own in records if len(own))
     soft = protocol(classes)
     stacked, single = cohort(soft, records).sum(soft.vote), begun(soft, records).sum(soft.vote)

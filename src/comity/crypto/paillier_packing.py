@@ -119,7 +119,7 @@ class Packing:
         for block, plaintext in enumerate(plaintexts):
             size = min(self.slots, length - block * self.slots)
             shifted = mpz(plaintext) + self._middle(size)
-            if not 0 <= shifted.bit_length() <= size * self.width or shifted < 0:
+            if shifted < 0 or shifted.bit_length() > size * self.width:
                 raise Malformed("a packed plaintext exceeds its slots", code="overflow")
             digits = unpack(shifted, self.width)
             values += [int(digit) - half for digit in digits] + [-half] * (size - len(digits))

@@ -2,8 +2,8 @@
 
 An element y of Z*_{n²} is written as a·(1 + n·t) with a = y mod n and 0 <= t < n. In a product of many such elements
 the second factors only add up, because (1 + n·t)(1 + n·u) = 1 + n·(t + u) modulo n², and the first factors are half as
-long as y. A product of table entries therefore multiplies numbers of 2·bits by numbers of one·bits, about half the work
-of multiplying the entries themselves. The exponent is cut into windows and one row of the table serves each window, so
+long as y. A product of table entries therefore multiplies a number of the length of n² by one of the length of n, about
+half the work of multiplying the entries themselves. The exponent is cut into windows and one row of the table serves each window, so
 that no squarings are left (E. Brickell, D. Gordon, K. McCurley, D. Wilson, Fast exponentiation with precomputation,
 1992).
 
@@ -17,7 +17,7 @@ from gmpy2 import invert, mpz, unpack
 
 
 class FixedBase:
-    """Powers of `base` (a unit modulo n²) for exponents below 2^bits; 2^window entries for every window of the exponent."""
+    """Powers of `base`, a unit modulo n², for exponents below 2^bits; 2^window entries for each window of them."""
 
     def __init__(self, base: mpz, n: mpz, *, bits: int, window: int) -> None:
         self.bits = bits
@@ -35,7 +35,7 @@ class FixedBase:
 
     def power(self, exponent: int, message: int | mpz = 0) -> mpz:
         """base^exponent · (1 + n·message) modulo n²."""
-        if not 0 <= exponent >> self.bits < 1:
+        if exponent < 0 or exponent >> self.bits:
             raise ValueError(f"an exponent of at most {self.bits} bits and no sign was expected")
         square = self._square
         product, lift = mpz(1), mpz(message)

@@ -7,8 +7,8 @@
 Adversary    a matcher that follows the protocol but looks at everything, with all parties but one.
 Assumes      the decisional Diffie-Hellman problem is hard on Curve25519, and SHA-512 behaves like a random function;
              both classically. Against a quantum computer the blinding does not stand.
-Learned      matcher: the size of each list and of every overlap. A party: the sizes of the lists that pass by, and which
-             of its own people all lists hold. Colluders: which of *their* people an honest party has. Nobody can
+Learned      matcher: the size of each list and of every overlap. A party: the sizes of the lists that pass by, and
+             which of its own people all lists hold. Colluders: which of *their* people an honest party has. They can't
              test an id that none of them holds: each test would need the honest party's secret.
 
 A point travels as the 32 bytes of its u-coordinate. Half of all byte strings are coordinates of points on the curve's
@@ -63,9 +63,7 @@ def blind(secret: bytes, blinded: bytes) -> bytes:
 
     def part(start: int) -> bytes:
         chunk = blinded[start : start + _CHUNK * POINT_BYTES]
-        return b"".join(
-            _multiplied(secret, chunk[at : at + POINT_BYTES]) for at in range(0, len(chunk), POINT_BYTES)
-        )
+        return b"".join(_multiplied(secret, chunk[at : at + POINT_BYTES]) for at in range(0, len(chunk), POINT_BYTES))
 
     # libsodium works without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -84,7 +82,7 @@ def _multiplied(secret: bytes, point: bytes) -> bytes:
 def on_curve(point: bytes) -> bool:
     """Whether 32 bytes are the canonical u-coordinate of a point of the curve rather than of its twist."""
     u = mpz(int.from_bytes(point, "little"))
-    return u < _PRIME and legendre(u * (u * (u + _A) + 1), _PRIME) == 1
+    return bool(u < _PRIME and legendre(u * (u * (u + _A) + 1), _PRIME) == 1)
 
 
 def field_element(message: bytes, tag: bytes = _TAG) -> mpz:

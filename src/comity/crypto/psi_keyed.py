@@ -99,12 +99,12 @@ def _compiled(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
     return out.astype("<u8", copy=False).view(np.uint8)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _rotated(word: Any, by: int) -> Any:
     return (word >> np.uint64(by)) | (word << np.uint64(64 - by))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _compress(state: Any, words: Any, count: int, last: bool, v: Any) -> None:
     """BLAKE2b's compression of one block of 16 words into the state; `v` is scratch."""
     for i in range(8):
@@ -131,7 +131,7 @@ def _compress(state: Any, words: Any, count: int, last: bool, v: Any) -> None:
         state[i] ^= v[i] ^ v[i + 8]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
     state, words, v = np.empty(8, np.uint64), np.empty(16, np.uint64), np.empty(16, np.uint64)
     raw = words.view(np.uint8)

@@ -15,9 +15,9 @@ Learned      coordinator: the size of each party's list and of every overlap. Ea
 Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
              `crypto.psi_ecdh`, where it can't.
 
-A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are asked,
-and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions of its
-own common rows under `site.kept(ROWS)`. A party that is missing would change whom all hold: the run waits for it.
+A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are
+asked, and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions
+of its own common rows under `site.kept(ROWS)`. A missing party would change whom all hold: the run waits for it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ MOST_ROWS = 1 << 24
 MOST_PARTIES = 1000
 METHODS = ("keyed", "ecdh")
 _POLICY = "sizes_may_leave"
+_KEY = "identifier.name"
 
 
 @dataclass(frozen=True)
@@ -208,10 +209,10 @@ class Alignment(Protocol):
         rows = len(positions[names[0]])
         if rows == 0:
             raise DataError(
-                "the parties share nobody: no id is held by all of them; check that every site names the same kind of id "
-                "as its id column",
+                "the parties share nobody: no id is held by all of them; check that the "
+                "identifier column means the same at every site",
                 code="empty-intersection",
-                key="id",
+                key=_KEY,
             )
         view.ask("place", rows=rows, each={name: {"positions": positions[name]} for name in names}, need=len(names))
         return rows
@@ -227,19 +228,21 @@ def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> list[bytes]:
     try:
         plain = "".join(texts).isascii()
     except TypeError:
-        row, found = next((row, one) for row, one in enumerate(texts) if not isinstance(one, str))
-        what = "none" if found is None or found != found else f"a {type(found).__name__}"
+        row, kind = next((row, type(one).__name__) for row, one in enumerate(texts) if not isinstance(one, str))
         raise DataError(
-            f"every row needs a text as its id, row {row + 1} has {what}; read the id column as text and drop rows without",
-            key="id",
+            f"every row needs a text as its id, row {row + 1} has a {kind}; read the identifier column as text and "
+            "drop the rows without one",
+            key=_KEY,
         ) from None
     try:
         encoded = [(one if plain else unicodedata.normalize("NFC", one)).strip().encode() for one in texts]
     except UnicodeEncodeError as error:
-        raise DataError("an id is not valid Unicode text; read the id column again as UTF-8", key="id") from error
+        raise DataError(
+            "an id is no valid Unicode text; read the identifier column again as UTF-8", key=_KEY
+        ) from error
     if not all(encoded):
         raise DataError(
-            f"every row needs an id, row {encoded.index(b'') + 1} has an empty one; fill it or drop the row", key="id"
+            f"every row needs an id, row {encoded.index(b'') + 1} has an empty one; fill it or drop the row", key=_KEY
         )
     if len(set(encoded)) != len(encoded):
         seen: dict[bytes, int] = {}
@@ -248,7 +251,7 @@ def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> list[bytes]:
                 raise DataError(
                     f"an id stands for one row, rows {seen[one] + 1} and {row + 1} have the same; "
                     "keep one row per person",
-                    key="id",
+                    key=_KEY,
                 )
     return encoded
 
@@ -256,9 +259,9 @@ def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> list[bytes]:
 def _ids(site: Site) -> NDArray[np.object_]:
     ids = site.records.ids
     if ids is None:
-        raise DataError(f"{site.party} has no ids to align by; name the id column in the schema", key="id")
+        raise DataError(f"{site.party} has no ids to align by; name their column in the schema", key=_KEY)
     if len(ids) > MOST_ROWS:
-        raise DataError(f"an alignment has up to {MOST_ROWS} rows per party, {site.party} has {len(ids)}", key="id")
+        raise DataError(f"an alignment has up to {MOST_ROWS} rows per party, {site.party} has {len(ids)}", key=_KEY)
     return ids
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from comity.data import Encoding
 from comity.federation.transcript import Transcript
 from comity.learn import LinearClassifier
-from comity.privacy.loss import shown
+from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.plots import Weight, errors_plot, weights_plot
 
@@ -223,4 +223,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["size"] = size
+    environment.filters["delta"] = lambda value: shown_small(Decimal(repr(value)))
     return environment

@@ -1,0 +1,316 @@
+"""Paillier against textbook arithmetic, against phe, against what a peer may send, and against what each side sees."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+
+import numpy as np
+import pytest
+from gmpy2 import invert, jacobi, lcm, mpz, next_prime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp, kstest
+
+from comity.crypto import paillier
+from comity.crypto.paillier import Ciphertext, PrivateKey, PublicKey
+from comity.crypto.paillier_tables import FixedBase
+from comity.errors import Malformed
+
+LIKELY = 1e-4
+few = settings(max_examples=25, deadline=None)
+
+
+@cache
+def private() -> PrivateKey:
+    return PrivateKey.generate(2048)
+
+
+@cache
+def toy() -> PrivateKey:
+    """Two safe primes so small that discrete logarithms are a look-up."""
+    p, q, x = mpz(467), mpz(503), mpz(1234)
+    return PrivateKey(PublicKey(p * q, -x * x % (p * q)), p, q)
+
+
+def textbook(key: PrivateKey, value: int) -> int:
+    """Decryption as the paper of 1999 writes it: L(c^λ mod n²) / L(g^λ mod n²) mod n."""
+    n, order = int(key.public.n), int(lcm(key.p - 1, key.q - 1))
+    scale = (pow(1 + n, order, n * n) - 1) // n
+    return (pow(int(value), order, n * n) - 1) // n * pow(scale, -1, n) % n
+
+
+def plaintexts() -> st.SearchStrategy[int]:
+    limit = private().public.limit
+    return st.one_of(st.integers(-limit, limit), st.integers(-100, 100), st.sampled_from([limit, -limit]))
+
+
+@few
+@given(st.data())
+def test_a_table_gives_the_powers_of_its_base(data: st.DataObject) -> None:
+    n = data.draw(st.integers(50, 2**70).map(lambda k: int(next_prime(k)) * int(next_prime(k + 1000))))
+    base = data.draw(st.integers(2, n * n - 1).filter(lambda b: np.gcd.reduce([b, n], dtype=object) == 1))
+    bits, window = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 8))
+    exponent, message = data.draw(st.integers(0, 2**bits - 1)), data.draw(st.integers(-n, n))
+    found = FixedBase(mpz(base), mpz(n), bits=bits, window=window).power(exponent, message)
+    assert found == pow(base, exponent, n * n) * (1 + n * message) % (n * n)
+
+
+@pytest.mark.parametrize("exponent", [-1, 1 << 16])
+def test_a_table_refuses_exponents_it_has_no_rows_for(exponent: int) -> None:
+    with pytest.raises(ValueError, match="16 bits"):
+        FixedBase(mpz(2), mpz(77), bits=16, window=4).power(exponent)
+
+
+@few
+@given(plaintexts())
+def test_decryption_gives_back_the_plaintext(message: int) -> None:
+    key = private()
+    ciphertext = key.public.encrypt(message)
+    assert key.decrypt(ciphertext) == message
+    assert textbook(key, ciphertext.value) == message % key.public.n
+    assert key.decrypt(key.public.read(key.public.write(ciphertext))) == message
+
+
+def test_every_small_plaintext_of_a_small_key() -> None:
+    key = toy()
+    for message in range(-key.public.limit, key.public.limit + 1, 61):
+        assert key.decrypt(key.public.encrypt(message)) == message
+
+
+def test_textbook_encryption_is_read() -> None:
+    key, n = private(), int(private().public.n)
+    value = pow(1 + n, 31337, n * n) * pow(secrets.randbelow(n), n, n * n) % (n * n)
+    assert key.decrypt(Ciphertext(mpz(value))) == 31337
+
+
+def test_phe_reads_ours_and_we_read_its() -> None:
+    phe = pytest.importorskip("phe")
+    key = private()
+    public = phe.PaillierPublicKey(int(key.public.n))
+    theirs = phe.PaillierPrivateKey(public, int(key.p), int(key.q))
+    assert theirs.raw_decrypt(int(key.public.encrypt(271828).value)) == 271828
+    assert key.decrypt(Ciphertext(mpz(public.raw_encrypt(314159)))) == 314159
+
+
+@few
+@given(st.integers(-(2**900), 2**900), st.integers(-(2**900), 2**900), st.integers(-(2**64), 2**64))
+def test_sums_and_products(a: int, b: int, factor: int) -> None:
+    key, public = private(), private().public
+    computed = public.add_plain(public.add(public.multiply(public.encrypt(a), factor), public.encrypt(b)), -a)
+    assert key.decrypt(computed) == a * factor + b - a
+    assert key.decrypt(public.rerandomise(computed)) == a * factor + b - a
+
+
+@pytest.mark.parametrize("factor", [0, 1, -1])
+def test_edge_factors(factor: int) -> None:
+    public = private().public
+    assert private().decrypt(public.multiply(public.encrypt(-12), factor)) == -12 * factor
+
+
+def test_a_key_of_3072_bits() -> None:
+    key = PrivateKey.generate(3072)
+    peer = PublicKey.from_bytes(key.public.to_bytes())
+    assert key.decrypt(peer.rerandomise(peer.multiply(peer.encrypt(-(2**2000)), 3))) == -3 * 2**2000
+
+
+def test_out_of_range_is_refused() -> None:
+    key, public = private(), private().public
+    for message in (public.limit + 1, -public.limit - 1):
+        with pytest.raises(Malformed, match="bits"):
+            public.encrypt(message)
+        with pytest.raises(Malformed):
+            public.multiply(public.encrypt(1), message)
+    top = public.encrypt(public.limit)
+    for overflowed in (public.add(top, public.encrypt(1)), public.multiply(public.add(top, public.encrypt(1)), -1)):
+        with pytest.raises(Malformed, match="range"):
+            key.decrypt(overflowed)
+    with pytest.raises(TypeError):
+        public.encrypt(1.5)  # type: ignore[arg-type]
+
+
+def test_only_fresh_ciphertexts_leave() -> None:
+    public = private().public
+    made = public.encrypt(5)
+    for computed in (
+        public.add(made, made),
+        public.add_plain(made, 1),
+        public.multiply(made, 2),
+        public.read(public.write(made)),
+    ):
+        with pytest.raises(ValueError, match="re-randomised"):
+            public.write(computed)
+        assert len(public.write(public.rerandomise(computed))) == public.ciphertext_bytes == 512
+
+
+def test_malformed_ciphertexts_are_refused() -> None:
+    key, public = private(), private().public
+    good = public.write(public.encrypt(1))
+    size = public.ciphertext_bytes
+    numbers = [0, public.square, public.square + 1, public.n, key.p, key.q * 17, 2 ** (8 * size) - 1]
+    for data in [b"", good[:-1], good + b"\0", *(int(number).to_bytes(size, "little") for number in numbers)]:
+        with pytest.raises(Malformed):
+            public.read(data)
+
+
+def test_generated_keys_keep_the_conditions() -> None:
+    key = private()
+    assert key.public.bits == 2048 and key.p % 4 == key.q % 4 == 3
+    assert jacobi(-key.public.h, key.p) == jacobi(-key.public.h, key.q) == 1
+    assert PrivateKey.from_bytes(key.to_bytes()) == key
+    assert PublicKey.from_bytes(key.public.to_bytes()) == key.public
+    assert str(int(key.p)) not in repr(key)
+    with pytest.raises(ValueError, match="2048 or 3072"):
+        PrivateKey.generate(1024)
+
+
+def _public_bytes(n: int, h: int, bits: int = 2048) -> bytes:
+    return bits.to_bytes(4, "little") + int(n).to_bytes(256, "little") + int(h).to_bytes(256, "little")
+
+
+def test_bad_public_keys_are_refused() -> None:
+    n, h, p = private().public.n, private().public.h, private().p
+    prime = next_prime(mpz(1) << 2047)
+    while prime % 4 != 1:
+        prime = next_prime(prime)
+    near = next_prime(p)
+    while near % 4 != 3:
+        near = next_prime(near)
+    wrong_jacobi = next(x for x in range(2, 1000) if jacobi(x, n) == -1)
+    cases = {
+        "even": _public_bytes(n - 1, h),
+        "three modulo four": _public_bytes(n + 2, h),
+        "short": _public_bytes(n >> 1 | 1, h),
+        "square": _public_bytes(p * p, h % p),
+        "prime": _public_bytes(prime, h % prime),
+        "small factor": _public_bytes((mpz(1) << 2047) // 4083 * 4083 // 4083 * 4083 | 1, h >> 2),
+        "close factors": _public_bytes(p * near, h % p),
+        "h is one": _public_bytes(n, 1),
+        "h is minus one": _public_bytes(n, n - 1),
+        "h is zero": _public_bytes(n, 0),
+        "h above n": _public_bytes(n, n + 4 if n + 4 < 2**2048 else 2**2048 - 1),
+        "h divides n": _public_bytes(n, p),
+        "h of the other symbol": _public_bytes(n, wrong_jacobi),
+        "another size": _public_bytes(n, h, 3072),
+        "no size": _public_bytes(n, h, 0),
+        "truncated": _public_bytes(n, h)[:-1],
+        "longer": _public_bytes(n, h) + b"\0",
+        "empty": b"",
+    }
+    for name, data in cases.items():
+        with pytest.raises(Malformed):
+            PublicKey.from_bytes(data)
+            pytest.fail(name)
+
+
+def test_bad_private_keys_are_refused() -> None:
+    key = private()
+
+    def data(p: int, q: int, h: int = int(key.public.h)) -> bytes:
+        return (
+            (2048).to_bytes(4, "little")
+            + int(p).to_bytes(128, "little")
+            + int(q).to_bytes(128, "little")
+            + int(h % 2**2048).to_bytes(256, "little")
+        )
+
+    one_mod_four = key.q
+    while one_mod_four % 4 != 1:
+        one_mod_four = next_prime(one_mod_four)
+    near = next_prime(key.p)
+    while near % 4 != 3:
+        near = next_prime(near)
+    cases = {
+        "composite": data(key.p, key.q + 4),
+        "one modulo four": data(key.p, one_mod_four),
+        "equal": data(key.p, key.p),
+        "close": data(key.p, near),
+        "short": data(key.p, next_prime(mpz(1) << 900)),
+        "a square h": data(key.p, key.q, 4),
+        "h is minus one": data(key.p, key.q, int(key.public.n) - 1),
+        "truncated": key.to_bytes()[:-1],
+        "longer": key.to_bytes() + b"\0",
+    }
+    for name, bad in cases.items():
+        with pytest.raises(Malformed):
+            PrivateKey.from_bytes(bad)
+            pytest.fail(name)
+
+
+def test_a_common_factor_of_the_orders_is_refused() -> None:
+    # p = 2·3·k + 1 and q = 2·3·l + 1 share the factor 3 below p − 1 and q − 1.
+    primes = []
+    for _ in range(2):
+        k = secrets.randbits(1021) | 3 << 1019
+        while not (paillier.is_prime(prime := mpz(6 * k + 1)) and prime % 4 == 3 and prime >> 1022 == 3):
+            k = (k + 1) if 6 * k < 2**1024 - 2**20 else secrets.randbits(1020) | 1 << 1019
+        primes.append(prime)
+    assert "common factor" in paillier._fault_of_primes(*primes, 1024)
+
+
+def _fractions(values: list[mpz], modulus: mpz) -> np.ndarray:
+    return np.array([int((value % modulus << 52) // modulus) / 2**52 for value in values])
+
+
+def _views_differ(key: PublicKey, messages: tuple[int, int], count: int = 300) -> bool:
+    """Whether whole ciphertexts, or their residues modulo n, tell two plaintexts apart."""
+    first, second = ([key.encrypt(message).value for _ in range(count)] for message in messages)
+    tests = [ks_2samp(_fractions(first, m), _fractions(second, m)).pvalue for m in (key.square, key.n, mpz(2**20))]
+    return min(tests) < LIKELY
+
+
+def test_ciphertexts_of_two_plaintexts_look_alike() -> None:
+    public = private().public
+    assert not _views_differ(public, (0, public.limit))
+    ciphertexts = [public.encrypt(0).value for _ in range(300)]
+    assert kstest(_fractions(ciphertexts, public.square), "uniform").pvalue > LIKELY
+    assert len(set(ciphertexts)) == 300
+
+
+def test_without_randomness_the_view_tells_plaintexts_apart() -> None:
+    assert _views_differ(PublicKey(private().public.n, mpz(1)), (0, private().public.limit))
+
+
+@cache
+def _logarithms() -> dict[int, int]:
+    """Discrete logarithms to the base h^n modulo the toy n: what unlimited power and the factors give the holder."""
+    public, value, found = toy().public, mpz(1), {}
+    while int(value) not in found:
+        found[int(value)] = len(found)
+        value = value * public._residue % public.n
+    return found
+
+
+def _holder_sees(factor: int, hide: str, count: int = 400) -> np.ndarray:
+    """The exponent of a computed ciphertext's randomness, as a fraction of the order."""
+    public, logs = toy().public, _logarithms()
+    seen = []
+    for _ in range(count):
+        computed = public.multiply(public.encrypt(1), factor)
+        if hide == "full":
+            sent = public.rerandomise(computed)
+        else:
+            sent = public.add(computed, public.encrypt(0))
+        seen.append(logs[int(sent.value % public.n)] / len(logs))
+    return np.array(seen)
+
+
+def test_the_holder_of_the_key_can_not_see_the_factor() -> None:
+    views = [_holder_sees(factor, "full") for factor in (1, 200)]
+    assert ks_2samp(*views).pvalue > LIKELY
+    assert min(kstest(view, "uniform").pvalue for view in views) > LIKELY
+
+
+def test_half_length_exponents_would_show_the_factor_to_the_holder() -> None:
+    assert ks_2samp(*(_holder_sees(factor, "half") for factor in (1, 200))).pvalue < LIKELY
+
+
+def test_an_unrandomised_product_shows_its_factor_to_anyone() -> None:
+    public = private().public
+    sent = public.encrypt(7)
+    returned = public.multiply(sent, 23)
+    guesses = [factor for factor in range(50) if public.multiply(sent, factor).value == returned.value]
+    assert guesses == [23]
+    hidden = public.rerandomise(returned)
+    assert all(public.multiply(sent, factor).value != hidden.value for factor in range(50))
+    assert invert(hidden.value, public.square) != invert(returned.value, public.square)

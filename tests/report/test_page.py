@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from comity.federation.baseline import Baseline
+from comity.federation.transcript import Line, Transcript
+from comity.report.page import costs, render_result, size, strongest, traffic, verdict
+from comity.report.plots import Curve, Weight, curves_plot, errors_plot, weights_plot
+from comity.runtime.outcome import Account
+from tests.report.test_result import protocol, simulated
+
+FETCHING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Collects text and addresses, and notices tags that are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.addresses, self.words, self.open, self.wrong = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.addresses += [value for name, value in attrs if name in FETCHING]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.addresses += [value for name, value in attrs if name in FETCHING]
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def result():
+    from comity.data import clinics
+
+    return simulated(test=clinics(1, 80, "test")["clinic-01"])
+
+
+def test_the_page_asks_nobody_for_anything(result):
+    text = render_result(result)
+    page = Page(text)
+    assert not re.search(r"https?:|//\w+\.|@import|url\((?!#)|<script", text)
+    assert all(address.startswith(("#", "data:")) for address in page.addresses)
+    assert page.wrong == [] and page.open == []
+
+
+def test_the_first_screen_answers_four_questions_with_their_figures(result):
+    text = Page(render_result(result)).text
+    places = [
+        text.index(question)
+        for question in ("What was learned?", "How good is it?", "What did it cost each owner?", "Who saw what?")
+    ]
+    assert places == sorted(places) and places[-1] < text.index("Releases")
+    assert "readmitted (no, yes) from 12 columns" in text
+    for shown in (result.error, *(baseline.error for baseline in result.baselines)):
+        assert f"{shown:.3f}" in text
+    assert "eps 1.00 at delta 1e-6" in text and "eps 1.50" in text and "(eps 2.50, delta 1e-6)" in text
+    assert "coordinator models in clear to the coordinator" in text
+    assert result.guarantee.adversary in text
+    assert result.study_hash in text and "run.begin[0]" in text
+
+
+def test_names_are_escaped(result):
+    text = render_result(replace(result, study="<img src=x>", settings={"a": ["<i>", {"k": 1}]}))
+    assert "<img" not in text and "&lt;img src=x&gt;" in text
+    assert "&lt;i&gt;, k = 1" in text
+
+
+def test_seeded_and_disputed_results_open_with_a_banner(result):
+    assert "Simulation with a seed: not a private result" in render_result(result)
+    honest = replace(result, guarantee=replace(result.guarantee, seeded=False))
+    assert 'role="alert"' not in render_result(honest)
+    disputed = replace(result, guarantee=replace(result.guarantee, seeded=False, claim="not private as claimed: eps 9"))
+    assert "not private as claimed: eps 9" in Page(render_result(disputed)).text
+    assert render_result(disputed).count('role="alert"') == 1
+
+
+def test_without_a_score_the_page_gives_the_reason(result):
+    text = Page(render_result(replace(result, error=None, baselines=()))).text
+    assert "is itself a release" in text and "test error" not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(0.2, "Better than a party alone (0.300), 0.100 above"), (0.35, "Not better than"), (0.45, "of no use")],
+)
+def test_the_verdict_is_plain(result, error, said):
+    compared = (Baseline("constant", 0.4), Baseline("own data", 0.3), Baseline("pooled", 0.1))
+    assert said in verdict(replace(result, error=error, baselines=compared))
+
+
+def test_equal_ledgers_share_a_line(result):
+    many = tuple(Account(f"p{i}", "eps 3.00", "eps 1.00", "eps 2.00") for i in range(9))
+    other = Account("late", "eps 3.00", "eps 2.00", "eps 1.00")
+    lines = costs(replace(result, accounts=(*many, other), parties=10))
+    assert [(line.parties, line.left) for line in lines] == [(9, "eps 2.00"), (1, "eps 1.00")]
+    assert lines[0].names == "p0, p1, p2 and 6 more" and lines[1].names == "late"
+    apart = tuple(Account(f"p{i}", "eps 9.00", f"eps {i}.00", f"eps {9 - i}.00") for i in range(8))
+    assert "Ledgers after the run" in render_result(replace(result, accounts=apart))
+
+
+def test_traffic_is_summed_by_step():
+    lines = [Line(f"sum.mask[{i}]", way, 4, 10, "") for i in range(3) for way in ("to parties", "to coordinator")]
+    (step,) = traffic(Transcript(tuple(lines)))
+    assert (step.step, step.rounds, step.parties, step.down, step.up) == ("sum.mask", 3, 4, 30, 30)
+
+
+def test_a_long_transcript_is_cut_and_says_so(result):
+    lines = tuple(Line(f"sum.mask[{i}]", "to parties", 4, 10, "ab") for i in range(200))
+    text = Page(render_result(replace(result, transcript=Transcript(lines)))).text
+    assert "The first 60 of 200 lines" in text
+
+
+def test_the_strongest_weights_come_first(result):
+    found = strongest(result.model)
+    assert len(found) == 12
+    sizes = [abs(weight.value) for weight in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == abs(result.model.coef_).max()
+    three = protocol(classes=("a", "b", "c")).present({"model": [[1.0] * 21, [-2.0] * 21]}, None)
+    assert {weight.label.partition(": ")[0] for weight in strongest(three)} <= {"a", "b", "c"}
+    assert "of no" not in render_result(replace(result, model=three, error=None))
+    assert strongest(object()) == []
+
+
+def test_plots_are_text_with_a_description_and_no_shared_ids():
+    one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)])
+    two = weights_plot([Weight("age <65", 1.0), Weight("b", -2.0)], 0.3, "weight")
+    three = curves_plot([Curve("avg", [0.3, 1], [0.2, 0.1], [0.01, 0.01])], {"pooled": 0.05}, "clinics", 5)
+    for plot in (one, two, three):
+        assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot
+    assert ">0.210<" in one and "this result 0.210" in one and "age &lt;65" in two
+    ids = [set(re.findall(r'\bid="((?!figure|axes|patch|text|line|xtick|ytick|matplotlib|Line|legend)[^"]+)"', p)) for p in (one, two, three)]
+    assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
+    assert errors_plot(0.21, []) == errors_plot(0.21, [])
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (88_800, "88.8 kB"), (5e13, "50 TB")])
+def test_sizes_have_few_digits(count, text):
+    assert size(count) == text

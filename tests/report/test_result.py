@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import comity
+from comity.data import Encoding, Records, clinic_schema, clinics, public_cohort
+from comity.errors import BadInput, DataError
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.protection import Derived, Sealed
+from comity.privacy.loss import Pure
+from comity.protocols.softlabel import PublishedSoftLabel
+from comity.report.result import Result, load_result
+from comity.report.views import views
+
+ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
+AUXILIARY = ENCODING.encode_features(public_cohort(60))
+
+
+def protocol(method="avg", classes=("no", "yes"), encoding=ENCODING):
+    return PublishedSoftLabel(auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding)
+
+
+def simulated(method="avg", parties=6, **options):
+    options = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | options
+    frames = clinics(parties, 12)
+    return comity.simulate(protocol(method), parties=frames, **options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return simulated(test=clinics(1, 80, "test")["clinic-01"])
+
+
+def test_it_carries_what_the_run_gave(result):
+    outcome = result.outcome
+    assert result.model is outcome.model
+    assert (result.guarantee, result.plan, result.transcript) == (outcome.guarantee, outcome.plan, outcome.transcript)
+    assert result.error == outcome.error
+    assert [b.name for b in result.baselines] == ["constant", "own data", "pooled", "without noise"]
+    assert result.baseline("pooled") in result.baselines
+    assert result.model.predict(clinics(1, 5)["clinic-01"]).tolist()[0] in ("no", "yes")
+
+
+def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_path):
+    result.save(tmp_path / "run")
+    again = load_result(tmp_path / "run")
+    assert again.as_json() == json.loads(json.dumps(result.as_json()))
+    assert (again.guarantee, again.plan, again.transcript) == (result.guarantee, result.plan, result.transcript)
+    assert (again.accounts, again.baselines, again.views) == (result.accounts, result.baselines, result.views)
+    np.testing.assert_array_equal(again.model.coef_, result.model.coef_)
+    again.report(tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "run" / "report.html").read_bytes()
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        "model",
+        "report.html",
+        "result.json",
+        "transcript.json",
+    ]
+    assert sorted(p.name for p in (tmp_path / "run" / "model").iterdir()) == [
+        "MODEL_CARD.md",
+        "model.json",
+        "weights.npz",
+    ]
+
+
+def test_saving_again_replaces_every_file(result, tmp_path):
+    result.save(tmp_path)
+    other = simulated(seed=4)
+    other.save(tmp_path)
+    np.testing.assert_array_equal(load_result(tmp_path).model.coef_, other.model.coef_)
+    assert load_result(tmp_path).error is None
+
+
+def test_result_json_says_what_a_reader_needs(result, tmp_path):
+    page = json.loads((result.save(tmp_path) / "result.json").read_text())
+    assert page["format"] == "comity-result-1"
+    assert page["private"] is False and page["seed"] == 3
+    assert page["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert page["plan"]["releases"][0]["release"] == "models"
+    assert {a["left"] for a in page["accounts"]} == {"eps 1.50"}
+    assert page["traffic"]["rounds"] == 3 and page["traffic"]["bytes"] > 1000
+    assert page["versions"]["comity"] == comity.__version__
+    assert page["study_hash"] == result.study_hash
+
+
+def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
+    path = result.report(tmp_path / "report.html")
+    before = path.read_bytes()
+
+    def broken(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(BadInput, match=r"report\.html: can't be written \(No space left"):
+        simulated().report(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("result.json", None),
+        ("result.json", "{"),
+        ("result.json", '{"format": "other"}'),
+        ("result.json", '{"format": "comity-result-1"}'),
+        ("transcript.json", '[{"path": 1}]'),
+        ("transcript.json", None),
+        ("model/model.json", "[]"),
+    ],
+)
+def test_a_damaged_folder_is_named(result, tmp_path, name, text):
+    result.save(tmp_path)
+    if text is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_result(tmp_path)
+
+
+def test_the_card_states_guarantee_adversary_unit_and_seed(result, tmp_path):
+    card = (result.save(tmp_path) / "model" / "MODEL_CARD.md").read_text()
+    assert "eps 1.00" in card and "a whole party, replaced" in card
+    assert result.guarantee.adversary in card
+    assert "Not a private release" in card
+    assert f"Error {result.error:.3f}" in card
+    unseeded = simulated(seed=None)
+    card = (unseeded.save(tmp_path) / "model" / "MODEL_CARD.md").read_text()
+    assert "Not a private release" not in card and "Not measured" in card and "OpenDP" in card
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_stated_noise_is_that_of_the_draws(delta):
+    # With one class of records alone nothing else varies, so released weights spread by the noise.
+    draws = np.array([simulated(parties=1, seed=s, delta=delta).model.coef_[0] for s in range(40)])
+    stated = simulated(parties=1, delta=delta).model_noise
+    assert draws.std(axis=0).mean() == pytest.approx(stated, rel=0.15)
+
+
+def test_views_split_parties_by_what_they_receive():
+    who = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
+    declaration = Declaration(
+        (
+            Release(name="mail", source="a", to="b", protection=Sealed("a key"), form=Array((1,))),
+            Release(name="sum", source="every party", to="coordinator", protection=Sealed("it"), form=Array((1,))),
+            Release(name="model", source="coordinator", to="consumer", protection=Derived("sum"), form=Array((1,))),
+        ),
+        adversary="nobody",
+    )
+    found = {view.participant: [seen.release for seen in view.seen] for view in views(declaration, who)}
+    assert found == {"coordinator": ["sum"], "each other party": [], "c (consumer)": ["model"], "b": ["mail"]}
+
+
+def test_a_result_of_many_parties_has_one_account_for_all(tmp_path):
+    rng = np.random.default_rng(0)
+    one = Records(AUXILIARY[:2], rng.integers(0, 2, 2))
+    big = comity.simulate(protocol(), parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1)
+    text = big.report(tmp_path / "big.html").read_text()
+    assert "1,001" in text and "leaves masks out" in text and not big.masks
+    assert "leaves masks out" not in simulated().report(tmp_path / "few.html").read_text()
+
+
+def test_of_takes_any_outcome(result):
+    assert Result.of(replace(result.outcome, study="other")).study == "other"
