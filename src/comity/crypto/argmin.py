@@ -164,4 +164,5 @@ def _one_hot(side: Side, later: Bits, width: int) -> Circuit[Bits]:
 
 def _xor_within(bits: Bits, width: int) -> Bits:
     """The XOR over each group of `width` neighbouring lanes."""
-    return np.bitwise_xor.reduce(bits.reshape(len(bits), -1, width), axis=2)
+    combined: Bits = np.bitwise_xor.reduce(bits.reshape(len(bits), -1, width), axis=2)
+    return combined

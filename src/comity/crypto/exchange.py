@@ -3,8 +3,8 @@
 A two-sided computation is a generator on each side: it yields the message of a round and is sent the other side's
 message of the same round. Whoever has nothing to say yields no bytes. What a generator yields depends on its arguments,
 secrets included, and on what it was sent, so a carrier may rebuild one after a restart from the same arguments by
-sending it the stored messages again. It must never send one a different message in place of a stored one. Messages are neither sealed nor signed here: an altered one of the right form is noticed by the signatures of
-whoever carries it.
+sending it the stored messages again; never a different message in place of a stored one. Messages are neither sealed
+nor signed here: an altered one of the right form is noticed by the signatures of whoever carries it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from enum import IntEnum
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
-ToCurator = TypeVar("ToCurator")
-ToParties = TypeVar("ToParties")
+OfCurator = TypeVar("OfCurator")
+OfParties = TypeVar("OfParties")
 
 Exchange = Generator[bytes, bytes, Result]
 
@@ -29,11 +29,11 @@ class Side(IntEnum):
 
 
 @dataclass(frozen=True)
-class Transcript(Generic[ToCurator, ToParties]):
+class Transcript(Generic[OfCurator, OfParties]):
     """What each side ended with, and every message it was sent, by round."""
 
-    curator: ToCurator
-    parties: ToParties
+    curator: OfCurator
+    parties: OfParties
     sent_to_curator: tuple[bytes, ...]
     sent_to_parties: tuple[bytes, ...]
 
@@ -47,7 +47,7 @@ class Transcript(Generic[ToCurator, ToParties]):
         return sum(map(len, self.sent_to_curator + self.sent_to_parties))
 
 
-def run_locally(curator: Exchange[ToCurator], parties: Exchange[ToParties]) -> Transcript[ToCurator, ToParties]:
+def run_locally(curator: Exchange[OfCurator], parties: Exchange[OfParties]) -> Transcript[OfCurator, OfParties]:
     """Both sides in one process, message by message."""
     sent_to_curator: list[bytes] = []
     sent_to_parties: list[bytes] = []

@@ -50,8 +50,8 @@ def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = 
     """`count` triples in three messages, the third of 32 bytes per triple from the parties' side.
 
     `session` names the run, the release and the index, equally on both sides. A side that must be able to rebuild its
-    triples after a restart keeps its own fresh 32-byte `seed`, secret and for these triples only; by default it is drawn
-    and forgotten.
+    triples after a restart keeps its own fresh 32-byte `seed`, secret and for these triples only; by default it is
+    drawn and forgotten.
     """
     if count <= 0:
         raise ValueError(f"a positive number of triples was expected, found {count}")
