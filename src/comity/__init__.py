@@ -115,7 +115,9 @@ def simulate(study: Any, **options: Any) -> Result:
     if isinstance(study, str | PathLike):
         study = Study.load(study, overrides=overrides)  # type: ignore[arg-type]
     elif overrides is not None:
-        raise StudyError("overrides change a study file while it is read; give its path, or Study.load(path, overrides=…)")
+        raise StudyError(
+            "overrides change a study file while it is read; give its path, or Study.load(path, overrides=…)"
+        )
     if not isinstance(study, Study):
         raise StudyError(f"simulate takes the path of a study, a Study or a protocol, found {type(study).__name__}")
     from comity.runtime.run import run_study

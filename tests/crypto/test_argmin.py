@@ -96,7 +96,7 @@ def test_rounds_and_bytes_are_those_of_the_plan(count, fan_in, widths, rounds):
     done = play(split(RNG.integers(0, 9, count)), tournament)
     assert done.rounds == rounds
     opening = -(-tournament.index_bits // 8)
-    assert done.bytes == sum(2 * -(-2 * g // 8) for g in tournament.gates()) + opening
+    assert done.bytes == sum(2 * -(-2 * g // 8) for g in tournament.gates) + opening
     if rounds:
         assert done.sent_to_parties[-1] == b"" and len(done.sent_to_curator[-1]) == opening
 
@@ -121,7 +121,7 @@ def received(values, tournament, runs, triples=lambda count: None):
 
 
 def unpack_all(sent, tournament):
-    sizes = [2 * g for g in tournament.gates()]
+    sizes = [2 * g for g in tournament.gates]
     rounds = [unpack(message, size) for message, size in zip(sent, sizes)]
     return np.concatenate([*rounds, unpack(sent[-1], tournament.index_bits if sent[-1] else 0)])
 
@@ -166,7 +166,7 @@ def test_control_a_curator_that_deals_reads_the_values():
     messages = deal(count, dealer="office", sides=("curator", "parties"))
     done = play((curator, parties), tournament, [dealt(side, messages[side], count) for side in Side])
     # The dealer knows the parties' mask of the first gates, whose second inputs are its bits of three differences.
-    gates = tournament.gates()[0]
+    gates = tournament.gates[0]
     _, mask, _ = dealt(Side.PARTIES, messages[Side.PARTIES], count).take(gates)
     bits = (unpack(done.sent_to_curator[0], 2 * gates)[gates:] ^ mask).reshape(63, 3)
     stolen = (bits.astype(np.uint64) << np.arange(63, dtype=np.uint64)[:, None]).sum(0, dtype=np.uint64)

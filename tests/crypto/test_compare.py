@@ -77,11 +77,15 @@ def test_less_than(case, seed):
     np.testing.assert_array_equal(run(lambda side: less_than(side, xs[side], ys[side])), x < y)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 9])
+def test_all_of_one_needs_no_gate():
+    assert gates(all_of(np.ones((1, 5), np.uint8))) == []
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 9])
 def test_all_of_and_negation(count):
     bits = RNG.integers(0, 8, (count, 500), dtype=np.uint8).clip(0, 1)
     shares = xored(bits)
-    np.testing.assert_array_equal(run(lambda side: all_of(shares[side])), bits.all(0)) if count > 1 else None
+    np.testing.assert_array_equal(run(lambda side: all_of(shares[side])), bits.all(0))
     np.testing.assert_array_equal(negated(Side(0), shares[0]) ^ negated(Side(1), shares[1]), 1 - bits)
 
 

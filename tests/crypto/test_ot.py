@@ -118,10 +118,9 @@ def test_what_is_not_an_element_of_prime_order_is_refused(name):
         start.keys(answer[:32] + bad, 2)
 
 
-def answers(choice, count):
-    start = offer(b"", os.urandom(32))
-    answer, _ = choose(b"", start.message, [choice] * count, os.urandom(32))
-    return start.message, [answer[i : i + 32] for i in range(0, len(answer), 32)]
+def answers(offered, choice, count):
+    answer, _ = choose(b"", offered, [choice] * count, os.urandom(32))
+    return [answer[i : i + 32] for i in range(0, len(answer), 32)]
 
 
 def recovered(offered, elements, known):
@@ -132,7 +131,8 @@ def recovered(offered, elements, known):
 
 def test_the_sender_sees_uniform_elements_for_either_choice():
     for choice in (0, 1):
-        offered, elements = answers(choice, 400)
+        offered = offer(b"", os.urandom(32)).message
+        elements = answers(offered, choice, 400)
         low = np.array([int.from_bytes(e[:8], "little") / 2**64 for e in elements])
         assert kstest(low, "uniform").pvalue > 1e-6
         assert abs(np.mean([e[31] >> 7 for e in elements]) - 0.5) < 0.13
@@ -140,6 +140,7 @@ def test_the_sender_sees_uniform_elements_for_either_choice():
 
 
 def test_control_small_receiver_secrets_give_the_choices_away(monkeypatch):
+    offered = offer(b"", os.urandom(32)).message
     monkeypatch.setattr(ot, "_scalar", lambda stream: (stream.bytes(1)[0] + 1).to_bytes(32, "little"))
-    offered, elements = answers(1, 20)
-    assert recovered(offered, elements, range(1, 257)) == [1] * 20
+    for choice in (0, 1):
+        assert recovered(offered, answers(offered, choice, 20), range(1, 257)) == [choice] * 20

@@ -6,12 +6,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from comity.data import clinics
 from comity.federation.baseline import Baseline
 from comity.federation.transcript import Line, Transcript
 from comity.report.page import costs, render_result, size, strongest, traffic, verdict
 from comity.report.plots import Curve, Weight, curves_plot, errors_plot, weights_plot
 from comity.runtime.outcome import Account
-from tests.report.test_result import protocol, simulated
+from tests.report.small_run import protocol, simulated
 
 FETCHING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -48,8 +49,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def result():
-    from comity.data import clinics
-
     return simulated(test=clinics(1, 80, "test")["clinic-01"])
 
 
@@ -147,7 +146,10 @@ def test_plots_are_text_with_a_description_and_no_shared_ids():
     for plot in (one, two, three):
         assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot
     assert ">0.210<" in one and "this result 0.210" in one and "age &lt;65" in two
-    ids = [set(re.findall(r'\bid="((?!figure|axes|patch|text|line|xtick|ytick|matplotlib|Line|legend)[^"]+)"', p)) for p in (one, two, three)]
+    ids = [
+        set(re.findall(r'\bid="((?!figure|axes|patch|text|line|xtick|ytick|matplotlib|Line|legend)[^"]+)"', p))
+        for p in (one, two, three)
+    ]
     assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
     assert errors_plot(0.21, []) == errors_plot(0.21, [])
 

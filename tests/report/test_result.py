@@ -8,29 +8,16 @@ import numpy as np
 import pytest
 
 import comity
-from comity.data import Encoding, Records, clinic_schema, clinics, public_cohort
+from comity.data import Records, clinics
 from comity.errors import BadInput, DataError
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.protection import Derived, Sealed
 from comity.privacy.loss import Pure
-from comity.protocols.softlabel import PublishedSoftLabel
 from comity.report.result import Result, load_result
 from comity.report.views import views
-
-ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
-AUXILIARY = ENCODING.encode_features(public_cohort(60))
-
-
-def protocol(method="avg", classes=("no", "yes"), encoding=ENCODING):
-    return PublishedSoftLabel(auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding)
-
-
-def simulated(method="avg", parties=6, **options):
-    options = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | options
-    frames = clinics(parties, 12)
-    return comity.simulate(protocol(method), parties=frames, **options)
+from tests.report.small_run import AUXILIARY, protocol, simulated
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +38,7 @@ def test_it_carries_what_the_run_gave(result):
 def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_path):
     result.save(tmp_path / "run")
     again = load_result(tmp_path / "run")
-    assert again.as_json() == json.loads(json.dumps(result.as_json()))
+    assert again.as_json() == result.as_json()
     assert (again.guarantee, again.plan, again.transcript) == (result.guarantee, result.plan, result.transcript)
     assert (again.accounts, again.baselines, again.views) == (result.accounts, result.baselines, result.views)
     np.testing.assert_array_equal(again.model.coef_, result.model.coef_)
@@ -141,9 +128,9 @@ def test_the_card_states_guarantee_adversary_unit_and_seed(result, tmp_path):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_stated_noise_is_that_of_the_draws(delta):
     # With one class of records alone nothing else varies, so released weights spread by the noise.
-    draws = np.array([simulated(parties=1, seed=s, delta=delta).model.coef_[0] for s in range(40)])
+    draws = np.array([simulated(parties=1, seed=s, delta=delta).model.coef_[0] for s in range(15)])
     stated = simulated(parties=1, delta=delta).model_noise
-    assert draws.std(axis=0).mean() == pytest.approx(stated, rel=0.15)
+    assert draws.std(axis=0).mean() == pytest.approx(stated, rel=0.2)
 
 
 def test_views_split_parties_by_what_they_receive():

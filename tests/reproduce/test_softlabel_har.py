@@ -23,7 +23,6 @@ from comity.reproduce.softlabel_har import (
     Activities,
     Size,
     case_of,
-    consortium,
     exact_models,
     over_hosts,
     protocol_of,
@@ -123,8 +122,7 @@ def test_the_map_is_orthogonal_about_zero_and_divided_by_the_largest_norm(stand_
     """With as many directions as features only the scale of inner products changes; centring would change more."""
     size = Size(parties=20, records=5, auxiliary=40, dimensions=12)
     split = split_of(stand_in, size, 0)
-    mapped = np.concatenate([split.train.features, split.test.features])
-    assert np.linalg.norm(mapped, axis=1).max() == pytest.approx(1, abs=0.2)
+    assert np.linalg.norm(split.train.features, axis=1).max() <= 1 + 1e-12
     test_rows = stand_in.features[~stand_in.training]
     scale = np.linalg.norm(stand_in.features, axis=1).max()
     gram = split.test.features @ split.test.features.T
@@ -166,10 +164,15 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(stand_in, monkeyp
     found = list(with_noise(split, exact_models(split), SMALL, 1))
     assert len(used) == 3 * 3 * 2 * SMALL.draws
     assert len(found) == len(used) + 3 * 3 * SMALL.draws
-    soft = protocol_of(split, "soft", "paper")
-    expected = soft.sensitivity(20) / 0.1
-    assert soft.declare(consortium(split, 0.1))["model"].scale(consortium(split, 0.1)).grid > 0
-    assert max(used) >= expected
+    expected = sorted(
+        protocol_of(split, method, constants).sensitivity(20) / epsilon
+        for method in METHODS
+        for constants in ("tight", "paper")
+        for epsilon in EPSILONS
+        for _ in range(SMALL.draws)
+    )
+    # Rounding to the grid widens the noise by a thousandth.
+    np.testing.assert_allclose(sorted(used), expected, rtol=2e-3)
 
 
 def test_the_wrong_radius_is_exponential_whatever_the_dimension():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from comity.cli import bench, demo, doctor, ledger, new, plan, predict, report, reproduce, run, schema
+from comity.cli import bench, demo, doctor, keys, ledger, new, plan, predict, report, reproduce, run, schema
 
 app = typer.Typer(
     name="comity",
@@ -44,6 +44,7 @@ app.command("report", short_help="Make and open the page of a run.")(report.repo
 app.command("predict", short_help="Predict with a released model.")(predict.predict)
 app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
 app.add_typer(ledger.app, name="ledger", short_help="An owner's budget: granted, spent, left.")
+app.add_typer(keys.app, name="keys", short_help="A party's keys, and what the study pins of them.")
 app.command("demo", short_help="Small studies on generated data, with a report.")(demo.demo)
 app.command("bench", short_help="Measure Comity beside an anchor.")(bench.bench)
 app.command("reproduce", short_help="Do a paper's table or figure again.")(reproduce.reproduce)

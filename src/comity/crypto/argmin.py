@@ -18,6 +18,7 @@ here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,18 +64,19 @@ class Tournament:
             groups = -(-groups // width)
         return tuple(widths)
 
-    def gates(self) -> list[int]:
+    @property
+    def gates(self) -> tuple[int, ...]:
         """AND gates, each one triple, of each round before the opening."""
-        return gates(_smallest(Side.CURATOR, np.zeros(self.count, np.uint64), self)) if self.count > 1 else []
+        return _gates(self)
 
     @property
     def triples(self) -> int:
-        return sum(self.gates())
+        return sum(self.gates)
 
     @property
     def rounds(self) -> int:
         """With the opening of the index."""
-        return len(self.gates()) + 1 if self.count > 1 else 0
+        return len(self.gates) + 1 if self.count > 1 else 0
 
     @property
     def index_bits(self) -> int:
@@ -101,6 +103,13 @@ def argmin(side: Side, shares: NDArray[np.uint64], triples: Triples, tournament:
     if index >= tournament.count:
         raise Malformed(f"an index below {tournament.count} was expected from the opening, found {index}")
     return index
+
+
+@lru_cache(maxsize=256)
+def _gates(tournament: Tournament) -> tuple[int, ...]:
+    if tournament.count == 1:
+        return ()
+    return tuple(gates(_smallest(Side.CURATOR, np.zeros(tournament.count, np.uint64), tournament)))
 
 
 def _smallest(side: Side, shares: Words, tournament: Tournament) -> Circuit[Bits]:

@@ -1,7 +1,7 @@
 """Masks over Z_2^32 and Z_2^64, expanded from seeds.
 
-A mask is indistinguishable from uniform to whoever lacks its seed (AES-128 in counter mode). A seed makes one mask ever:
-callers derive it from the run, the release and the index.
+A mask is indistinguishable from uniform to whoever lacks its seed (AES-128 in counter mode). A seed makes one mask
+ever: callers derive it from the run, the release and the index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ def _apply(total: Words, seed: bytes, operation: np.ufunc) -> None:
     buffer = np.empty(min(piece, max(flat.size, 1)) * flat.itemsize, np.uint8)
     for start in range(0, flat.size, piece):
         part = flat[start : start + piece]
-        # The cipher works in blocks of 16 bytes; a shorter rest leaves the stream inside a block, which only the end has.
         room = buffer[: part.nbytes]
         stream.fill(room)
         operation(part, room.view(part.dtype), out=part)

@@ -162,8 +162,7 @@ def matched(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[st
     starts = np.cumsum([0, *map(len, tables)])
     order, same = _sorted(np.concatenate(tables))
     groups = np.flatnonzero(np.concatenate([[True], ~same]))
-    sizes = np.diff(np.append(groups, len(order)))
-    common = groups[sizes == len(tables)]
+    common = groups[np.diff(groups, append=len(order)) == len(tables)]
     # Tables lie one after the other, so that a sorted group names its members table by table.
     members = np.sort(order[common[:, None] + np.arange(len(tables))], axis=1)
     return {name: members[:, place] - starts[place] for place, name in enumerate(lists)}
@@ -180,13 +179,14 @@ def _table(name: str, raw: bytes, width: int) -> NDArray[np.uint64]:
 
 
 def _sorted(table: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """An order that brings equal rows together, and which of its neighbours are equal."""
+    """An order that brings equal rows together, and whether each row in it equals the next."""
     order = np.argsort(table[:, 0])
-    rows = table[order]
-    same = (rows[1:] == rows[:-1]).all(axis=1)
-    if (same != (rows[1:, 0] == rows[:-1, 0])).any():
-        # Different tokens that agree in their first word need all words to sort by.
-        order = np.lexsort(table.T[::-1])
-        rows = table[order]
-        same = (rows[1:] == rows[:-1]).all(axis=1)
-    return order, same
+    first = table[:, 0].take(order)
+    same = first[1:] == first[:-1]
+    at = np.flatnonzero(same)
+    if (table.take(order[at], axis=0) == table.take(order[at + 1], axis=0)).all():
+        return order, same
+    # Different tokens that agree in their first word: all words are needed to sort by.
+    order = np.lexsort(table.T[::-1])
+    rows = table.take(order, axis=0)
+    return order, (rows[1:] == rows[:-1]).all(axis=1)

@@ -137,7 +137,7 @@ class Alignment(Protocol):
             raise Refused("the key of this run did not arrive", code="align")
         ids = canonical(_ids(site))
         made = psi_keyed.pseudonyms(site.seed(key, "pseudonyms"), ids)
-        return {"tokens": made[_shuffle(site, len(ids))].tobytes()}
+        return {"tokens": made.take(_shuffle(site, len(ids)), axis=0).tobytes()}
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
 
@@ -186,7 +186,7 @@ class Alignment(Protocol):
         distinct = np.unique(positions)
         if distinct[0] < 0 or distinct[-1] >= held or len(distinct) != len(positions):
             raise Malformed("positions are distinct rows of this party's list", code="form", key="positions")
-        site.keep(ROWS, Stream(seed).permutation(held)[positions])
+        site.keep(ROWS, _order(seed, held)[positions])
 
     # The coordinator's side.
 
@@ -269,7 +269,11 @@ def _shuffle(site: Site, count: int) -> NDArray[np.int64]:
     """A secret order of this party's rows; kept as its seed."""
     seed = site.secret()
     site.keep("align.order", [seed, count])
-    return Stream(seed).permutation(count)
+    return _order(seed, count)
+
+
+def _order(seed: bytes, count: int) -> NDArray[np.int64]:
+    return np.argsort(Stream(seed).words(count))
 
 
 def _secret(site: Site) -> bytes:

@@ -79,7 +79,7 @@ class Release:
         return scale
 
     def reach(self, who: Consortium, scale: Scale) -> float:
-        """How far the opened integer can lie from zero: the contributions, their rounding, and the tail of the noise."""
+        """How far the opened integer can lie from zero: contributions, their rounding, the tail of the noise."""
         parts = who.honest_parts if isinstance(self.protection, Summed) else 1
         summands = 1 if isinstance(self.protection, Perturbed) else who.size
         return float(summands * (self.bounded.limit / scale.grid + 1)) + _TAILS * scale.total * math.sqrt(

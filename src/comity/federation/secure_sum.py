@@ -9,15 +9,15 @@
 
 Adversary    a coordinator that follows the protocol but looks at everything, with up to `colluders` parties.
 Learned      coordinator: the sum over the survivors. Parties: who took part.
-Assumes      AES-CTR as a generator, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; among very many parties,
-             colluders and drop-outs that do not depend on the random graph of neighbours (`comity.crypto.neighbours`).
+Assumes      AES-CTR as a generator, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; among very many
+             parties, colluders and drop-outs that do not depend on the random graph of neighbours (`comity.crypto.neighbours`).
 
 A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
 one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and
 wills of different sums are independent, so the rule need not reach across sums. The threshold is so high that shares of
 both can't be collected by showing different lists to different parties. The list of survivors is the answer to
-`sum.agree[release/i]`, of which there is one ever. Pair seeds are sealed to keys that are deleted with the run, so that a
-pinned key that is stolen later opens no recorded masks.
+`sum.agree[release/i]`, of which there is one ever. Pair seeds are sealed to keys that are deleted with the run, so
+that a pinned key that is stolen later opens no recorded masks.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ def verdict(result: Result) -> str:
         said.append(f"{'better' if error < alone else 'not better'} than a party alone ({alone:.3f})")
     if pooled is not None:
         gap = error - pooled
-        said.append(f"{gap:.3f} above all records pooled ({pooled:.3f})" if gap > 0 else f"level with pooling ({pooled:.3f})")
+        said.append(
+            f"{gap:.3f} above all records pooled ({pooled:.3f})" if gap > 0 else f"level with pooling ({pooled:.3f})"
+        )
     text = ", ".join(said)
     return text[:1].upper() + text[1:] + "." if text else ""
 
@@ -121,9 +123,13 @@ def caveats(result: Result) -> list[str]:
             "quantised contributions are added up. Bytes are those of the contributions alone."
         )
     if result.guarantee.unit == "a whole party":
-        found.append("The unit is a whole party: the loss bounds what can be told of all records of one party together.")
+        found.append(
+            "The unit is a whole party: the loss bounds what can be told of all records of one party together."
+        )
     else:
-        found.append(f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, m times in all.")
+        found.append(
+            f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, m times in all."
+        )
     if not result.guarantee.seeded:
         found.append("The noise was drawn by OpenDP without a seed, so another run gives another result.")
     return found + list(result.plan.notes)

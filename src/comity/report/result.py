@@ -155,7 +155,9 @@ def load_result(folder: str | Path) -> Result:
     try:
         return _result(page, lines, load_model(folder / "model") if (folder / "model").is_dir() else None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{folder}: result.json or transcript.json is damaged ({error!r}); run the study again") from error
+        raise DataError(
+            f"{folder}: result.json or transcript.json is damaged ({error!r}); run the study again"
+        ) from error
     except ComityError as error:
         raise DataError(f"{folder}: the result can't be read: {error}") from error
 

@@ -32,7 +32,7 @@ REPRODUCTIONS = {
     for reproduction in (
         Reproduction(
             "softlabel-har",
-            "activity recognition of Hamm, Cao and Belkin (2016): error against epsilon",
+            "activity recognition of Hamm, Cao and Belkin (2016): accuracy against epsilon",
             _redo("softlabel_har"),
         ),
     )

@@ -102,23 +102,6 @@ class Split:
         return 1.0 - error(coef, self.test)
 
 
-@dataclass(frozen=True)
-class Series:
-    """Accuracies of one case over splits and draws."""
-
-    case: str
-    values: tuple[float, ...]
-    note: str
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.values))
-
-    @property
-    def spread(self) -> float:
-        return float(np.std(self.values))
-
-
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
     """The rows of the figure; with `out` also softlabel-har.svg and .png. COMITY_DATA names the folder of the data."""
     return reproduced(activities(), QUICK if quick else FULL, out, quick=quick)
@@ -151,23 +134,22 @@ def reproduced(data: Activities, size: Size, out: Path | None, *, quick: bool = 
             values.setdefault(RANDOM + case, []).append(value)
     # Cases that do not depend on epsilon first, then each method's curves together.
     cases = sorted(values, key=lambda case: "eps=" in case)
-    series = {case: Series(case, tuple(values[case]), _note(case, size, quick)) for case in cases}
     if out is not None:
-        _plot(out / "softlabel-har", series, float(np.mean(constants[""])), size, quick)
+        _plot(out / "softlabel-har", values, float(np.mean(constants[""])), size, quick)
     rows = []
-    for case, one in series.items():
+    for case in cases:
         layout = RANDOM if case.startswith(RANDOM) else ""
         rows.append(
             {
                 "case": case,
-                "ours": one.mean,
-                "spread": one.spread,
-                "repeats": len(one.values),
+                "ours": float(np.mean(values[case])),
+                "spread": float(np.std(values[case])),
+                "repeats": len(values[case]),
                 "unit": "accuracy",
                 "paper": PAPER.get(case),
                 "constant": float(np.mean(constants[layout])),
-                "non_private": series[f"{layout}batch"].mean,
-                "note": one.note,
+                "non_private": float(np.mean(values[f"{layout}batch"])),
+                "note": _note(case, size, quick),
             }
         )
     return rows
@@ -321,23 +303,23 @@ def _note(case: str, size: Size, quick: bool) -> str:
     return "; ".join(said)
 
 
-def _plot(stem: Path, series: Mapping[str, Series], constant: float, size: Size, quick: bool) -> None:
+def _plot(stem: Path, values: Mapping[str, list[float]], constant: float, size: Size, quick: bool) -> None:
     def curve(method: str, kind: str, label: str, style: int) -> Curve:
-        found = [series[case_of(method, kind, epsilon)] for epsilon in EPSILONS]
+        found = [values[case_of(method, kind, epsilon)] for epsilon in EPSILONS]
         return Curve(
             label,
             tuple(1 / epsilon for epsilon in EPSILONS),
-            tuple(one.mean for one in found),
-            tuple(one.spread for one in found),
+            tuple(float(np.mean(one)) for one in found),
+            tuple(float(np.std(one)) for one in found),
             style,
         )
 
     def named(method: str) -> str:
-        return f"{method} (no noise: {series[f'{method} non-private'].mean:.2f})"
+        return f"{method} (no noise: {np.mean(values[f'{method} non-private']):.2f})"
 
     levels = (
-        Level("batch", series["batch"].mean),
-        Level("indiv", series["indiv"].mean),
+        Level("batch", float(np.mean(values["batch"]))),
+        Level("indiv", float(np.mean(values["indiv"]))),
         Level("constant", constant),
     )
     kinds = {

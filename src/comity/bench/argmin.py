@@ -1,0 +1,108 @@
+"""The index of the smallest of 100 shared integers: the online part, its triples, and 1,000 random cases.
+
+The anchor of a time is the bar that a study can count on, since no other package computes the same; times are CPU
+seconds of both sides together, which run in one process.
+"""
+
+from __future__ import annotations
+
+from statistics import median, stdev
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from comity.crypto.argmin import Tournament, argmin
+from comity.crypto.exchange import Side, Transcript, run_locally
+from comity.crypto.triples import Triples, by_transfer, deal, dealt
+from comity.entropy import Stream
+
+ONLINE_BAR = 0.05
+TRIPLES_BAR = 2.0
+_REPEATS = 7
+
+
+def measure(*, candidates: int = 100, cases: int = 1000, quick: bool = False) -> list[dict[str, Any]]:
+    """Rows for triples and online part, for the default groups and for one level of all pairs; one row for exactness."""
+    if quick:
+        cases = min(cases, 50)
+    stream = Stream.public("bench", "argmin")
+    rows = [
+        row
+        for name, fan_in in (("", Tournament(candidates).fan_in), (" all pairs", max(2, candidates)))
+        for row in _costs(name, Tournament(candidates, fan_in=fan_in), stream, 3 if quick else _REPEATS)
+    ]
+    return [*rows, _exactness(Tournament(candidates), stream, cases)]
+
+
+def _costs(name: str, tournament: Tournament, stream: Stream, repeats: int) -> list[dict[str, Any]]:
+    making, playing = [], []
+    for repeat in range(repeats):
+        started = process_time()
+        made = run_locally(*(by_transfer(side, tournament.triples, session=b"bench %d" % repeat) for side in Side))
+        making.append(process_time() - started)
+        started = process_time()
+        played, right = _play(tournament, stream, made.curator, made.parties)
+        playing.append(process_time() - started)
+        if not right:
+            raise ArithmeticError(f"a wrong index came out of {tournament}")
+    case = f"K={tournament.count}{name}"
+    return [
+        _row(
+            f"{case} triples",
+            making,
+            TRIPLES_BAR,
+            f"{tournament.triples} bit triples by oblivious transfer in {made.rounds} messages, base transfers included",
+        )
+        | {"bytes": made.bytes},
+        _row(f"{case} online", playing, ONLINE_BAR, f"{played.rounds} rounds, groups of {tournament.widths}")
+        | {"bytes": played.bytes},
+    ]
+
+
+def _exactness(tournament: Tournament, stream: Stream, cases: int) -> dict[str, Any]:
+    exact = 0
+    for _ in range(cases):
+        messages = deal(tournament.triples, dealer="bench", sides=("curator", "parties"))
+        curator, parties = (dealt(side, messages[side], tournament.triples) for side in Side)
+        exact += _play(tournament, stream, curator, parties)[1]
+    return {
+        "case": f"K={tournament.count} exact",
+        "ours": exact,
+        "anchor": cases,
+        "anchor_name": "numpy.argmin in clear",
+        "ratio": exact / cases,
+        "unit": "cases",
+        "repeats": cases,
+        "spread": 0.0,
+        "better": "higher",
+        "note": "values from ties everywhere to the whole range; dealt triples",
+    }
+
+
+def _play(
+    tournament: Tournament, stream: Stream, curator: Triples, parties: Triples
+) -> tuple[Transcript[int | None, int | None], bool]:
+    # An arithmetic shift by 1 … 63 places: from the whole range to ties everywhere.
+    values = stream.words(tournament.count).view(np.int64) >> (stream.integers(63) + 1)
+    share = stream.words(tournament.count)
+    done = run_locally(
+        argmin(Side.CURATOR, share, curator, tournament),
+        argmin(Side.PARTIES, values.view(np.uint64) - share, parties, tournament),
+    )
+    return done, done.curator == int(values.argmin())
+
+
+def _row(case: str, seconds: list[float], bar: float, note: str) -> dict[str, Any]:
+    return {
+        "case": case,
+        "ours": median(seconds),
+        "anchor": bar,
+        "anchor_name": f"bar: {bar} s",
+        "ratio": median(seconds) / bar,
+        "unit": "s",
+        "repeats": len(seconds),
+        "spread": stdev(seconds),
+        "better": "lower",
+        "note": f"CPU seconds of both sides; {note}",
+    }

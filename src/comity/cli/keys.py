@@ -1,0 +1,51 @@
+"""`comity keys`: a party's identity. The file stays with its owner; the public half goes into the study's roster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from comity.cli.options import AsJson
+from comity.cli.output import show
+
+if TYPE_CHECKING:
+    from comity.crypto.sealed import PublicIdentity
+
+app = typer.Typer(
+    help="A party's keys: one signs, one opens what is sealed to it.\n\nExample: comity keys new north.key --party north",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+KeyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The key file.", show_default=False)]
+Party = Annotated[str, typer.Option(help="The party's name in the study.")]
+
+
+@app.command()
+def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
+    """Make a key file, readable by its owner alone, and print the public keys to pin in the study.
+
+    Example: comity keys new north.key --party north
+    """
+    from comity.crypto import key_file
+
+    _print(key_file.create(path).public, party, as_json=as_json)
+
+
+@app.command("show")
+def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
+    """Print the public keys of a key file.
+
+    Example: comity keys show north.key --party north
+    """
+    from comity.crypto import key_file
+
+    _print(key_file.load(path).public, party, as_json=as_json)
+
+
+def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
+    texts = public.to_texts()
+    lines = [f"[parties.{party}.keys]", *(f'{name} = "{text}"' for name, text in texts.items())]
+    show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)

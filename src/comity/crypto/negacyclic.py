@@ -1,0 +1,184 @@
+"""Products of polynomials modulo x^N + 1, by a Fourier transform in double precision.
+
+A real polynomial p of N coefficients is read as the complex polynomial of N/2 coefficients p_j + i p_(j+N/2) modulo
+x^(N/2) − i, which has the same products (the real and imaginary halves lie side by side in memory, so nothing is
+moved). The transform splits x^L − c into factors x^(L/4) − c' again and again; it needs no separate twist, its order of
+the N/2 values is its own, and the inverse takes them in that order. The result is exact as long as every coefficient,
+computed in floating point, lies near an integer: whoever rounds checks that (`rounded_far`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto.compiled import compiled, inlined
+
+SIZES: Final = (4096, 8192)
+_ROW: Final = 64
+
+Floats = NDArray[np.float64]
+
+
+@cache
+def twiddles(size: int) -> tuple[Floats, Floats]:
+    """The constants of the transform: before and after the transposition, in the order in which passes use them.
+
+    An angle is a whole number of steps of π/N, so every constant is the nearest double of the true cosine or sine.
+    """
+    half = size // 2
+    lanes = half // _ROW
+    before = _levels([half], (2, 4, 4) if size == 4096 else (4, 4, 4), half)
+    first = np.repeat(_constants([angle for level in before[:-1] for angle in level], size)[:, :, None], lanes, axis=2)
+    after = [_levels([angle], (4, 4, 4), half)[:-1] for angle in before[-1]]
+    second = np.stack([_constants([angle for level in tree for angle in level], size) for tree in after], axis=2)
+    return np.ascontiguousarray(first), np.ascontiguousarray(second)
+
+
+def _levels(roots: list[int], radices: tuple[int, ...], half: int) -> list[list[int]]:
+    levels = [roots]
+    for radix in radices:
+        turns = (0, 2 * half, half, 3 * half) if radix == 4 else (0, 2 * half)
+        levels.append([(angle // radix + turn) % (4 * half) for angle in levels[-1] for turn in turns])
+    return levels
+
+
+def _constants(angles: list[int], size: int) -> Floats:
+    steps = np.array([[angle // 2, angle // 4, 3 * angle // 4] for angle in angles], np.float64)
+    turned = steps * (np.pi / size)
+    return np.stack([np.cos(turned), np.sin(turned)], axis=2).reshape(len(angles), 6)
+
+
+@inlined
+def _split2(x: Floats, half: int, lanes: int, w: Floats) -> None:
+    """x^(2t) − c into x^t − w and x^t + w, with w² = c."""
+    t = half // 2
+    for j in range(t):
+        wr, wi = w[0, 0, 0], w[0, 1, 0]
+        ar, ai, br, bi = x[j], x[j + half], x[j + t], x[j + t + half]
+        pr = wr * br - wi * bi
+        pi = wr * bi + wi * br
+        x[j] = ar + pr
+        x[j + half] = ai + pi
+        x[j + t] = ar - pr
+        x[j + t + half] = ai - pi
+
+
+@inlined
+def _merge2(x: Floats, half: int, lanes: int, w: Floats) -> None:
+    t = half // 2
+    for j in range(t):
+        wr, wi = w[0, 0, 0], w[0, 1, 0]
+        ar, ai, br, bi = x[j], x[j + half], x[j + t], x[j + t + half]
+        dr = ar - br
+        di = ai - bi
+        x[j] = ar + br
+        x[j + half] = ai + bi
+        x[j + t] = wr * dr + wi * di
+        x[j + t + half] = wr * di - wi * dr
+
+
+@inlined
+def _split4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int) -> None:
+    """Each of `blocks` residues modulo x^(4t) − c into four modulo x^t − r, for the fourth roots r of c."""
+    for block in range(blocks):
+        for row in range(t // lanes):
+            for lane in range(lanes):
+                j = block * 4 * t + row * lanes + lane
+                ar, br, cr, dr = x[j], x[j + t], x[j + 2 * t], x[j + 3 * t]
+                ai, bi, ci, di = x[j + half], x[j + t + half], x[j + 2 * t + half], x[j + 3 * t + half]
+                v = at + block
+                pr = w[v, 0, lane] * cr - w[v, 1, lane] * ci
+                pi = w[v, 0, lane] * ci + w[v, 1, lane] * cr
+                qr = w[v, 2, lane] * br - w[v, 3, lane] * bi
+                qi = w[v, 2, lane] * bi + w[v, 3, lane] * br
+                sr = w[v, 4, lane] * dr - w[v, 5, lane] * di
+                si = w[v, 4, lane] * di + w[v, 5, lane] * dr
+                er, ei, fr, fi = ar + pr, ai + pi, ar - pr, ai - pi
+                gr, gi, hr, hi = qr + sr, qi + si, qr - sr, qi - si
+                x[j] = er + gr
+                x[j + half] = ei + gi
+                x[j + t] = er - gr
+                x[j + t + half] = ei - gi
+                x[j + 2 * t] = fr - hi
+                x[j + 2 * t + half] = fi + hr
+                x[j + 3 * t] = fr + hi
+                x[j + 3 * t + half] = fi - hr
+
+
+@inlined
+def _merge4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int) -> None:
+    """The inverse of `_split4`, times four."""
+    for block in range(blocks):
+        for row in range(t // lanes):
+            for lane in range(lanes):
+                j = block * 4 * t + row * lanes + lane
+                ar, br, cr, dr = x[j], x[j + t], x[j + 2 * t], x[j + 3 * t]
+                ai, bi, ci, di = x[j + half], x[j + t + half], x[j + 2 * t + half], x[j + 3 * t + half]
+                v = at + block
+                er, ei, gr, gi = ar + br, ai + bi, ar - br, ai - bi
+                fr, fi, hr, hi = cr + dr, ci + di, ci - di, dr - cr
+                pr, pi = er - fr, ei - fi
+                qr, qi = gr + hr, gi + hi
+                sr, si = gr - hr, gi - hi
+                x[j] = er + fr
+                x[j + half] = ei + fi
+                x[j + 2 * t] = w[v, 0, lane] * pr + w[v, 1, lane] * pi
+                x[j + 2 * t + half] = w[v, 0, lane] * pi - w[v, 1, lane] * pr
+                x[j + t] = w[v, 2, lane] * qr + w[v, 3, lane] * qi
+                x[j + t + half] = w[v, 2, lane] * qi - w[v, 3, lane] * qr
+                x[j + 3 * t] = w[v, 4, lane] * sr + w[v, 5, lane] * si
+                x[j + 3 * t + half] = w[v, 4, lane] * si - w[v, 5, lane] * sr
+
+
+@inlined
+def _transpose(x: Floats, y: Floats, half: int, rows: int, columns: int) -> None:
+    for part in range(2):
+        for column in range(columns):
+            for row in range(rows):
+                y[part * half + column * rows + row] = x[part * half + row * columns + column]
+
+
+@compiled
+def forward(x: Floats, y: Floats, first: Floats, second: Floats) -> None:
+    """The N/2 complex values of the polynomial in `x`, into `y`; `x` is overwritten."""
+    if x.size == 4096:
+        _split2(x, 2048, 32, first)
+        _split4(x, 2048, 32, 2, 256, first, 1)
+        _split4(x, 2048, 32, 8, 64, first, 3)
+        _transpose(x, y, 2048, 32, 64)
+        _split4(y, 2048, 32, 1, 512, second, 0)
+        _split4(y, 2048, 32, 4, 128, second, 1)
+        _split4(y, 2048, 32, 16, 32, second, 5)
+    else:
+        _split4(x, 4096, 64, 1, 1024, first, 0)
+        _split4(x, 4096, 64, 4, 256, first, 1)
+        _split4(x, 4096, 64, 16, 64, first, 5)
+        _transpose(x, y, 4096, 64, 64)
+        _split4(y, 4096, 64, 1, 1024, second, 0)
+        _split4(y, 4096, 64, 4, 256, second, 1)
+        _split4(y, 4096, 64, 16, 64, second, 5)
+
+
+@compiled
+def inverse(y: Floats, x: Floats, first: Floats, second: Floats) -> None:
+    """N/2 times the polynomial whose values are `y`, into `x`; `y` is overwritten."""
+    if y.size == 4096:
+        _merge4(y, 2048, 32, 16, 32, second, 5)
+        _merge4(y, 2048, 32, 4, 128, second, 1)
+        _merge4(y, 2048, 32, 1, 512, second, 0)
+        _transpose(y, x, 2048, 64, 32)
+        _merge4(x, 2048, 32, 8, 64, first, 3)
+        _merge4(x, 2048, 32, 2, 256, first, 1)
+        _merge2(x, 2048, 32, first)
+    else:
+        _merge4(y, 4096, 64, 16, 64, second, 5)
+        _merge4(y, 4096, 64, 4, 256, second, 1)
+        _merge4(y, 4096, 64, 1, 1024, second, 0)
+        _transpose(y, x, 4096, 64, 64)
+        _merge4(x, 4096, 64, 16, 64, first, 5)
+        _merge4(x, 4096, 64, 4, 256, first, 1)
+        _merge4(x, 4096, 64, 1, 1024, first, 0)

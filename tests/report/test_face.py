@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import comity
+from comity.data import clinic_schema, clinics, public_cohort
+from comity.errors import StudyError
+from comity.report.result import Result
+from tests.report.small_run import protocol
+
+STUDY = """
+[study]
+name = "triage"
+protocol = "softlabel"
+schema = "schema.toml"
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+[softlabel]
+method = "avg"
+auxiliary = "public.csv"
+[parties.clinic-01]
+[parties.clinic-02]
+[simulation]
+data = {clinic-01 = "clinic-01.csv", clinic-02 = "clinic-02.csv"}
+grant = 4.0
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
+    for name, frame in clinics(2, 30).items():
+        frame.drop(columns="disposition").to_csv(tmp_path / f"{name}.csv", index=False)
+    public_cohort(40).to_csv(tmp_path / "public.csv", index=False)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path / "study.toml"
+
+
+def test_every_public_name_is_there_and_no_other():
+    for name in comity.__all__:
+        assert getattr(comity, name) is not None, name
+    assert set(comity.__all__) <= set(dir(comity))
+    assert set(comity.__all__) == {*comity._HOMES, "simulate", "__version__"}
+    with pytest.raises(AttributeError, match="no attribute 'anonymise'"):
+        _ = comity.anonymise
+
+
+def test_importing_it_imports_nothing_heavy():
+    code = "import sys, comity; print([m for m in ('numpy', 'pandas', 'sklearn', 'matplotlib', 'opendp') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_study_file_is_simulated_by_its_path_or_as_a_study(study):
+    one = comity.simulate(str(study), seed=7)
+    two = comity.simulate(comity.Study.load(study), seed=7)
+    assert isinstance(one, Result) and one.study == "triage" and one.parties == 2
+    assert one.error == two.error and (one.model.coef_ == two.model.coef_).all()
+    assert {account.left for account in one.accounts} == {"eps 3.00"}
+    half = comity.simulate(study, seed=7, overrides={"privacy.epsilon": 0.5})
+    assert half.guarantee.epsilon == pytest.approx(0.5, abs=1e-3) and half.study_hash != one.study_hash
+
+
+def test_a_protocol_is_simulated_over_frames():
+    result = comity.simulate(
+        protocol(), parties=clinics(3, 10), schema=clinic_schema("readmitted"), epsilon=1, delta=1e-6, unit="party"
+    )
+    assert result.guarantee.private and result.seed is None
+    assert len(result.transcript) == 6
+
+
+def test_what_is_no_study_is_named(study):
+    with pytest.raises(StudyError, match="found int"):
+        comity.simulate(3)
+    with pytest.raises(StudyError, match="overrides"):
+        comity.simulate(comity.Study.load(study), overrides={"privacy.epsilon": 0.5})
+    with pytest.raises(StudyError, match="no such study file"):
+        comity.simulate(study.with_name("none.toml"))
