@@ -170,7 +170,7 @@ def test_control_a_curator_that_deals_reads_the_values():
     _, mask, _ = dealt(Side.PARTIES, messages[Side.PARTIES], count).take(gates)
     bits = (unpack(done.sent_to_curator[0], 2 * gates)[gates:] ^ mask).reshape(63, 3)
     stolen = (bits.astype(np.uint64) << np.arange(63, dtype=np.uint64)[:, None]).sum(0, dtype=np.uint64)
-    own = np.array([curator[j] - curator[i] for i, j in ((0, 1), (0, 2), (1, 2))], np.uint64)
+    own = curator[[1, 2, 2]] - curator[[0, 0, 1]]
     differences = (stolen + own) & np.uint64(2**63 - 1)
     assert differences.tolist() == [d % 2**63 for d in (77 - 1_000, 512_345 - 1_000, 512_345 - 77)]
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from comity.demo import consortia, run_demo
+from comity.demo.run import seeded_error
 from comity.report.result import load_result
 from tests.report.test_page import Page
 
@@ -54,6 +55,15 @@ def test_more_epsilon_helps_where_noise_is_what_limits(demo):
         best = rows[dataset, "avg", 10.0]
         assert best["error"] < best["own_data"]
         assert best["error"] == pytest.approx(best["without_noise"], abs=0.05)
+
+
+def test_repeats_that_share_their_sums_are_whole_runs():
+    one = consortia.tumour_consortium()
+    for method in ("avg", "soft"):
+        protocol, sums = one.protocol(method), {}
+        shared = [seeded_error(one, protocol, 1.0, seed, sums) for seed in range(6)]
+        assert shared == [seeded_error(one, protocol, 1.0, seed, {}) for seed in range(6)]
+        assert len(set(shared)) > 1
 
 
 def test_the_saved_run_has_no_seed_and_left_some_budget(demo):

@@ -23,7 +23,7 @@ _REPEATS = 7
 
 
 def measure(*, candidates: int = 100, cases: int = 1000, quick: bool = False) -> list[dict[str, Any]]:
-    """Rows for triples and online part, for the default groups and for one level of all pairs; one row for exactness."""
+    """Rows for triples and online part, for the default groups and for one level of all pairs, and for exactness."""
     if quick:
         cases = min(cases, 50)
     stream = Stream.public("bench", "argmin")
@@ -52,7 +52,7 @@ def _costs(name: str, tournament: Tournament, stream: Stream, repeats: int) -> l
             f"{case} triples",
             making,
             TRIPLES_BAR,
-            f"{tournament.triples} bit triples by oblivious transfer in {made.rounds} messages, base transfers included",
+            f"{tournament.triples} bit triples by oblivious transfer in {made.rounds} messages, base ones included",
         )
         | {"bytes": made.bytes},
         _row(f"{case} online", playing, ONLINE_BAR, f"{played.rounds} rounds, groups of {tournament.widths}")

@@ -53,7 +53,7 @@ def _constants(angles: list[int], size: int) -> Floats:
 
 
 @inlined
-def _split2(x: Floats, half: int, lanes: int, w: Floats) -> None:
+def _split2(x: Floats, half: int, w: Floats) -> None:
     """x^(2t) − c into x^t − w and x^t + w, with w² = c."""
     t = half // 2
     for j in range(t):
@@ -68,7 +68,7 @@ def _split2(x: Floats, half: int, lanes: int, w: Floats) -> None:
 
 
 @inlined
-def _merge2(x: Floats, half: int, lanes: int, w: Floats) -> None:
+def _merge2(x: Floats, half: int, w: Floats) -> None:
     t = half // 2
     for j in range(t):
         wr, wi = w[0, 0, 0], w[0, 1, 0]
@@ -146,7 +146,7 @@ def _transpose(x: Floats, y: Floats, half: int, rows: int, columns: int) -> None
 def forward(x: Floats, y: Floats, first: Floats, second: Floats) -> None:
     """The N/2 complex values of the polynomial in `x`, into `y`; `x` is overwritten."""
     if x.size == 4096:
-        _split2(x, 2048, 32, first)
+        _split2(x, 2048, first)
         _split4(x, 2048, 32, 2, 256, first, 1)
         _split4(x, 2048, 32, 8, 64, first, 3)
         _transpose(x, y, 2048, 32, 64)
@@ -173,7 +173,7 @@ def inverse(y: Floats, x: Floats, first: Floats, second: Floats) -> None:
         _transpose(y, x, 2048, 64, 32)
         _merge4(x, 2048, 32, 8, 64, first, 3)
         _merge4(x, 2048, 32, 2, 256, first, 1)
-        _merge2(x, 2048, 32, first)
+        _merge2(x, 2048, first)
     else:
         _merge4(y, 4096, 64, 16, 64, second, 5)
         _merge4(y, 4096, 64, 4, 256, second, 1)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from gmpy2 import invert, legendre, mpz
@@ -49,7 +49,7 @@ def fresh_secret() -> bytes:
     return fresh_seed()
 
 
-def points(ids: Sequence[bytes]) -> bytes:
+def points(ids: Iterable[bytes]) -> bytes:
     """The point of each id, one after the other."""
     return b"".join(_encoded(elligator(field_element(one))) for one in ids)
 

@@ -19,7 +19,8 @@ Where that is to be feared, `psi_ecdh` holds without that trust.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ _START = np.array(
     ],
     np.uint64,
 )
-# Which word of the message each half of each quarter round takes, per round.
+# Which words of the message the eight mixings of a round take. Unsigned: a signed index would be tested for its sign.
 _SCHEDULE = np.array(
     [
         (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -62,22 +63,47 @@ _SCHEDULE = np.array(
         (6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5),
         (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
     ],
-    np.int64,
+    np.uint64,
 )
 _ROUNDS = 12
 
 
-def pseudonyms(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Byte strings laid end to end: `raw`, and where each of them ends."""
+
+    raw: bytes
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> Packed:
+        return cls(b"".join(texts), np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts))))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[bytes]:
+        start = 0
+        for end in self.ends.tolist():
+            yield self.raw[start:end]
+            start = end
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.diff(self.ends, prepend=0)
+
+
+def pseudonyms(key: bytes, ids: Packed) -> NDArray[np.uint8]:
     """One row of 16 bytes per id, equal for equal ids under one key. Ids are not empty."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key of {KEY_BYTES} bytes was expected, found {len(key)}")
-    if not all(ids):
+    if not ids.sizes.all():
         raise ValueError("an empty id has no pseudonym")
     rows = _compiled(key, ids) if len(ids) >= _COMPILED_FROM else _plain(key, ids)
     return rows.reshape(-1, PSEUDONYM_BYTES)
 
 
-def _plain(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
+def _plain(key: bytes, ids: Packed) -> NDArray[np.uint8]:
     keyed = hashlib.blake2b(key=key, digest_size=PSEUDONYM_BYTES)
     out = bytearray()
     for one in ids:
@@ -87,15 +113,14 @@ def _plain(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(out), np.uint8)
 
 
-def _compiled(key: bytes, ids: Sequence[bytes]) -> NDArray[np.uint8]:
-    ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+def _compiled(key: bytes, ids: Packed) -> NDArray[np.uint8]:
     state = _START.copy()
     state[0] ^= np.uint64(0x01010000 ^ (KEY_BYTES << 8) ^ PSEUDONYM_BYTES)
     # The key fills the first block, which is the same for every id.
     first = np.frombuffer(key.ljust(_BLOCK, b"\0"), "<u8").astype(np.uint64)
-    _compress(state, first, _BLOCK, False, np.empty(16, np.uint64))
+    _compress(state, first, _BLOCK, False)
     out = np.empty((len(ids), PSEUDONYM_BYTES // 8), np.uint64)
-    _hash_all(state, np.frombuffer(b"".join(ids), np.uint8), ends, out)
+    _hash_all(state, np.frombuffer(ids.raw, np.uint8), ids.ends, out)
     return out.astype("<u8", copy=False).view(np.uint8)
 
 
@@ -104,36 +129,43 @@ def _rotated(word: Any, by: int) -> Any:
     return (word >> np.uint64(by)) | (word << np.uint64(64 - by))
 
 
+@njit(inline="always")
+def _mixed(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+    a = a + b + x
+    d = _rotated(d ^ a, 32)
+    c = c + d
+    b = _rotated(b ^ c, 24)
+    a = a + b + y
+    d = _rotated(d ^ a, 16)
+    c = c + d
+    return a, _rotated(b ^ c, 63), c, d
+
+
 @njit(cache=True, nogil=True)
-def _compress(state: Any, words: Any, count: int, last: bool, v: Any) -> None:
-    """BLAKE2b's compression of one block of 16 words into the state; `v` is scratch."""
-    for i in range(8):
-        v[i] = state[i]
-        v[i + 8] = _START[i]
-    v[12] ^= np.uint64(count)
+def _compress(state: Any, m: Any, count: int, last: bool) -> None:
+    """BLAKE2b's compression of one block of 16 words into the state, `count` bytes into the message."""
+    a0, a1, a2, a3, b0, b1, b2, b3 = state
+    c0, c1, c2, c3, d0, d1, d2, d3 = _START
+    d0 = d0 ^ np.uint64(count)
     if last:
-        v[14] = ~v[14]
+        d2 = ~d2
     for r in range(_ROUNDS):
-        order = _SCHEDULE[r % 10]
-        for g in range(8):
-            # Four columns, then four diagonals.
-            shift = g // 4
-            a, b, c, d = g % 4, 4 + (g + shift) % 4, 8 + (g + 2 * shift) % 4, 12 + (g + 3 * shift) % 4
-            va = v[a] + v[b] + words[order[2 * g]]
-            vd = _rotated(v[d] ^ va, 32)
-            vc = v[c] + vd
-            vb = _rotated(v[b] ^ vc, 24)
-            va = va + vb + words[order[2 * g + 1]]
-            vd = _rotated(vd ^ va, 16)
-            vc = vc + vd
-            v[a], v[b], v[c], v[d] = va, _rotated(vb ^ vc, 63), vc, vd
-    for i in range(8):
-        state[i] ^= v[i] ^ v[i + 8]
+        s = _SCHEDULE[r % 10]
+        a0, b0, c0, d0 = _mixed(a0, b0, c0, d0, m[s[0]], m[s[1]])
+        a1, b1, c1, d1 = _mixed(a1, b1, c1, d1, m[s[2]], m[s[3]])
+        a2, b2, c2, d2 = _mixed(a2, b2, c2, d2, m[s[4]], m[s[5]])
+        a3, b3, c3, d3 = _mixed(a3, b3, c3, d3, m[s[6]], m[s[7]])
+        a0, b1, c2, d3 = _mixed(a0, b1, c2, d3, m[s[8]], m[s[9]])
+        a1, b2, c3, d0 = _mixed(a1, b2, c3, d0, m[s[10]], m[s[11]])
+        a2, b3, c0, d1 = _mixed(a2, b3, c0, d1, m[s[12]], m[s[13]])
+        a3, b0, c1, d2 = _mixed(a3, b0, c1, d2, m[s[14]], m[s[15]])
+    for i, word in enumerate((a0 ^ c0, a1 ^ c1, a2 ^ c2, a3 ^ c3, b0 ^ d0, b1 ^ d1, b2 ^ d2, b3 ^ d3)):
+        state[i] ^= word
 
 
 @njit(cache=True, nogil=True)
 def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
-    state, words, v = np.empty(8, np.uint64), np.empty(16, np.uint64), np.empty(16, np.uint64)
+    state, words = np.empty(8, np.uint64), np.empty(16, np.uint64)
     raw = words.view(np.uint8)
     at = 0
     for i in range(len(ends)):
@@ -145,7 +177,7 @@ def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
             raw[size:] = 0
             at += size
             count += size
-            _compress(state, words, count, at == ends[i], v)
+            _compress(state, words, count, at == ends[i])
         for j in range(out.shape[1]):
             out[i, j] = state[j]
 
@@ -171,11 +203,20 @@ def matched(lists: Mapping[str, bytes], width: int = PSEUDONYM_BYTES) -> dict[st
 def _table(name: str, raw: bytes, width: int) -> NDArray[np.uint64]:
     if len(raw) % width:
         raise Malformed(f"{name}: tokens of {width} bytes were expected, found {len(raw)} bytes", code="form")
+    if repeated(raw, width) is not None:
+        raise Malformed(f"{name}: a token comes twice in one list", code="form")
+    return np.frombuffer(raw, "<u8").reshape(-1, width // 8)
+
+
+def repeated(raw: bytes, width: int = PSEUDONYM_BYTES) -> tuple[int, int] | None:
+    """Two places of a list that hold the same token, if there are any."""
     table = np.frombuffer(raw, "<u8").reshape(-1, width // 8)
     first = np.sort(table[:, 0])
-    if (first[1:] == first[:-1]).any() and _sorted(table)[1].any():
-        raise Malformed(f"{name}: a token comes twice in one list", code="form")
-    return table
+    if not (first[1:] == first[:-1]).any():
+        return None
+    order, same = _sorted(table)
+    at = np.flatnonzero(same)[:1]
+    return None if not len(at) else (int(order[at].item()), int(order[at + 1].item()))
 
 
 def _sorted(table: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

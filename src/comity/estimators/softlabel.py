@@ -128,13 +128,16 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.coef_
 
     def decision_function(self, X: Any) -> Floats:
-        return self.model_.decision_function(self._seen(X))
+        rows = self._seen(X)
+        return self.model_.decision_function(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        return self.model_.predict(self._seen(X))
+        rows = self._seen(X)
+        return self.model_.predict(rows)
 
     def predict_proba(self, X: Any) -> Floats:
-        return self.model_.predict_proba(self._seen(X))
+        rows = self._seen(X)
+        return self.model_.predict_proba(rows)
 
     def _seen(self, X: Any) -> Floats:
         check_is_fitted(self, "model_")

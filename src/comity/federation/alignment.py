@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import psi_ecdh, psi_keyed
+from comity.crypto.psi_keyed import Packed, repeated
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -136,8 +137,8 @@ class Alignment(Protocol):
         if key is None:
             raise Refused("the key of this run did not arrive", code="align")
         ids = canonical(_ids(site))
-        made = psi_keyed.pseudonyms(site.seed(key, "pseudonyms"), ids)
-        return {"tokens": made.take(_shuffle(site, len(ids)), axis=0).tobytes()}
+        made = psi_keyed.pseudonyms(site.seed(key, "pseudonyms"), ids).tobytes()
+        return {"tokens": _shuffled(site, distinct(made, self.width), self.width)}
 
     # Blinded points. A list goes once around the ring of parties and ends with the one before its owner.
 
@@ -146,8 +147,7 @@ class Alignment(Protocol):
         self._only("ecdh")
         ids = canonical(_ids(site))
         site.keep("align.secret", psi_ecdh.fresh_secret())
-        shuffled = [ids[row] for row in _shuffle(site, len(ids))]
-        self._pass_on(site, 1, psi_ecdh.points(shuffled))
+        self._pass_on(site, 1, _shuffled(site, distinct(psi_ecdh.points(ids), self.width), self.width))
 
     @step(times=MOST_PARTIES)
     def relay(self, site: Site) -> None:
@@ -218,15 +218,15 @@ class Alignment(Protocol):
         return rows
 
 
-def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> list[bytes]:
+def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
     """What is compared: UTF-8 of the composed form (NFC), without surrounding blanks, which databases pad with.
 
-    Anything but distinct texts that are not empty is the owner's DataError. Rows are counted from 1; ids are not shown,
-    so that they enter no log.
+    Anything but texts that are not empty is the owner's DataError. Rows are counted from 1; ids are not shown, so that
+    they enter no log.
     """
     texts = list(ids)
     try:
-        plain = "".join(texts).isascii()
+        together = "\n".join(texts)
     except TypeError:
         row, kind = next((row, type(one).__name__) for row, one in enumerate(texts) if not isinstance(one, str))
         raise DataError(
@@ -235,25 +235,44 @@ def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> list[bytes]:
             key=_KEY,
         ) from None
     try:
-        encoded = [(one if plain else unicodedata.normalize("NFC", one)).strip().encode() for one in texts]
+        packed = _plain(together, len(texts)) or Packed.of(
+            [unicodedata.normalize("NFC", one).strip().encode() for one in texts]
+        )
     except UnicodeEncodeError as error:
         raise DataError(
             "an id is no valid Unicode text; read the identifier column again as UTF-8", key=_KEY
         ) from error
-    if not all(encoded):
+    empty = np.flatnonzero(packed.sizes == 0)
+    if len(empty):
         raise DataError(
-            f"every row needs an id, row {encoded.index(b'') + 1} has an empty one; fill it or drop the row", key=_KEY
+            f"every row needs an id, row {empty[0] + 1} has an empty one; fill it or drop the row", key=_KEY
         )
-    if len(set(encoded)) != len(encoded):
-        seen: dict[bytes, int] = {}
-        for row, one in enumerate(encoded):
-            if seen.setdefault(one, row) != row:
-                raise DataError(
-                    f"an id stands for one row, rows {seen[one] + 1} and {row + 1} have the same; "
-                    "keep one row per person",
-                    key=_KEY,
-                )
-    return encoded
+    return packed
+
+
+def _plain(together: str, count: int) -> Packed | None:
+    """Ids joined by line breaks, if they are ASCII and have no blanks: there is nothing to normalise, id by id."""
+    if not count or not together.isascii():
+        return None
+    letters = np.frombuffer(together.encode(), np.uint8)
+    visible = letters > 32
+    breaks = np.flatnonzero(~visible)
+    if len(breaks) != count - 1:
+        return None
+    ends = np.append(breaks, len(letters)) - np.arange(count)
+    return Packed(letters[visible].tobytes(), ends)
+
+
+def distinct(tokens: bytes, width: int) -> bytes:
+    """Tokens of different ids differ, so that equal ones are a person with two rows: the owner's DataError."""
+    pair = repeated(tokens, width)
+    if pair is not None:
+        first, second = sorted(pair)
+        raise DataError(
+            f"an id stands for one row, rows {first + 1} and {second + 1} have the same; keep one row per person",
+            key=_KEY,
+        )
+    return tokens
 
 
 def _ids(site: Site) -> NDArray[np.object_]:
@@ -265,11 +284,12 @@ def _ids(site: Site) -> NDArray[np.object_]:
     return ids
 
 
-def _shuffle(site: Site, count: int) -> NDArray[np.int64]:
-    """A secret order of this party's rows; kept as its seed."""
+def _shuffled(site: Site, tokens: bytes, width: int) -> bytes:
+    """The list in a secret order, which the site keeps as its seed."""
+    table = np.frombuffer(tokens, np.uint8).reshape(-1, width)
     seed = site.secret()
-    site.keep("align.order", [seed, count])
-    return _order(seed, count)
+    site.keep("align.order", [seed, len(table)])
+    return table.take(_order(seed, len(table)), axis=0).tobytes()
 
 
 def _order(seed: bytes, count: int) -> NDArray[np.int64]:

@@ -61,7 +61,7 @@ def what_it_is(result: Result) -> str:
 
 def _noise(result: Result) -> str:
     if result.guarantee.seeded:
-        return f"SEEDED ({result.seed}): a simulation whose noise can be taken off by whoever knows the seed. Not a private release."
+        return f"from seed {result.seed}, so whoever knows it can take the noise off. Not a private release"
     spread = "" if result.model_noise is None else f", standard deviation {result.model_noise:.4g} in each number"
     return f"drawn by OpenDP without a seed{spread}"
 

@@ -101,8 +101,8 @@ def warnings(result: Result) -> list[tuple[str, str]]:
         found.append(
             (
                 "Simulation with a seed: not a private result",
-                f"The noise comes from seed {result.seed} and can be taken off again by whoever knows it. The losses below "
-                "are what the same run would cost without a seed.",
+                f"The noise comes from seed {result.seed} and can be taken off again by whoever knows it. The losses "
+                "below are what the same run would cost without a seed.",
             )
         )
     if result.guarantee.claim != "private":
@@ -114,13 +114,13 @@ def caveats(result: Result) -> list[str]:
     found = ["Simulated on one machine, which held the records of every party."]
     if result.error is not None:
         found.append(
-            "Errors and baselines were measured on the simulation's records. In a deployment each of them would be a release of "
-            "its own; they are not covered by the loss above."
+            "Errors and baselines were measured on the simulation's records. In a deployment each of them would be a "
+            "release of its own; they are not covered by the loss above."
         )
     if not result.masks:
         found.append(
-            "Above 1,000 parties a simulation runs stacks of parties and leaves masks out, because they cancel: the same "
-            "quantised contributions are added up. Bytes are those of the contributions alone."
+            "Above 1,000 parties a simulation runs stacks of parties and leaves masks out, because they cancel: the "
+            "same quantised contributions are added up. Bytes are those of the contributions alone."
         )
     if result.guarantee.unit == "a whole party":
         found.append(
@@ -128,7 +128,8 @@ def caveats(result: Result) -> list[str]:
         )
     else:
         found.append(
-            f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, m times in all."
+            f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, "
+            "m times in all."
         )
     if not result.guarantee.seeded:
         found.append("The noise was drawn by OpenDP without a seed, so another run gives another result.")

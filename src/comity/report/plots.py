@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,7 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
     """The result's error beside what it is compared with, best below."""
     bars = [(b.name, b.error, b.spread) for b in baselines] + [("this result", error, 0.0)]
     bars.sort(key=lambda bar: (bar[1], bar[0] != "this result"))
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": "errors"}):
+    with _styled("errors"):
         figure, axes = _axes(5.4, 0.42 + 0.36 * len(bars))
         for place, (name, value, spread) in enumerate(bars):
             ours = name == "this result"
@@ -86,7 +87,7 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
 def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -> str:
     """The strongest weights of a released linear model; the line behind each spans two deviations of its noise."""
     shown = list(reversed(weights))
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": "weights"}):
+    with _styled("weights"):
         figure, axes = _axes(6.6, 0.5 + 0.27 * len(shown))
         for place, weight in enumerate(shown):
             if noise is not None:
@@ -107,7 +108,7 @@ def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -
 def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str, repeats: int) -> str:
     """Error against ε for several methods; horizontal lines for what does not depend on ε."""
     markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": title}):
+    with _styled(title):
         figure, axes = _axes(5.4, 3.5)
         # Curves are moved apart a little, so that their whiskers can be told from each other.
         for place, curve in enumerate(curves):
@@ -149,6 +150,12 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
         axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(curves), fontsize=9)
         described = [(f"{c.label} at {e:g}", v, 0.0) for c in curves for e, v in zip(c.epsilon, c.error)]
         return _svg(figure, f"{title}, error against epsilon: {_said(described)}")
+
+
+def _styled(salt: str) -> AbstractContextManager[None]:
+    """The salt makes identifiers repeatable, and different between the plots of one page."""
+    style: Any = _STYLE | {"svg.hashsalt": salt}
+    return matplotlib.rc_context(style)
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Any]:

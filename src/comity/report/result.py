@@ -148,8 +148,8 @@ def load_result(folder: str | Path) -> Result:
     page = _json(folder / "result.json")
     if not isinstance(page, dict) or page.get("format") != _FORMAT:
         raise DataError(
-            f"{folder / 'result.json'}: expected a result of format {_FORMAT}, found another; give the folder of a run, "
-            "or use the comity that wrote it"
+            f"{folder / 'result.json'}: expected a result of format {_FORMAT}, found another; give the folder of a "
+            "run, or use the comity that wrote it"
         )
     lines = _json(folder / "transcript.json")
     try:

@@ -32,9 +32,9 @@ def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
     found = [View("coordinator", _seen(COORDINATOR, declaration, who))]
     playing = {name: role for role, names in who.roles.items() for name in names}
     named = {release.to for release in declaration.releases}
-    # Parties without a role and without a release of their own all receive the same, and there may be a million of them.
+    # Parties without a role and without a release of their own receive the same, and there may be a million of them.
     plain = next((party for party in who.parties if party not in playing and party not in named), None)
-    special = [party for party in (*playing, *sorted(named & set(who.parties))) if party in who.parties]
+    special = [party for party in (*playing, *sorted(named)) if party in who.parties]
     if plain is not None:
         label = "each party" if not special else "each other party"
         found.append(View(label, _seen(plain, declaration, who)))

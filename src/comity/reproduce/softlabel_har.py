@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from comity.data import Records
 from comity.data.datasets import dataset
@@ -104,7 +105,9 @@ class Split:
 
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
     """The rows of the figure; with `out` also softlabel-har.svg and .png. COMITY_DATA names the folder of the data."""
-    return reproduced(activities(), QUICK if quick else FULL, out, quick=quick)
+    # Matrices are small: BLAS threads would mostly wait for each other, and parties are fitted in parallel anyway.
+    with threadpool_limits(1, user_api="blas"):
+        return reproduced(activities(), QUICK if quick else FULL, out, quick=quick)
 
 
 def activities() -> Activities:
