@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from gmpy2 import invert, jacobi, lcm, mpz, next_prime
+from gmpy2 import jacobi, lcm, mpz, next_prime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
@@ -183,12 +183,12 @@ def test_bad_public_keys_are_refused() -> None:
         "short": _public_bytes(n >> 1 | 1, h),
         "square": _public_bytes(p * p, h % p),
         "prime": _public_bytes(prime, h % prime),
-        "small factor": _public_bytes((mpz(1) << 2047) // 4083 * 4083 // 4083 * 4083 | 1, h >> 2),
+        "small factor": _public_bytes(9 * (2**2044 + 4 * secrets.randbits(2000) + 1), h >> 4),
         "close factors": _public_bytes(p * near, h % p),
         "h is one": _public_bytes(n, 1),
         "h is minus one": _public_bytes(n, n - 1),
         "h is zero": _public_bytes(n, 0),
-        "h above n": _public_bytes(n, n + 4 if n + 4 < 2**2048 else 2**2048 - 1),
+        "h above n": _public_bytes(n, n + 4),
         "h divides n": _public_bytes(n, p),
         "h of the other symbol": _public_bytes(n, wrong_jacobi),
         "another size": _public_bytes(n, h, 3072),
@@ -199,8 +199,7 @@ def test_bad_public_keys_are_refused() -> None:
     }
     for name, data in cases.items():
         with pytest.raises(Malformed):
-            PublicKey.from_bytes(data)
-            pytest.fail(name)
+            pytest.fail(f"{name}: taken for {PublicKey.from_bytes(data)}")
 
 
 def test_bad_private_keys_are_refused() -> None:
@@ -233,18 +232,17 @@ def test_bad_private_keys_are_refused() -> None:
     }
     for name, bad in cases.items():
         with pytest.raises(Malformed):
-            PrivateKey.from_bytes(bad)
-            pytest.fail(name)
+            pytest.fail(f"{name}: taken for {PrivateKey.from_bytes(bad)}")
 
 
 def test_a_common_factor_of_the_orders_is_refused() -> None:
     # p = 2·3·k + 1 and q = 2·3·l + 1 share the factor 3 below p − 1 and q − 1.
     primes = []
     for _ in range(2):
-        k = secrets.randbits(1021) | 3 << 1019
-        while not (paillier.is_prime(prime := mpz(6 * k + 1)) and prime % 4 == 3 and prime >> 1022 == 3):
-            k = (k + 1) if 6 * k < 2**1024 - 2**20 else secrets.randbits(1020) | 1 << 1019
-        primes.append(prime)
+        k = 2**1021 + secrets.randbits(1018) | 1
+        while not paillier.is_prime(mpz(6 * k + 1)):
+            k += 2
+        primes.append(mpz(6 * k + 1))
     assert "common factor" in paillier._fault_of_primes(*primes, 1024)
 
 
@@ -313,4 +311,3 @@ def test_an_unrandomised_product_shows_its_factor_to_anyone() -> None:
     assert guesses == [23]
     hidden = public.rerandomise(returned)
     assert all(public.multiply(sent, factor).value != hidden.value for factor in range(50))
-    assert invert(hidden.value, public.square) != invert(returned.value, public.square)

@@ -4,11 +4,12 @@ A real polynomial p of N coefficients is read as the complex polynomial of N/2 c
 x^(N/2) − i, which has the same products (the real and imaginary halves lie side by side in memory, so nothing is
 moved). The transform splits x^L − c into factors x^(L/4) − c' again and again; it needs no separate twist, its order of
 the N/2 values is its own, and the inverse takes them in that order. The result is exact as long as every coefficient,
-computed in floating point, lies near an integer: whoever rounds checks that (`rounded_far`).
+computed in floating point, lies near an integer: whoever rounds checks that.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -143,9 +144,9 @@ def _transpose(x: Floats, y: Floats, half: int, rows: int, columns: int) -> None
 
 
 @compiled
-def forward(x: Floats, y: Floats, first: Floats, second: Floats) -> None:
-    """The N/2 complex values of the polynomial in `x`, into `y`; `x` is overwritten."""
-    if x.size == 4096:
+def _forward_4096(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> None:
+    for r in range(len(rows)):
+        x, y = rows[r], spectra[r]
         _split2(x, 2048, first)
         _split4(x, 2048, 32, 2, 256, first, 1)
         _split4(x, 2048, 32, 8, 64, first, 3)
@@ -153,7 +154,25 @@ def forward(x: Floats, y: Floats, first: Floats, second: Floats) -> None:
         _split4(y, 2048, 32, 1, 512, second, 0)
         _split4(y, 2048, 32, 4, 128, second, 1)
         _split4(y, 2048, 32, 16, 32, second, 5)
-    else:
+
+
+@compiled
+def _inverse_4096(spectra: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+    for r in range(len(rows)):
+        y, x = spectra[r], rows[r]
+        _merge4(y, 2048, 32, 16, 32, second, 5)
+        _merge4(y, 2048, 32, 4, 128, second, 1)
+        _merge4(y, 2048, 32, 1, 512, second, 0)
+        _transpose(y, x, 2048, 64, 32)
+        _merge4(x, 2048, 32, 8, 64, first, 3)
+        _merge4(x, 2048, 32, 2, 256, first, 1)
+        _merge2(x, 2048, first)
+
+
+@compiled
+def _forward_8192(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> None:
+    for r in range(len(rows)):
+        x, y = rows[r], spectra[r]
         _split4(x, 4096, 64, 1, 1024, first, 0)
         _split4(x, 4096, 64, 4, 256, first, 1)
         _split4(x, 4096, 64, 16, 64, first, 5)
@@ -164,17 +183,9 @@ def forward(x: Floats, y: Floats, first: Floats, second: Floats) -> None:
 
 
 @compiled
-def inverse(y: Floats, x: Floats, first: Floats, second: Floats) -> None:
-    """N/2 times the polynomial whose values are `y`, into `x`; `y` is overwritten."""
-    if y.size == 4096:
-        _merge4(y, 2048, 32, 16, 32, second, 5)
-        _merge4(y, 2048, 32, 4, 128, second, 1)
-        _merge4(y, 2048, 32, 1, 512, second, 0)
-        _transpose(y, x, 2048, 64, 32)
-        _merge4(x, 2048, 32, 8, 64, first, 3)
-        _merge4(x, 2048, 32, 2, 256, first, 1)
-        _merge2(x, 2048, first)
-    else:
+def _inverse_8192(spectra: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+    for r in range(len(rows)):
+        y, x = spectra[r], rows[r]
         _merge4(y, 4096, 64, 16, 64, second, 5)
         _merge4(y, 4096, 64, 4, 256, second, 1)
         _merge4(y, 4096, 64, 1, 1024, second, 0)
@@ -182,3 +193,22 @@ def inverse(y: Floats, x: Floats, first: Floats, second: Floats) -> None:
         _merge4(x, 4096, 64, 16, 64, first, 5)
         _merge4(x, 4096, 64, 4, 256, first, 1)
         _merge4(x, 4096, 64, 1, 1024, first, 0)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The transform of polynomials of `size` coefficients, many at a time; a row is a polynomial."""
+
+    size: int
+
+    def forward(self, rows: Floats) -> Floats:
+        """The values of each row, real parts before imaginary parts; `rows` is overwritten."""
+        spectra = np.empty_like(rows)
+        (_forward_4096 if self.size == 4096 else _forward_8192)(rows, spectra, *twiddles(self.size))
+        return spectra
+
+    def inverse(self, spectra: Floats) -> Floats:
+        """The coefficients, times N/2, of the polynomials with these values; `spectra` is overwritten."""
+        rows = np.empty_like(spectra)
+        (_inverse_4096 if self.size == 4096 else _inverse_8192)(spectra, rows, *twiddles(self.size))
+        return rows

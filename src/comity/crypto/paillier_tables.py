@@ -3,9 +3,9 @@
 An element y of Z*_{n²} is written as a·(1 + n·t) with a = y mod n and 0 <= t < n. In a product of many such elements
 the second factors only add up, because (1 + n·t)(1 + n·u) = 1 + n·(t + u) modulo n², and the first factors are half as
 long as y. A product of table entries therefore multiplies a number of the length of n² by one of the length of n, about
-half the work of multiplying the entries themselves. The exponent is cut into windows and one row of the table serves each window, so
-that no squarings are left (E. Brickell, D. Gordon, K. McCurley, D. Wilson, Fast exponentiation with precomputation,
-1992).
+half the work of multiplying the entries themselves. The exponent is cut into windows and one row of the table serves
+each window, so that no squarings are left (E. Brickell, D. Gordon, K. McCurley, D. Wilson, Fast exponentiation with
+precomputation, 1992).
 
 A secret exponent selects table entries: whoever watches this machine's cache or timing may learn of it. That adversary
 is out of scope.

@@ -6,12 +6,12 @@ modulo n·λ, the exponent of the group; a party gives c^{d_k}, and the product 
 
 Key set-up: a named *dealer*, outside the computation and trusted for this alone. It makes the key, hands each party its
 share sealed to that party, and forgets it: its process ends. A dealer that keeps the key, or colludes with anyone who
-sees ciphertexts, reads everything. (Parties can also make n among themselves, by a
-long protocol of its own; that is not here.)
+sees ciphertexts, reads everything. (Parties can make n among themselves by a long protocol of its own; not here.)
 
 Adversary: semi-honest, up to K − 1 of the parties colluding, with the coordinator too. Any K − 1 shares are uniform
 below n·λ and so, given n, within (K − 1)·2^(2 − bits/2) in distribution of being independent of the primes and of d,
-whatever computing power looks at them. From the partial decryptions of c they learn m and nothing else: the last one equals (1 + n·m) over the product of theirs.
+whatever computing power looks at them. From the partial decryptions of c they learn m and nothing else: the last one
+equals (1 + n·m) over the product of theirs.
 What each learns: who combines learns m; who holds a share learns n, and m only if it is told or combines.
 """
 

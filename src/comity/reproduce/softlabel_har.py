@@ -286,6 +286,8 @@ def _seed(case: str, number: int) -> int:
 
 def _note(case: str, size: Size, quick: bool) -> str:
     said = [NOT_PRIVATE]
+    if case in PAPER:
+        said.append("features recomputed from the raw signals, so not the paper's very rows")
     if case.startswith(RANDOM):
         said.append("subjects mixed over training and test rows; the paper's figures fit the dataset's own split")
     if "eps=" in case:

@@ -1,0 +1,99 @@
+"""Real numbers as integers of a fixed number of binary places, with the room they need checked in advance.
+
+A value x becomes round(x · 2^places), at most `largest` in magnitude because a public bound says so. Before anything is
+sent, `product_bits` and `sum_bits` say from public figures alone (rows, bounds, the tail of the noise) how wide the
+ring must be so that the result can't wrap; `require` refuses when it isn't. A wrap would be a wrong result, never a
+loss of privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto.compiled import compiled
+from comity.errors import Malformed, Refused
+
+_TILE = 64
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers of magnitude at most `bound`, kept to `places` binary places; both are public."""
+
+    places: int
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.places <= 52 or not 0 < self.bound < math.inf or self.largest >= 2**52:
+            raise Refused(
+                f"a fixed-point form needs 0 to 52 places and a bound with bound · 2^places below 2^52, "
+                f"found {self.places} places and bound {self.bound}"
+            )
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of an encoded number."""
+        return round(self.bound * 2**self.places)
+
+    def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The integers of an array of any shape."""
+        flat = np.ascontiguousarray(values, np.float64).reshape(-1, 1)
+        return self.columns(flat).reshape(np.shape(values))
+
+    def columns(
+        self, rows: NDArray[np.float64], out: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """The integers of a block of rows, one contiguous line per column; into `out` if given."""
+        values = np.ascontiguousarray(rows, np.float64)
+        if values.ndim != 2:
+            raise Malformed(f"a block of rows has two dimensions, found {values.ndim}")
+        lines = np.empty(values.shape[::-1], np.int64) if out is None else out
+        if _columns(values, float(2**self.places), float(self.bound), lines):
+            raise Malformed("a value is not finite or exceeds the public bound; clip to the bound first", code="bound")
+        return lines
+
+    def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
+        return integers * 2.0**-self.places
+
+
+@compiled
+def _columns(values: NDArray[np.float64], scale: float, bound: float, lines: NDArray[np.int64]) -> bool:
+    rows, columns = values.shape
+    outside = 0
+    # Tiles of rows stay in the first cache while every column of them is read.
+    for start in range(0, rows, _TILE):
+        for column in range(columns):
+            for row in range(start, min(start + _TILE, rows)):
+                value = values[row, column]
+                inside = np.abs(value) <= bound
+                outside |= not inside
+                lines[column, row] = np.int64(np.rint(value * scale)) if inside else 0
+    return outside != 0
+
+
+def product_bits(rows: int, left: FixedPoint, right: FixedPoint, *, noise: int = 0) -> int:
+    """Width of the ring that holds every entry of a product over `rows` rows, plus `noise` units, with its sign."""
+    return _signed_bits(rows * left.largest * right.largest + noise)
+
+
+def sum_bits(parties: int, form: FixedPoint, *, noise: int = 0) -> int:
+    """Width of the ring that holds a sum over parties, plus `noise` units, with its sign."""
+    return _signed_bits(parties * form.largest + noise)
+
+
+def _signed_bits(most: int) -> int:
+    return most.bit_length() + 1
+
+
+def require(needed: int, available: int) -> None:
+    """Refuse, before anything is sent, when a ring is too narrow."""
+    if needed > available:
+        raise Refused(
+            f"the result with its noise needs {needed} bits and the ring has {available}; "
+            "use fewer binary places, tighter bounds or fewer rows",
+            code="headroom",
+        )

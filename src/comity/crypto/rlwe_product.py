@@ -1,0 +1,290 @@
+"""The product Xᵀ Y of matrices held by two parties, left additively shared, without a dealer, in one round trip.
+
+Construction. The encryptor (A, with the fewer columns) sends its columns encrypted under ring learning with errors
+(`comity.crypto.rlwe`): C_i = a·s_i + e_i + Δ·x_i, block by block of N rows, after a block 0 that encrypts zeros. The
+evaluator (B) returns, for its columns j,
+
+    h_j  = Σ_blocks a·ỹ_j + a_0·ũ_j + e'_j           one ring element; ỹ(x) = y(1/x), u_j fresh and ternary
+    v_ij = Σ_blocks ⟨C_i, y_j⟩ + ⟨C_0i, u_j⟩ + ρ_ij    one number modulo q; ρ_ij uniform modulo q
+
+and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
+unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs into the
+sensitivity of what is opened.
+
+Adversary: semi-honest; either party, with everybody else in the study on its side. Assumption: ring learning with
+errors at the listed parameters. The evaluator sees ciphertexts. The encryptor sees h_j, pseudorandom because of block
+0, which is therefore never left out, and v_ij, perfectly masked by ρ_ij. Both learn the number of rows and columns.
+Secrets and the public polynomial are fresh for each message, the latter drawn from both parties' nonces, so neither
+chooses it. Only truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto.fixed_point import FixedPoint, product_bits, require
+from comity.crypto.inner_products import add_inner_products
+from comity.crypto.rlwe import (
+    ALLOWED,
+    ERROR_VARIANCE,
+    LARGEST_ERROR,
+    ColumnSecrets,
+    Parameters,
+    ProductSum,
+    errors,
+    public_block,
+    ternary,
+)
+from comity.entropy import Stream, derive, fresh_seed
+from comity.errors import Malformed, Refused
+
+NONCE_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The public figures of one product, checked: rows, columns, largest integers, and the bits k of the shares."""
+
+    rows: int
+    columns_a: int
+    columns_b: int
+    largest_a: int
+    largest_b: int
+    bits: int
+    parameters: Parameters
+
+    @classmethod
+    def choose(
+        cls, rows: int, columns_a: int, columns_b: int, a: FixedPoint, b: FixedPoint, *, noise: int = 0, bits: int = 0
+    ) -> Plan:
+        """The smallest listed parameters with room for the product and `noise` units; at least `bits` bits wide."""
+        needed = product_bits(rows, a, b, noise=noise)
+        width = max(needed, bits)
+        for parameters in ALLOWED:
+            if max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits:
+                return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters)
+        require(needed, ALLOWED[-1].bits)
+        raise Refused(
+            f"integers up to {max(a.largest, b.largest)} with shares of {width} bits fit no listed parameters; "
+            "use at most 16 binary places for values bounded by 1",
+            code="headroom",
+        )
+
+    def __post_init__(self) -> None:
+        if self.parameters not in ALLOWED:
+            raise Refused(f"only listed ring parameters may be used, found {self.parameters}", code="parameters")
+        if not 1 <= self.columns_a <= self.columns_b or self.rows < 1:
+            raise Malformed(
+                f"rows, and no more columns at the encryptor than at the evaluator, were expected, found {self.rows} "
+                f"rows and {self.columns_a} against {self.columns_b} columns"
+            )
+        if max(self.largest_a, self.largest_b) > self.parameters.largest:
+            raise Refused(f"integers up to {self.parameters.largest} were expected in these parameters")
+        require((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
+        require(self.bits, self.parameters.bits)
+        # With errors below Δ, whatever they are, a share pair is never off by more than one unit.
+        worst = LARGEST_ERROR * (self.rows * self.largest_b + 2 * self.parameters.degree)
+        require(worst.bit_length(), self.shift)
+
+    @property
+    def shift(self) -> int:
+        """log2 Δ."""
+        return 32 * self.parameters.words - self.bits
+
+    @property
+    def block_rows(self) -> int:
+        return self.parameters.degree
+
+    @property
+    def carry_probability(self) -> float:
+        """Bound on the probability that any entry is off by its one unit: the mean of |error| over Δ, per entry."""
+        variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
+        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0**-self.shift
+
+    @property
+    def message_bytes(self) -> tuple[int, int]:
+        """From the encryptor, and back."""
+        degree, word = self.parameters.degree, 4 * self.parameters.words
+        return (
+            word * self.columns_a * (degree + self.rows),
+            word * self.columns_b * (degree + self.columns_a),
+        )
+
+
+def pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Every pair of parties as (encryptor, evaluator): fewer columns first, then by name."""
+    order = sorted(columns, key=lambda name: (columns[name], name))
+    return [(order[i], order[j]) for j in range(len(order)) for i in range(j)]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The evaluator's answer: h, (words, columns_b, N), and v, (words, columns_a, columns_b), little-endian words."""
+
+    h: NDArray[np.uint32]
+    v: NDArray[np.uint32]
+
+
+class _Side:
+    """What both sides do: exchange nonces, follow one public polynomial, count rows."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.nonce = fresh_seed()
+        self._secret = Stream(fresh_seed())
+        self._public: Stream | None = None
+        self._block = -1
+        self._left = plan.rows
+
+    def _follow(self, a: bytes, b: bytes) -> None:
+        if self._public is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
+            raise Malformed(f"one nonce of {NONCE_BYTES} bytes from each side was expected, once", code="nonce")
+        self._public = Stream(derive(a + b, "rlwe product"))
+
+    def _next(self) -> tuple[NDArray[np.int32], int]:
+        """The public polynomial of the next block, and the rows in it; block 0 has the full degree and no rows."""
+        if self._public is None:
+            raise Malformed("the nonces must be exchanged first", code="nonce")
+        if self._block >= 0 and not self._left:
+            raise Malformed(f"all {self.plan.rows} rows are through", code="rows")
+        self._block += 1
+        length = self.plan.block_rows if self._block == 0 else min(self.plan.block_rows, self._left)
+        self._left -= length if self._block else 0
+        return public_block(self._public, self.plan.parameters), length
+
+    def _complete(self) -> None:
+        if self._block < 1 or self._left:
+            raise Malformed(f"{self._left} of {self.plan.rows} rows have not been sent", code="rows")
+
+
+class Encryptor(_Side):
+    """The side with the fewer columns: block 0, then its rows, then the reply gives its share. For one message."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._columns = ColumnSecrets(plan.parameters, plan.columns_a, self._secret)
+        self._done = False
+
+    def begin(self, nonce: bytes) -> NDArray[np.int32]:
+        """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
+        self._follow(self.nonce, nonce)
+        a, length = self._next()
+        return self._columns.encrypt(a, np.zeros((self.plan.columns_a, length), np.int64), self.plan.shift)
+
+    def encrypt(self, values: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
+        if self._block < 0:
+            raise Malformed("block 0 comes first", code="rows")
+        a, length = self._next()
+        _check_values(values, (self.plan.columns_a, length), self.plan.largest_a)
+        return self._columns.encrypt(a, values, self.plan.shift)
+
+    def share(self, reply: Reply) -> NDArray[np.uint64]:
+        """This side's share of the product modulo 2^bits, from the evaluator's reply; once."""
+        self._complete()
+        plan = self.plan
+        words = plan.parameters.words
+        _check_words(reply.h, "<u4", (words, plan.columns_b, plan.parameters.degree))
+        _check_words(reply.v, "<u4", (words, plan.columns_a, plan.columns_b))
+        if self._done:
+            raise Malformed("a message has one reply", code="replay")
+        self._done = True
+        return _top_bits(_carried(reply.v.astype(np.int64) - self._columns.inner_products(reply.h)), plan)
+
+
+class Evaluator(_Side):
+    """The side with the more columns: takes block 0 and the rows, and answers once all are through."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._blinds = ternary(self._secret, plan.columns_b, plan.parameters.degree)
+        self._sum = ProductSum(plan.parameters, plan.columns_b)
+        self._inner = np.zeros((plan.parameters.words * plan.columns_a, plan.columns_b), np.int64)
+        self._mask = (
+            self._secret.bytes(4 * plan.parameters.words * plan.columns_a * plan.columns_b)
+        )
+        self._answered = False
+
+    def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
+        """Block 0 and the encryptor's nonce."""
+        self._follow(nonce, self.nonce)
+        self._absorb(message, self._blinds.astype(np.int32), *self._next())
+
+    def absorb(self, message: NDArray[np.int32], values: NDArray[np.int64]) -> None:
+        """The encryptor's next block, with this side's integers of the same rows, (columns_b, rows)."""
+        if self._block < 0:
+            raise Malformed("block 0 comes first", code="rows")
+        a, length = self._next()
+        _check_values(values, (self.plan.columns_b, length), self.plan.largest_b)
+        self._absorb(message, values.astype(np.int32), a, length)
+
+    def _absorb(self, message: NDArray[np.int32], y: NDArray[np.int32], a: NDArray[np.int32], length: int) -> None:
+        plan = self.plan
+        _check_words(message, "<i4", (plan.parameters.words, plan.columns_a, length))
+        self._sum.add(a, y)
+        add_inner_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
+        # A block adds less than 2^61 to a word, so what exceeds 32 bits moves on before the next one.
+        words = self._inner.reshape(plan.parameters.words, -1)
+        words[1:] += words[:-1] >> 32
+        words[:-1] &= 0xFFFFFFFF
+        words[-1] &= 0xFFFFFFFF
+
+    def reply(self) -> Reply:
+        """The answer for the encryptor; once."""
+        self._complete()
+        if self._answered:
+            raise Malformed("a message has one reply", code="replay")
+        self._answered = True
+        plan = self.plan
+        h = self._sum.total(errors(self._secret, plan.columns_b, plan.parameters.degree))
+        return Reply(h, _carried(self._inner.reshape(self._masks().shape) + self._masks()).astype("<u4"))
+
+    def share(self) -> NDArray[np.uint64]:
+        """This side's share of the product modulo 2^bits."""
+        self._complete()
+        modulus = np.uint64((1 << self.plan.bits) - 1)
+        return (~_top_bits(self._masks().astype(np.uint64), self.plan) + np.uint64(1)) & modulus
+
+    def _masks(self) -> NDArray[np.int64]:
+        shape = (self.plan.parameters.words, self.plan.columns_a, self.plan.columns_b)
+        return np.frombuffer(self._mask, "<u4").reshape(shape).astype(np.int64)
+
+
+def _carried(sums: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Sums of words as words of 32 bits, modulo q."""
+    words = np.empty(sums.shape, np.uint64)
+    carry = np.zeros(sums.shape[1:], np.int64)
+    for place, line in enumerate(sums):
+        total = line + carry
+        words[place] = (total & 0xFFFFFFFF).view(np.uint64)
+        carry = total >> 32
+    return words
+
+
+def _top_bits(words: NDArray[np.uint64], plan: Plan) -> NDArray[np.uint64]:
+    """⌊z/Δ⌋, the upper k bits of the numbers with these words."""
+    word, rest = divmod(plan.shift, 32)
+    top = words[word] >> np.uint64(rest)
+    for place in range(word + 1, plan.parameters.words):
+        shift = 32 * (place - word) - rest
+        if shift < 64:
+            top |= words[place] << np.uint64(shift)
+    return top & np.uint64((1 << plan.bits) - 1)
+
+
+def _check_words(array: NDArray[Any], kind: str, shape: tuple[int, ...]) -> None:
+    if array.dtype != np.dtype(kind) or array.shape != shape:
+        raise Malformed(f"{shape} words of {kind} were expected, found {array.shape} of {array.dtype}")
+
+
+def _check_values(values: NDArray[np.int64], shape: tuple[int, int], largest: int) -> None:
+    if values.shape != shape or values.dtype != np.int64:
+        raise Malformed(f"{shape} integers were expected, found {values.shape} of {values.dtype}", code="rows")
+    if values.size and max(-int(values.min()), int(values.max())) > largest:
+        raise Malformed("an integer exceeds the largest that was agreed on", code="bound")

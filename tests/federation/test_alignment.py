@@ -1,0 +1,428 @@
+"""Alignment: one order of the common rows at every party, and nobody learns more than the declaration says."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from comity.crypto.psi_ecdh import on_curve
+from comity.data import Records
+from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
+from comity.federation import alignment
+from comity.federation.alignment import ROWS, Alignment, canonical, distinct
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import EVERY_PARTY, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.parties import Parties, run
+from comity.federation.policy import Policy
+from comity.federation.protection import Sealed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+
+from .toy import NAMES, STUDY, consortium, host, setup
+
+METHODS = ("keyed", "ecdh")
+
+
+@dataclass(frozen=True)
+class Aligned(Protocol):
+    """Aligns, then the parties show each other one column of the common rows."""
+
+    name = "aligned"
+    method: str = "keyed"
+    declares: bool = True
+
+    @property
+    def align(self) -> Alignment:
+        return Alignment(self.method)
+
+    @property
+    def parts(self) -> dict[str, Protocol]:
+        return {"align": self.align}
+
+    def declare(self, who: Consortium) -> Declaration:
+        form, told = Array(("rows",)), Sealed("a column")
+        column = Release(name="column", source=EVERY_PARTY, to=EVERY_PARTY, protection=told, form=form)
+        part = self.align.declare(who)
+        return Declaration((*(part.releases if self.declares else ()), column), adversary=part.adversary)
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        self.align.coordinate_alignment(parties)
+        return {}
+
+    @step(times=2)
+    def tell(self, site: Site) -> None:
+        column = site.features[site.kept(ROWS), 0]
+        for party in site.consortium.parties:
+            if party != site.party:
+                site.send(party, "column", column if site.label == "0" else column[:-1])
+
+    @step()
+    def hear(self, site: Site) -> None:
+        site.keep("heard", [*site.received("column").values(), site.features[site.kept(ROWS), 0]])
+
+
+def held(ids: Any) -> Records:
+    """Records whose first feature says whose they are."""
+    array = np.empty(len(ids), object)
+    array[:] = ids
+    return Records(np.array([[hash(one) % 10_007] for one in ids], float).reshape(-1, 1), None, array)
+
+
+def started(lists: list[Any], method: str = "keyed", folder: Any = None, **options: Any) -> Any:
+    who = consortium(len(lists), dropouts=0, colluders=min(1, len(lists) - 1))
+    parties, hosts = setup(Aligned(method), who, folder, **options)
+    for name, ids in zip(NAMES, lists):
+        hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    return parties, hosts
+
+
+def aligned(lists: list[Any], hosts: Any) -> list[list[str]]:
+    kept = [decode(hosts[name].store.state("run-1", ROWS)) for name in NAMES[: len(lists)]]
+    assert all(rows.dtype == np.int64 for rows in kept)
+    return [[ids[row] for row in rows] for ids, rows in zip(lists, kept)]
+
+
+def random_lists(size: int, seed: int = 0, count: int = 40) -> list[list[str]]:
+    generator = np.random.default_rng(seed)
+    return [[f"person {i}" for i in generator.permutation(60)[: count + place]] for place in range(size)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_every_party_gets_the_common_people_in_one_order(method, size):
+    lists = random_lists(size)
+    parties, hosts = started(lists, method)
+    rows = Aligned(method).align.coordinate_alignment(parties)
+    orders = aligned(lists, hosts)
+    assert all(order == orders[0] for order in orders)
+    assert set(orders[0]) == set.intersection(*map(set, lists)) and len(orders[0]) == rows > 0
+    assert orders[0] != sorted(orders[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_rows_of_a_run_are_a_dimension_of_its_later_releases(method):
+    lists = random_lists(3)
+    parties, hosts = started(lists, method)
+    rows = Aligned(method).align.coordinate_alignment(parties)
+    assert all(decode(hosts[name].store.state("run-1", "dim:rows")) == rows for name in parties.alive)
+    parties.ask(Aligned.tell)
+    parties.ask(Aligned.hear)
+    for name in parties.alive:
+        columns = decode(hosts[name].store.state("run-1", "heard"))
+        assert len(columns) == 3 and columns[0].shape == (rows,)
+        for column in columns[1:]:
+            np.testing.assert_array_equal(column, columns[0])
+    with pytest.raises(Refused, match="form"):
+        parties.ask(Aligned.tell, label=1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_whole_run_leaves_no_key_order_or_rows_behind(method):
+    lists = random_lists(3)
+    parties, hosts = started(lists, method)
+    run(parties)
+    for name in parties.alive:
+        for state in (ROWS, "align.key", "align.secret", "align.order", "dim:rows"):
+            assert hosts[name].store.state("run-1", state) is None
+
+
+def test_ids_are_compared_in_their_canonical_form():
+    lists = [["Ame\u0301lie", " padded ", "plain"], ["Am\u00e9lie", "padded", "plain"]]
+    parties, hosts = started(lists)
+    assert Aligned().align.coordinate_alignment(parties) == 3
+    first, second = aligned(lists, hosts)
+    assert [lists[1][lists[0].index(one)] for one in first] == second
+
+
+@pytest.mark.parametrize(
+    "texts", [["a", "bc", "def"], ["a b", "c"], [" a", "b "], ["é", "b"], ["one"], ["x\ty", "z\n"], ["\x1fa", "b"], []]
+)
+def test_the_quick_and_the_thorough_way_to_canonical_bytes_agree(texts):
+    assert list(canonical(texts)) == [one.strip().encode() for one in texts]
+
+
+# What is wrong with a party's ids is its own business.
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        (["a", "b", "c", "b"], "rows 2 and 4 have the same"),
+        (["a", "b ", "b"], "rows 2 and 3 have the same"),
+        (["a", "", "c"], "row 2 has an empty one"),
+        (["a", "c", "  "], "row 3 has an empty one"),
+        (["a", 17, "c"], "row 2 has a int"),
+        (["a", "b", None], "row 3 has a NoneType"),
+        (["a", float("nan"), "c"], "row 2 has a float"),
+        (["a", "\ud800"], "no valid Unicode"),
+        (None, "birch has no ids"),
+    ],
+)
+def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, ids, says):
+    parties, hosts = started([["a", "b", "c"], ids], method)
+    with pytest.raises(Stopped) as stopped:
+        Aligned(method).align.coordinate_alignment(parties)
+    assert isinstance(hosts["birch"].refusal, DataError) and says in str(hosts["birch"].refusal)
+    assert says not in str(stopped.value)
+    replies = [hosts["birch"].answer(message) for name, message in parties.channel.asked if name == "birch"]
+    assert decode(replies[-1]) == {"refused": "stopped", "key": ""}
+
+
+def test_errors_show_no_id():
+    for ids in (["secret-name", "secret-name"], ["secret-name", 3], ["secret-name", ""]):
+        with pytest.raises(DataError) as error:
+            distinct(b"".join(hashlib.md5(one).digest() for one in canonical(ids)), 16)
+        assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("lists", [[["a", "b"], ["c"]], [["a", "b"], []], [["a", "b"], ["b", "c"], ["c", "a"]]])
+def test_an_empty_intersection_ends_the_study(method, lists):
+    parties, hosts = started(lists, method)
+    with pytest.raises(DataError, match="share nobody") as error:
+        Aligned(method).align.coordinate_alignment(parties)
+    assert error.value.code == "empty-intersection" and not any(letter.isdigit() for letter in str(error.value))
+    assert all(hosts[name].store.state("run-1", ROWS) is None for name in parties.alive)
+
+
+# Who must agree, and to what.
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
+    def begin(allowed):
+        one = host(Aligned(method), consortium(3, dropouts=0), "ash", policy=Policy(disclosures=frozenset(allowed)))
+        return decode(one.answer(encode([STUDY, "run-1", "run.begin[0]", encode({"seen": ""}), encode({}), []])))
+
+    assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
+    assert "ok" in begin({"sizes_may_leave"})
+
+
+def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it():
+    parties, _ = setup(Aligned(declares=False), consortium(3, dropouts=0))
+    with pytest.raises(Malformed, match="not declared"):
+        Alignment().coordinate_alignment(parties)
+    parties, _ = setup(Aligned("ecdh"), consortium(3, dropouts=0))
+    with pytest.raises(Refused):
+        Alignment("keyed").coordinate_alignment(parties)
+
+
+def test_the_declaration_says_what_is_exact():
+    for method in METHODS:
+        part = Alignment(method).declare(consortium(3, dropouts=0))
+        texts = {release.name: release.protection.text for release in part.releases}
+        assert all(texts[name].startswith("EXACT") for name in ("tokens", "rows", "positions"))
+        assert "colludes with no party" in part.adversary or method == "ecdh"
+    with pytest.raises(StudyError, match="keyed or ecdh"):
+        Alignment("plain")
+    with pytest.raises(StudyError, match="2 to"):
+        Alignment().declare(consortium(1, dropouts=0, colluders=0))
+
+
+# Lost parties, resumed runs.
+
+STEPS = {
+    "keyed": ("align.deal_key[0]", "align.pseudonyms[0]", "align.place[0]"),
+    "ecdh": ("align.blind[0]", "align.relay[0]", "align.deliver[0]", "align.place[0]"),
+}
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method in METHODS for path in STEPS[method]])
+def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method, path, tmp_path):
+    lists = random_lists(3)
+    parties, _ = started(lists, method, tmp_path, lose=[("ash", path)])
+    with pytest.raises(SiteLost, match="ash"):
+        Aligned(method).align.coordinate_alignment(parties)
+    parties, hosts = started(lists, method, tmp_path)
+    rows = Aligned(method).align.coordinate_alignment(parties)
+    orders = aligned(lists, hosts)
+    assert rows == len(set.intersection(*map(set, lists)))
+    assert all(order == orders[0] for order in orders)
+
+
+# Steps out of turn, withheld or altered messages.
+
+
+def ask(parties, hosts, name, path, mail=(), **values):
+    message = [parties.study, parties.run, path, encode(values), encode({}), list(mail)]
+    return decode(hosts[name].answer(encode(message)))
+
+
+def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it():
+    parties, hosts = started(random_lists(3))
+    assert ask(parties, hosts, "birch", "align.deal_key[0]")["refused"] == "align"
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]")["refused"] == "align"
+    dealt = ask(parties, hosts, "ash", "align.deal_key[0]")
+    letters = {letter["to"]: letter for letter in dealt["mail"]}
+    assert set(letters) == {"birch", "cedar"}
+    bad = dict(letters["birch"], box=letters["birch"]["box"][:-1] + b"!")
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [bad])["refused"] == "signature"
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["cedar"]])["refused"] == "sealed"
+    assert "ok" in ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["birch"]])
+    assert ask(parties, hosts, "birch", "align.blind[0]")["refused"] == "no-step"
+
+
+def test_lists_go_around_the_ring_once_and_in_turn():
+    parties, hosts = started(random_lists(4), "ecdh")
+    assert ask(parties, hosts, "ash", "align.relay[0]")["refused"] == "align"
+    view = parties.under("align")
+    view.ask("blind")
+    first = list(parties._memory.mail["ash"])
+    assert decode(first[0]["head"])[3] == "doum"
+    assert ask(parties, hosts, "ash", "align.deliver[0]", first)["refused"] == "align"
+    assert ask(parties, hosts, "ash", "align.relay[1]", first)["refused"] == "align"
+    view.ask("relay", label=0)
+    # The same letter a second time would have its list blinded twice by one party.
+    assert ask(parties, hosts, "ash", "align.relay[1]", first)["refused"] == "align"
+    view.ask("relay", label=1)
+    second = list(parties._memory.mail["ash"])
+    assert ask(parties, hosts, "ash", "align.relay[2]", second)["refused"] == "too-often"
+    assert "ok" in ask(parties, hosts, "ash", "align.deliver[0]", second)
+    assert ask(parties, hosts, "ash", "align.pseudonyms[0]")["refused"] == "no-step"
+
+
+@pytest.mark.parametrize(
+    "positions", [[0, 0], [0, 99], [-1, 0], [0, 1, 2], np.array([0.0, 1.0]), np.array([[0], [1]], "<i8")]
+)
+def test_positions_are_distinct_rows_of_the_list(positions):
+    parties, hosts = started(random_lists(2))
+    view = parties.under("align")
+    view.ask("deal_key", to=["ash"])
+    array = positions if isinstance(positions, np.ndarray) else np.array(positions, "<i8")
+    early = ask(parties, hosts, "ash", "align.place[0]", rows=2, positions=np.array([0, 1], "<i8"))
+    assert early["refused"] == "form"  # the dimension has to be known before what it measures
+    view.ask("pseudonyms")
+
+    def place(array):
+        values = [encode({"rows": 2}), encode({"positions": array})]
+        return decode(hosts["ash"].answer(encode([parties.study, parties.run, "align.place[0]", *values, []])))
+
+    assert place(array)["refused"] == "form"
+    assert "ok" in place(np.array([5, 1], "<i8"))
+
+
+def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator():
+    for change in (lambda raw: raw[:-1], lambda raw: raw[:-16] + raw[:16]):
+        parties, _ = started(random_lists(2))
+        honest = parties.channel
+
+        class Lying:
+            def ask(self, messages, honest=honest, change=change):
+                replies = honest.ask(messages)
+                if decode(next(iter(messages.values())))[2] == "align.pseudonyms[0]":
+                    reply = decode(replies["birch"])
+                    reply["ok"]["tokens"] = change(reply["ok"]["tokens"])
+                    replies["birch"] = encode(reply)
+                return replies
+
+        parties.channel = Lying()
+        with pytest.raises(Malformed):
+            Aligned().align.coordinate_alignment(parties)
+
+
+# What the coordinator and the parties see.
+
+
+def views(parties):
+    """Tokens per owner, and all bytes that passed the coordinator."""
+    tokens, everything = {}, b""
+    for _, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for party, exchange in exchanges.items():
+            everything += exchange.message + exchange.reply
+            found = decode(exchange.reply).get("ok", {}).get("tokens")
+            if found is not None:
+                tokens[party] = found
+    return tokens, everything
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_id_key_or_secret_passes_the_coordinator(method):
+    lists = [[f"person-{place}-{i}" for i in range(20)] + ["somebody-whom-all-hold"] for place in range(3)]
+    parties, hosts = started(lists, method)
+    Aligned(method).align.coordinate_alignment(parties)
+    tokens, everything = views(parties)
+    assert len(tokens) == 3
+    for ids in lists:
+        assert all(one.encode() not in everything for one in ids)
+        for make in (hashlib.sha256, hashlib.blake2b, lambda raw: hashlib.blake2b(raw, digest_size=16)):
+            assert all(make(one.encode()).digest()[:16] not in everything for one in ids)
+    for name in parties.alive:
+        for state in ("align.key", "align.secret"):
+            secret = hosts[name].store.state("run-1", state)
+            assert secret is None or decode(secret) not in everything
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parties_are_told_positions_and_never_tokens(method):
+    parties, _ = started(random_lists(3), method)
+    Aligned(method).align.coordinate_alignment(parties)
+    tokens, _ = views(parties)
+    width = Alignment(method).width
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for party, exchange in exchanges.items():
+            sent = decode(exchange.message)
+            if path.startswith("align.place"):
+                assert set(decode(sent[3])) == {"rows"} and set(decode(sent[4])) == {"positions"}
+            for raw in tokens.values():
+                assert all(raw[at : at + width] not in exchange.message for at in range(0, len(raw), width)), party
+
+
+def places(lists, method, times):
+    """Where in each list the coordinator sees the rows that two parties share, as a fraction of its length."""
+    found, tokens = [], []
+    for _ in range(times):
+        parties, _ = started(lists, method)
+        Aligned(method).align.coordinate_alignment(parties)
+        seen, _ = views(parties)
+        positions = alignment.psi_keyed.matched(seen, Alignment(method).width)
+        found.append(np.array(list(positions.values())) / 30)
+        tokens.append(np.frombuffer(b"".join(seen.values()), np.uint8).reshape(-1, Alignment(method).width))
+    return np.concatenate(found, axis=1), np.concatenate(tokens)
+
+
+# Two worlds with the same sizes and overlap: who the people are differs, and where in the files they stand.
+NEAR = [[f"a{i}" for i in range(30)], [f"a{i}" for i in range(10)] + [f"b{i}" for i in range(20)]]
+FAR = [[f"{i * 977}@x" for i in range(30)], [f"y{i}" for i in range(20)] + [f"{i * 977}@x" for i in range(20, 30)]]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_view_of_the_coordinator_is_the_same_for_any_people_with_the_same_overlaps(method):
+    worlds = [places(lists, method, 25) for lists in (NEAR, FAR)]
+    for owner in (0, 1):
+        assert stats.ks_2samp(worlds[0][0][owner], worlds[1][0][owner]).pvalue > 1e-5
+    for found, tokens in worlds:
+        # A row's place at one party tells nothing of its place at the other.
+        assert abs(stats.spearmanr(found[0], found[1]).statistic) < 0.25
+        assert stats.chisquare(np.bincount(tokens[:, :15].ravel(), minlength=256)).pvalue > 1e-6
+        assert method == "keyed" or all(on_curve(row.tobytes()) for row in tokens)
+    firsts = [tokens[:, :8].copy().view("<u8").ravel() / 2.0**64 for _, tokens in worlds]
+    assert stats.ks_2samp(*firsts).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_unshuffled_lists_would_tell_the_two_worlds_apart(method, monkeypatch):
+    """Positive control: without the secret order, the place of a row says where in the file somebody stands."""
+    monkeypatch.setattr(alignment, "_order", lambda seed, count: np.arange(count))
+    worlds = [places(lists, method, 3) for lists in (NEAR, FAR)]
+    assert stats.ks_2samp(worlds[0][0][0], worlds[1][0][0]).pvalue < 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_runs_over_the_same_people_have_no_token_in_common(method):
+    seen = []
+    for _ in range(2):
+        parties, _ = started(NEAR, method)
+        Aligned(method).align.coordinate_alignment(parties)
+        width = Alignment(method).width
+        raw = b"".join(views(parties)[0].values())
+        seen.append({raw[at : at + width] for at in range(0, len(raw), width)})
+    assert not seen[0] & seen[1]
