@@ -11,10 +11,11 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, Stopped
+from comity.federation.alignment import Alignment
 from comity.federation.codec import decode, encode
 from comity.federation.declaration import Declaration
 from comity.federation.parties import run
-from comity.federation.policy import Policy
+from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Noised
 from comity.federation.protocol import step
 
@@ -218,6 +219,17 @@ def test_a_policy_is_checked_before_the_reservation():
 
     assert reply(Policy(), Unproven()) == ("policy", "variants")
     assert reply(Policy(unproven=True), Unproven())[0] == "ok"
+
+
+def test_what_a_part_discloses_needs_the_policy_too():
+    @dataclass(frozen=True)
+    class Aligned(Rounds):
+        parts = {"align": Alignment()}
+
+    for policy, wanted in ((Policy(), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
+        one = host(Aligned(), consortium(), "ash", policy=policy)
+        out = decode(ask(one, "run.begin[0]", seen=""))
+        assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs():

@@ -16,10 +16,11 @@ def test_the_records_are_what_the_bound_needs():
 
 
 def test_rows_hold_both_times_and_the_exactness():
-    fit, compiled, vote = measure(parties=300, records=8, features=30, auxiliary=40)
+    fit, compiled, vote, study = measure(parties=300, records=8, features=30, auxiliary=40)
     assert [row["case"] for row in (fit, compiled, vote)] == ["fit", "fit liblinear", "vote"]
     for row in (fit, compiled, vote):
         assert row["ratio"] == row["anchor"] / row["ours"] > 1
         assert row["unit"] == "s" and row["better"] == "higher" and row["repeats"] >= 3
         assert "scaled to" in row["note"]
     assert fit["gradient_norm"] <= 1e-9
+    assert study["case"] == "study" and study["ours"] > 0 and study["anchor"] > 0

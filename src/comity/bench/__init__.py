@@ -34,6 +34,10 @@ BENCHES = {
             "local fits and votes of 20,000 parties, against a loop over scikit-learn",
             _measure("softlabel_parties"),
         ),
+        Measurement("psi", "private set intersection, keyed and by elliptic curves", _measure("psi")),
+        Measurement("seal", "sealing and opening 50 MB, against AES-GCM alone", _measure("seal")),
+        Measurement("securesum", "masking and unmasking, against the plain sum", _measure("securesum")),
+        Measurement("argmin", "argmin of shared integers, and its triples by oblivious transfer", _measure("argmin")),
         Measurement(
             "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
         ),

@@ -24,7 +24,8 @@ def doctor(as_json: AsJson = False) -> None:
 
     Example: comity doctor
     """
-    from comity.cli.figures import machine, versions
+    from comity.cli.figures import machine
+    from comity.report.versions import versions
 
     home, data, sync = _home(), _data(), _durable_write()
     document = {"versions": versions(), "machine": machine(), "home": home, "data": data, "durable_write": sync}

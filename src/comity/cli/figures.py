@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from comity._version import __version__
 from comity.cli.output import table
+from comity.report.versions import versions
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "opendp", "cryptography", "pandas", "pyarrow")
 # Long sentences are for the JSON form; a table has room for figures.
 _NOT_IN_TABLE = ("note",)
 
@@ -45,16 +43,6 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(pages / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def versions() -> dict[str, str]:
-    found = {"comity": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 def _processor() -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from comity.crypto.sealed import PublicIdentity
 
 app = typer.Typer(
-    help="A party's keys: one signs, one opens what is sealed to it.\n\nExample: comity keys new north.key --party north",
+    help="A party's keys: one signs, one opens what is sealed to it.\n\nExample: comity keys new north.key",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.inner_products import add_inner_products
+from comity.crypto.inner_products import RUN, add_inner_products
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed
 
@@ -50,7 +50,7 @@ class Layout:
     @property
     def block_rows(self) -> int:
         """Rows that are masked and sent at a time: what stays in the second cache, by the widest party."""
-        return max(256, _BLOCK_WORDS // max(self.columns))
+        return max(1, _BLOCK_WORDS // max(self.columns) // RUN) * RUN
 
     def blocks(self) -> Iterator[int]:
         """The number of rows of each block, in order."""
@@ -76,15 +76,19 @@ def deal(layout: Layout) -> list[Hand]:
     seeds = [fresh_seed() for _ in layout.columns]
     pairs = [(i, j) for j in range(len(seeds)) for i in range(j)]
     corrections = {(i, j): -_own_share(seeds[j], i, layout.columns[i], layout.columns[j]) for i, j in pairs}
+    room = [np.empty(columns * layout.block_rows, np.uint64) for columns in layout.columns]
     for block, rows in enumerate(layout.blocks()):
-        masks = [_mask(seed, block, columns, rows) for seed, columns in zip(seeds, layout.columns)]
+        masks = [part[: columns * rows].reshape(columns, rows) for part, columns in zip(room, layout.columns)]
+        for mask, seed in zip(masks, seeds):
+            _fill_mask(mask, seed, block)
         for i, j in pairs:
             add_inner_products(corrections[i, j], masks[i], masks[j])
     return [Hand(seed, {j: corrections[i, j] for i, j in pairs if i == me}) for me, seed in enumerate(seeds)]
 
 
-def _mask(seed: bytes, block: int, columns: int, rows: int) -> Words:
-    return Stream(derive(seed, "product", "block", block)).words(columns * rows).reshape(columns, rows)
+def _fill_mask(mask: Words, seed: bytes, block: int) -> None:
+    """The mask of a block: its key is its own, so no keystream serves two blocks."""
+    Stream(derive(seed, "product", "block", block)).fill(mask.reshape(-1).view(np.uint8))
 
 
 def _own_share(seed: bytes, other: int, rows: int, columns: int) -> Words:
@@ -110,6 +114,8 @@ class Party:
         self._blocks = layout.blocks()
         self._block = -1
         self._open: tuple[Words, Words] | None = None
+        # Room for one block, used again for the next: fresh memory would cost more than the masking.
+        self._room = np.empty((2, layout.columns[me] * layout.block_rows), np.uint64)
         self._left = layout.rows
 
     def mask(self, rows: NDArray[np.float64]) -> Words:
@@ -120,10 +126,11 @@ class Party:
         if rows.shape != expected:
             raise Malformed(f"a block of {expected} rows and columns was expected, found {rows.shape}")
         self._block += 1
-        values = self._form.columns(rows).view(np.uint64)
-        mask = _mask(self._seed, self._block, expected[1], expected[0])
+        values, mask = self._room[:, : rows.size].reshape(2, *expected[::-1])
+        self._form.fill(values.view(np.int64), rows)
+        _fill_mask(mask, self._seed, self._block)
         self._open = values, mask
-        return values - mask
+        return np.asarray(values - mask, "<u8")
 
     def absorb(self, opened: Mapping[int, Words]) -> None:
         """The other parties' messages for the block that was masked last."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from comity.crypto.compiled import compiled
 from comity.errors import Malformed, Refused
 
 _TILE = 64
+
+_Integer = TypeVar("_Integer", np.int32, np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,37 +44,43 @@ class FixedPoint:
 
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """The integers of an array of any shape."""
-        flat = np.ascontiguousarray(values, np.float64).reshape(-1, 1)
-        return self.columns(flat).reshape(np.shape(values))
+        flat = np.asarray(values, np.float64).reshape(-1, 1)
+        return self.columns(flat, np.int64).reshape(np.shape(values))
 
-    def columns(
-        self, rows: NDArray[np.float64], out: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
-        """The integers of a block of rows, one contiguous line per column; into `out` if given."""
+    def columns(self, rows: NDArray[np.float64], kind: type[_Integer]) -> NDArray[_Integer]:
+        """The integers of a block of rows, of the type `kind`, one contiguous line per column."""
+        lines = np.empty(rows.shape[::-1], kind)
+        self.fill(lines, rows)
+        return lines
+
+    def fill(self, lines: NDArray[_Integer], rows: NDArray[np.float64]) -> None:
+        """The same, into an array that is there already."""
         values = np.ascontiguousarray(rows, np.float64)
-        if values.ndim != 2:
-            raise Malformed(f"a block of rows has two dimensions, found {values.ndim}")
-        lines = np.empty(values.shape[::-1], np.int64) if out is None else out
+        if values.ndim != 2 or lines.shape != values.shape[::-1] or self.largest > np.iinfo(lines.dtype).max:
+            raise Malformed(f"a block of rows whose integers fit {lines.dtype} was expected, found {values.shape}")
         if _columns(values, float(2**self.places), float(self.bound), lines):
             raise Malformed("a value is not finite or exceeds the public bound; clip to the bound first", code="bound")
-        return lines
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         return integers * 2.0**-self.places
 
 
 @compiled
-def _columns(values: NDArray[np.float64], scale: float, bound: float, lines: NDArray[np.int64]) -> bool:
+def _columns(values: NDArray[np.float64], scale: float, bound: float, lines: NDArray[Any]) -> bool:
     rows, columns = values.shape
     outside = 0
-    # Tiles of rows stay in the first cache while every column of them is read.
+    tile = np.empty(_TILE * columns, np.int64)
+    # Rows are rounded as they lie in memory, a tile at a time, and turned while they are in the first cache.
     for start in range(0, rows, _TILE):
+        height = min(_TILE, rows - start)
+        flat = values[start : start + height].reshape(height * columns)
+        for place in range(height * columns):
+            inside = np.abs(flat[place]) <= bound
+            outside |= not inside
+            tile[place] = np.int64(np.rint((flat[place] if inside else 0.0) * scale))
         for column in range(columns):
-            for row in range(start, min(start + _TILE, rows)):
-                value = values[row, column]
-                inside = np.abs(value) <= bound
-                outside |= not inside
-                lines[column, row] = np.int64(np.rint(value * scale)) if inside else 0
+            for row in range(height):
+                lines[column, start + row] = tile[row * columns + column]
     return outside != 0
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from comity.crypto.compiled import compiled
 
-_RUN = 512
+RUN = 512
+"""Columns that are taken together; whole multiples of it are fastest."""
 
 
 @compiled
@@ -26,8 +27,8 @@ def add_inner_products(out: NDArray[Any], left: NDArray[Any], right: NDArray[Any
     wide = out.dtype.type
     rows, length = left.shape
     columns = right.shape[0]
-    for start in range(0, length, _RUN):
-        end = min(start + _RUN, length)
+    for start in range(0, length, RUN):
+        end = min(start + RUN, length)
         for i in range(0, rows, 4):
             x0 = left[i, start:end]
             x1 = left[min(i + 1, rows - 1), start:end]

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from comity.crypto.compiled import compiled, inlined
 
 SIZES: Final = (4096, 8192)
-_ROW: Final = 64
 
 Floats = NDArray[np.float64]
 
@@ -31,9 +30,8 @@ def twiddles(size: int) -> tuple[Floats, Floats]:
     An angle is a whole number of steps of π/N, so every constant is the nearest double of the true cosine or sine.
     """
     half = size // 2
-    lanes = half // _ROW
     before = _levels([half], (2, 4, 4) if size == 4096 else (4, 4, 4), half)
-    first = np.repeat(_constants([angle for level in before[:-1] for angle in level], size)[:, :, None], lanes, axis=2)
+    first = _constants([angle for level in before[:-1] for angle in level], size)[:, :, None]
     after = [_levels([angle], (4, 4, 4), half)[:-1] for angle in before[-1]]
     second = np.stack([_constants([angle for level in tree for angle in level], size) for tree in after], axis=2)
     return np.ascontiguousarray(first), np.ascontiguousarray(second)
@@ -83,7 +81,7 @@ def _merge2(x: Floats, half: int, w: Floats) -> None:
 
 
 @inlined
-def _split4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int) -> None:
+def _split4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int, spread: int) -> None:
     """Each of `blocks` residues modulo x^(4t) − c into four modulo x^t − r, for the fourth roots r of c."""
     for block in range(blocks):
         for row in range(t // lanes):
@@ -92,12 +90,12 @@ def _split4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at
                 ar, br, cr, dr = x[j], x[j + t], x[j + 2 * t], x[j + 3 * t]
                 ai, bi, ci, di = x[j + half], x[j + t + half], x[j + 2 * t + half], x[j + 3 * t + half]
                 v = at + block
-                pr = w[v, 0, lane] * cr - w[v, 1, lane] * ci
-                pi = w[v, 0, lane] * ci + w[v, 1, lane] * cr
-                qr = w[v, 2, lane] * br - w[v, 3, lane] * bi
-                qi = w[v, 2, lane] * bi + w[v, 3, lane] * br
-                sr = w[v, 4, lane] * dr - w[v, 5, lane] * di
-                si = w[v, 4, lane] * di + w[v, 5, lane] * dr
+                pr = w[v, 0, lane * spread] * cr - w[v, 1, lane * spread] * ci
+                pi = w[v, 0, lane * spread] * ci + w[v, 1, lane * spread] * cr
+                qr = w[v, 2, lane * spread] * br - w[v, 3, lane * spread] * bi
+                qi = w[v, 2, lane * spread] * bi + w[v, 3, lane * spread] * br
+                sr = w[v, 4, lane * spread] * dr - w[v, 5, lane * spread] * di
+                si = w[v, 4, lane * spread] * di + w[v, 5, lane * spread] * dr
                 er, ei, fr, fi = ar + pr, ai + pi, ar - pr, ai - pi
                 gr, gi, hr, hi = qr + sr, qi + si, qr - sr, qi - si
                 x[j] = er + gr
@@ -111,7 +109,7 @@ def _split4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at
 
 
 @inlined
-def _merge4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int) -> None:
+def _merge4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at: int, spread: int) -> None:
     """The inverse of `_split4`, times four."""
     for block in range(blocks):
         for row in range(t // lanes):
@@ -127,12 +125,19 @@ def _merge4(x: Floats, half: int, lanes: int, blocks: int, t: int, w: Floats, at
                 sr, si = gr - hr, gi - hi
                 x[j] = er + fr
                 x[j + half] = ei + fi
-                x[j + 2 * t] = w[v, 0, lane] * pr + w[v, 1, lane] * pi
-                x[j + 2 * t + half] = w[v, 0, lane] * pi - w[v, 1, lane] * pr
-                x[j + t] = w[v, 2, lane] * qr + w[v, 3, lane] * qi
-                x[j + t + half] = w[v, 2, lane] * qi - w[v, 3, lane] * qr
-                x[j + 3 * t] = w[v, 4, lane] * sr + w[v, 5, lane] * si
-                x[j + 3 * t + half] = w[v, 4, lane] * si - w[v, 5, lane] * sr
+                x[j + 2 * t] = w[v, 0, lane * spread] * pr + w[v, 1, lane * spread] * pi
+                x[j + 2 * t + half] = w[v, 0, lane * spread] * pi - w[v, 1, lane * spread] * pr
+                x[j + t] = w[v, 2, lane * spread] * qr + w[v, 3, lane * spread] * qi
+                x[j + t + half] = w[v, 2, lane * spread] * qi - w[v, 3, lane * spread] * qr
+                x[j + 3 * t] = w[v, 4, lane * spread] * sr + w[v, 5, lane * spread] * si
+                x[j + 3 * t + half] = w[v, 4, lane * spread] * si - w[v, 5, lane * spread] * sr
+
+
+@inlined
+def _multiply(a: Floats, b: Floats, out: Floats, half: int) -> None:
+    for m in range(half):
+        out[m] = a[m] * b[m] - a[m + half] * b[m + half]
+        out[m + half] = a[m] * b[m + half] + a[m + half] * b[m]
 
 
 @inlined
@@ -148,24 +153,25 @@ def _forward_4096(rows: Floats, spectra: Floats, first: Floats, second: Floats) 
     for r in range(len(rows)):
         x, y = rows[r], spectra[r]
         _split2(x, 2048, first)
-        _split4(x, 2048, 32, 2, 256, first, 1)
-        _split4(x, 2048, 32, 8, 64, first, 3)
+        _split4(x, 2048, 32, 2, 256, first, 1, 0)
+        _split4(x, 2048, 32, 8, 64, first, 3, 0)
         _transpose(x, y, 2048, 32, 64)
-        _split4(y, 2048, 32, 1, 512, second, 0)
-        _split4(y, 2048, 32, 4, 128, second, 1)
-        _split4(y, 2048, 32, 16, 32, second, 5)
+        _split4(y, 2048, 32, 1, 512, second, 0, 1)
+        _split4(y, 2048, 32, 4, 128, second, 1, 1)
+        _split4(y, 2048, 32, 16, 32, second, 5, 1)
 
 
 @compiled
-def _inverse_4096(spectra: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+def _products_4096(left: Floats, right: Floats, y: Floats, rows: Floats, first: Floats, second: Floats) -> None:
     for r in range(len(rows)):
-        y, x = spectra[r], rows[r]
-        _merge4(y, 2048, 32, 16, 32, second, 5)
-        _merge4(y, 2048, 32, 4, 128, second, 1)
-        _merge4(y, 2048, 32, 1, 512, second, 0)
+        x = rows[r]
+        _multiply(left[r // len(right)], right[r % len(right)], y, 2048)
+        _merge4(y, 2048, 32, 16, 32, second, 5, 1)
+        _merge4(y, 2048, 32, 4, 128, second, 1, 1)
+        _merge4(y, 2048, 32, 1, 512, second, 0, 1)
         _transpose(y, x, 2048, 64, 32)
-        _merge4(x, 2048, 32, 8, 64, first, 3)
-        _merge4(x, 2048, 32, 2, 256, first, 1)
+        _merge4(x, 2048, 32, 8, 64, first, 3, 0)
+        _merge4(x, 2048, 32, 2, 256, first, 1, 0)
         _merge2(x, 2048, first)
 
 
@@ -173,26 +179,27 @@ def _inverse_4096(spectra: Floats, rows: Floats, first: Floats, second: Floats) 
 def _forward_8192(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> None:
     for r in range(len(rows)):
         x, y = rows[r], spectra[r]
-        _split4(x, 4096, 64, 1, 1024, first, 0)
-        _split4(x, 4096, 64, 4, 256, first, 1)
-        _split4(x, 4096, 64, 16, 64, first, 5)
+        _split4(x, 4096, 64, 1, 1024, first, 0, 0)
+        _split4(x, 4096, 64, 4, 256, first, 1, 0)
+        _split4(x, 4096, 64, 16, 64, first, 5, 0)
         _transpose(x, y, 4096, 64, 64)
-        _split4(y, 4096, 64, 1, 1024, second, 0)
-        _split4(y, 4096, 64, 4, 256, second, 1)
-        _split4(y, 4096, 64, 16, 64, second, 5)
+        _split4(y, 4096, 64, 1, 1024, second, 0, 1)
+        _split4(y, 4096, 64, 4, 256, second, 1, 1)
+        _split4(y, 4096, 64, 16, 64, second, 5, 1)
 
 
 @compiled
-def _inverse_8192(spectra: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+def _products_8192(left: Floats, right: Floats, y: Floats, rows: Floats, first: Floats, second: Floats) -> None:
     for r in range(len(rows)):
-        y, x = spectra[r], rows[r]
-        _merge4(y, 4096, 64, 16, 64, second, 5)
-        _merge4(y, 4096, 64, 4, 256, second, 1)
-        _merge4(y, 4096, 64, 1, 1024, second, 0)
+        x = rows[r]
+        _multiply(left[r // len(right)], right[r % len(right)], y, 4096)
+        _merge4(y, 4096, 64, 16, 64, second, 5, 1)
+        _merge4(y, 4096, 64, 4, 256, second, 1, 1)
+        _merge4(y, 4096, 64, 1, 1024, second, 0, 1)
         _transpose(y, x, 4096, 64, 64)
-        _merge4(x, 4096, 64, 16, 64, first, 5)
-        _merge4(x, 4096, 64, 4, 256, first, 1)
-        _merge4(x, 4096, 64, 1, 1024, first, 0)
+        _merge4(x, 4096, 64, 16, 64, first, 5, 0)
+        _merge4(x, 4096, 64, 4, 256, first, 1, 0)
+        _merge4(x, 4096, 64, 1, 1024, first, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -201,14 +208,19 @@ class Transform:
 
     size: int
 
-    def forward(self, rows: Floats) -> Floats:
-        """The values of each row, real parts before imaginary parts; `rows` is overwritten."""
-        spectra = np.empty_like(rows)
+    def forward(self, rows: Floats, spectra: Floats) -> Floats:
+        """The values of each row, real parts before imaginary parts, into `spectra`; `rows` is overwritten."""
         (_forward_4096 if self.size == 4096 else _forward_8192)(rows, spectra, *twiddles(self.size))
         return spectra
 
-    def inverse(self, spectra: Floats) -> Floats:
-        """The coefficients, times N/2, of the polynomials with these values; `spectra` is overwritten."""
-        rows = np.empty_like(spectra)
-        (_inverse_4096 if self.size == 4096 else _inverse_8192)(spectra, rows, *twiddles(self.size))
+    def products(self, left: Floats, right: Floats, rows: Floats) -> Floats:
+        """N/2 times the product of each polynomial of `left` with each of `right`, both given by their values."""
+        inverse = _products_4096 if self.size == 4096 else _products_8192
+        inverse(left, right, np.empty(self.size), rows, *twiddles(self.size))
         return rows
+
+    def unit(self) -> Floats:
+        """The values of the constant 2/N: the product with it is the polynomial itself."""
+        values = np.zeros((1, self.size))
+        values[:, : self.size // 2] = 2 / self.size
+        return values

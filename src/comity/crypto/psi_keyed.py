@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from comity.crypto.compiled import compiled, inlined
 from comity.errors import Malformed
 
 KEY_BYTES = 32
 PSEUDONYM_BYTES = 16
 
 # Below this many ids the standard library's loop is done before the compiled one would have been loaded.
-_COMPILED_FROM = 200_000
+COMPILED_FROM = 200_000
 
 _BLOCK = 128
 _START = np.array(
@@ -99,7 +99,7 @@ def pseudonyms(key: bytes, ids: Packed) -> NDArray[np.uint8]:
         raise ValueError(f"a key of {KEY_BYTES} bytes was expected, found {len(key)}")
     if not ids.sizes.all():
         raise ValueError("an empty id has no pseudonym")
-    rows = _compiled(key, ids) if len(ids) >= _COMPILED_FROM else _plain(key, ids)
+    rows = _compiled(key, ids) if len(ids) >= COMPILED_FROM else _plain(key, ids)
     return rows.reshape(-1, PSEUDONYM_BYTES)
 
 
@@ -124,12 +124,12 @@ def _compiled(key: bytes, ids: Packed) -> NDArray[np.uint8]:
     return out.astype("<u8", copy=False).view(np.uint8)
 
 
-@njit(inline="always")
+@inlined
 def _rotated(word: Any, by: int) -> Any:
     return (word >> np.uint64(by)) | (word << np.uint64(64 - by))
 
 
-@njit(inline="always")
+@inlined
 def _mixed(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
     a = a + b + x
     d = _rotated(d ^ a, 32)
@@ -141,7 +141,7 @@ def _mixed(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> tuple[Any, Any, An
     return a, _rotated(b ^ c, 63), c, d
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compress(state: Any, m: Any, count: int, last: bool) -> None:
     """BLAKE2b's compression of one block of 16 words into the state, `count` bytes into the message."""
     a0, a1, a2, a3, b0, b1, b2, b3 = state
@@ -163,7 +163,7 @@ def _compress(state: Any, m: Any, count: int, last: bool) -> None:
         state[i] ^= word
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hash_all(keyed: Any, text: Any, ends: Any, out: Any) -> None:
     state, words = np.empty(8, np.uint64), np.empty(16, np.uint64)
     raw = words.view(np.uint8)

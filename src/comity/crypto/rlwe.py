@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.crypto.compiled import compiled, inlined
 from comity.crypto.negacyclic import Floats, Transform
 from comity.entropy import Stream
 from comity.errors import Refused
@@ -62,8 +62,8 @@ def public_block(stream: Stream, parameters: Parameters) -> NDArray[np.int32]:
 
 
 def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
-    """Uniform on {−1, 0, 1}, up to a bias of 2^-64."""
-    drawn = stream.words(rows * degree) % np.uint64(3)
+    """Uniform on {−1, 0, 1}, up to a bias of 2^-62: a number below 2^62, times three, has its quotient by 2^62 on top."""
+    drawn = ((stream.words(rows * degree) >> np.uint64(2)) * np.uint64(3)) >> np.uint64(62)
     return (drawn.astype(np.int8) - np.int8(1)).reshape(rows, degree)
 
 
@@ -72,12 +72,28 @@ def errors(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
     count = rows * degree
     pairs = stream.words(2 * -(-count // 3)).reshape(2, -1)
     out = np.empty((3, pairs.shape[1]), np.int8)
-    low = np.uint64((1 << COINS) - 1)
-    out[:2] = np.bitwise_count(pairs & low)
-    # 21 of the 22 coins left in each word.
-    out[2] = np.bitwise_count(pairs >> np.uint64(64 - COINS // 2)).sum(axis=0, dtype=np.uint8)
-    out -= np.int8(COINS // 2)
+    _count_heads(pairs, out)
     return out.reshape(-1)[:count].reshape(rows, degree)
+
+
+@inlined
+def _heads(coins: int) -> int:
+    heads = 0
+    while coins:
+        coins &= coins - np.uint64(1)
+        heads += 1
+    return heads
+
+
+@compiled
+def _count_heads(pairs: NDArray[np.uint64], out: NDArray[np.int8]) -> None:
+    most, half = np.uint64((1 << COINS) - 1), np.uint64(64 - COINS // 2)
+    for k in range(pairs.shape[1]):
+        one, two = pairs[0, k], pairs[1, k]
+        out[0, k] = _heads(one & most) - COINS // 2
+        out[1, k] = _heads(two & most) - COINS // 2
+        # Half of the coins from the top of each word; one coin in each is left unused.
+        out[2, k] = _heads(one >> half) + _heads(two >> half) - COINS // 2
 
 
 class ColumnSecrets:
@@ -88,22 +104,26 @@ class ColumnSecrets:
         self._transform = Transform(parameters.degree)
         self._stream = stream
         self._secrets = ternary(stream, columns, parameters.degree)
-        # The inverse transform leaves a factor N/2, a power of two that is taken out here without rounding.
-        self._spectra = self._transform.forward(self._secrets.astype(np.float64)) / (parameters.degree // 2)
+        self._spectra = np.empty(self._secrets.shape)
+        self._transform.forward(self._secrets.astype(np.float64), self._spectra)
+        # Products come with a factor N/2, a power of two that is taken out here without rounding.
+        self._spectra /= parameters.degree // 2
+        # Room for one block, used again for the next: fresh memory would cost more than the arithmetic.
+        self._a = np.empty((parameters.words, parameters.degree))
+        self._products = np.empty((parameters.words * columns, parameters.degree))
 
-    def encrypt(self, a: NDArray[np.int32], values: NDArray[np.int64], shift: int) -> NDArray[np.int32]:
+    def encrypt(self, a: NDArray[np.int32], values: NDArray[np.int32], shift: int) -> NDArray[np.int32]:
         """a·s + e + 2^shift · values for each column, (words, columns, length) balanced digits.
 
         Coefficients past the length of the block are left out: they would only ever be multiplied by zero.
         """
-        parameters, columns = self.parameters, len(self._secrets)
-        products = np.empty((parameters.words, columns, parameters.degree))
-        _multiply(self._transform.forward(a.astype(np.float64)), self._spectra, products)
-        rows = self._transform.inverse(products.reshape(-1, parameters.degree)).reshape(products.shape)
-        noise = errors(self._stream, columns, parameters.degree)
-        out = np.empty((parameters.words, columns, values.shape[1]), np.int32)
-        word, rest = divmod(shift, 32)
-        if _encrypt(rows, noise, values, word, rest, out, np.empty(values.shape[1], np.int64)):
+        words, degree = a.shape
+        columns, length = values.shape
+        self._transform.forward(a.astype(np.float64), self._a)
+        products = self._transform.products(self._a, self._spectra, self._products).reshape(words, columns, degree)
+        noise = errors(self._stream, columns, degree)
+        out = np.empty((words, columns, length), np.int32)
+        if _encrypt(products, noise, values, *divmod(shift, 32), out, np.empty(length, np.int64)):
             raise Refused("a ring product lost its precision in floating point", code="precision")
         return out
 
@@ -125,78 +145,80 @@ class ProductSum:
     def __init__(self, parameters: Parameters, columns: int) -> None:
         self.parameters = parameters
         self._transform = Transform(parameters.degree)
-        self._values = np.zeros((parameters.digits, columns, parameters.degree))
-        self._digits = np.zeros(self._values.shape, np.int64)
+        self._total = np.zeros((parameters.digits * columns, parameters.degree))
+        self._digits = np.zeros(self._total.shape, np.int64)
         self._pending = 0
+        # Room for one block, used again for the next: the digits of a, then the columns of y, and their values.
+        self._rows = np.empty((parameters.digits + columns, parameters.degree))
+        self._values = np.empty_like(self._rows)
+        self._rest = np.empty(parameters.degree, np.int64)
 
-    def add(self, a: NDArray[np.int32], y: NDArray[Any]) -> None:
+    def add(self, a: NDArray[np.int32], y: NDArray[np.int32]) -> None:
         """Add the products of one block; a shorter y is followed by zeros."""
-        parameters = self.parameters
-        digits = np.empty((parameters.digits, parameters.degree))
-        _digits(a, parameters.digit_bits, digits, np.zeros(parameters.degree, np.int64))
-        padded = np.zeros((len(y), parameters.degree))
-        padded[:, : y.shape[1]] = y
-        _add_reflected(self._values, self._transform.forward(digits), self._transform.forward(padded))
+        digits, length = self.parameters.digits, y.shape[1]
+        self._rest[:] = 0
+        _digits(a, self.parameters.digit_bits, self._rows[:digits], self._rest)
+        self._rows[digits:, :length] = y
+        self._rows[digits:, length:] = 0
+        self._transform.forward(self._rows, self._values)
+        _add_reflected(self._total, self._values[:digits], self._values[digits:])
         self._pending += 1
         if self._pending == self._FOLD:
             self._fold()
 
     def _fold(self) -> None:
-        rows = self._transform.inverse(self._values.reshape(-1, self.parameters.degree)).reshape(self._values.shape)
-        rows /= self.parameters.degree // 2
-        nearest = np.rint(rows)
-        if np.abs(rows - nearest).max() > _ROUNDING:
+        rows = self._transform.products(self._total, self._transform.unit(), np.empty_like(self._total))
+        if _add_rounded(self._digits, rows):
             raise Refused("a sum of ring products lost its precision in floating point", code="precision")
-        self._digits += nearest.astype(np.int64)
-        self._values = np.zeros_like(self._values)
+        self._total[:] = 0
         self._pending = 0
 
     def total(self, noise: NDArray[np.int8]) -> NDArray[np.uint32]:
         """The sum plus `noise`, (words, columns, N)."""
         self._fold()
         parameters = self.parameters
-        carry = noise.astype(np.int64)
-        words = np.zeros((parameters.words, *carry.shape), np.uint64)
-        for place, digit in enumerate(self._digits):
-            low = digit + carry
-            carry = low >> parameters.digit_bits
-            word, rest = divmod(place * parameters.digit_bits, 32)
-            bits = (low & ((1 << parameters.digit_bits) - 1)).view(np.uint64) << np.uint64(rest)
-            words[word] |= bits & np.uint64(0xFFFFFFFF)
-            if word + 1 < parameters.words:
-                words[word + 1] |= bits >> np.uint64(32)
-        return words.astype("<u4")
+        words = np.zeros((parameters.words, noise.size), np.uint32)
+        _words(self._digits.reshape(parameters.digits, -1), parameters.digit_bits, noise.reshape(-1), words)
+        return words.reshape(parameters.words, *noise.shape)
 
 
-@compiled
-def _multiply(left: Floats, right: Floats, out: Floats) -> None:
-    """out[w, i] = left[w] · right[i], value by value."""
-    half = left.shape[1] // 2
-    for w in range(left.shape[0]):
-        for i in range(right.shape[0]):
-            a, s, z = left[w], right[i], out[w, i]
-            for m in range(half):
-                z[m] = a[m] * s[m] - a[m + half] * s[m + half]
-                z[m + half] = a[m] * s[m + half] + a[m + half] * s[m]
+@inlined
+def _add_reflected_row(a: Floats, y: Floats, out: Floats, half: int) -> None:
+    # The callers write `half` as a literal: the vectoriser then knows that real and imaginary parts don't overlap.
+    for m in range(half):
+        out[m] += a[m] * y[m] + a[m + half] * y[m + half]
+        out[m + half] += a[m + half] * y[m] - a[m] * y[m + half]
 
 
 @compiled
 def _add_reflected(total: Floats, left: Floats, right: Floats) -> None:
-    """total[p, j] += left[p] · conj(right[j]): the value of y(1/x) at a root is the conjugate of that of y(x)."""
-    half = left.shape[1] // 2
+    """total[p · columns + j] += left[p] · conj(right[j]): at a root, y(1/x) has the conjugate of the value of y(x)."""
+    columns = right.shape[0]
     for p in range(left.shape[0]):
-        for j in range(right.shape[0]):
-            a, y, z = left[p], right[j], total[p, j]
-            for m in range(half):
-                z[m] += a[m] * y[m] + a[m + half] * y[m + half]
-                z[m + half] += a[m + half] * y[m] - a[m] * y[m + half]
+        for j in range(columns):
+            if right.shape[1] == 4096:
+                _add_reflected_row(left[p], right[j], total[p * columns + j], 2048)
+            else:
+                _add_reflected_row(left[p], right[j], total[p * columns + j], 4096)
+
+
+@compiled
+def _add_rounded(total: NDArray[np.int64], rows: Floats) -> bool:
+    """total += the integers nearest to `rows`; true if one of these was no integer."""
+    far = 0
+    for r in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            nearest = np.rint(rows[r, k])
+            far |= np.abs(rows[r, k] - nearest) > _ROUNDING
+            total[r, k] += np.int64(nearest)
+    return far != 0
 
 
 @compiled
 def _encrypt(
     products: Floats,
     noise: NDArray[np.int8],
-    values: NDArray[np.int64],
+    values: NDArray[np.int32],
     word: int,
     rest: int,
     out: NDArray[np.int32],
@@ -211,7 +233,7 @@ def _encrypt(
         for w in range(words):
             if w == word:
                 for k in range(length):
-                    carry[k] += values[i, k] << rest
+                    carry[k] += np.int64(values[i, k]) << rest
             line, product = out[w, i], products[w, i]
             for k in range(length):
                 nearest = np.rint(product[k])
@@ -240,3 +262,24 @@ def _digits(words: NDArray[np.int32], bits: int, out: Floats, rest: NDArray[np.i
             out[digit, k] = low
             rest[k] = (rest[k] - low) >> bits
         held -= bits
+
+
+@compiled
+def _words(digits: NDArray[np.int64], bits: int, noise: NDArray[np.int8], words: NDArray[np.uint32]) -> None:
+    """Sums of digits of `bits` bits, plus the noise, as words of 32 bits, modulo q."""
+    count = words.shape[0]
+    for k in range(digits.shape[1]):
+        carry = np.int64(noise[k])
+        held = np.int64(0)
+        width = 0
+        word = 0
+        for digit in range(digits.shape[0]):
+            carry += digits[digit, k]
+            held |= (carry & ((1 << bits) - 1)) << width
+            carry >>= bits
+            width += bits
+            if width >= 32 and word < count:
+                words[word, k] = np.uint32(held & 0xFFFFFFFF)
+                held >>= 32
+                width -= 32
+                word += 1

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.crypto.compiled import compiled
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
 from comity.crypto.inner_products import add_inner_products
 from comity.crypto.rlwe import (
@@ -175,9 +176,9 @@ class Encryptor(_Side):
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
         self._follow(self.nonce, nonce)
         a, length = self._next()
-        return self._columns.encrypt(a, np.zeros((self.plan.columns_a, length), np.int64), self.plan.shift)
+        return self._columns.encrypt(a, np.zeros((self.plan.columns_a, length), np.int32), self.plan.shift)
 
-    def encrypt(self, values: NDArray[np.int64]) -> NDArray[np.int32]:
+    def encrypt(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
         if self._block < 0:
             raise Malformed("block 0 comes first", code="rows")
@@ -206,9 +207,9 @@ class Evaluator(_Side):
         self._blinds = ternary(self._secret, plan.columns_b, plan.parameters.degree)
         self._sum = ProductSum(plan.parameters, plan.columns_b)
         self._inner = np.zeros((plan.parameters.words * plan.columns_a, plan.columns_b), np.int64)
-        self._mask = (
-            self._secret.bytes(4 * plan.parameters.words * plan.columns_a * plan.columns_b)
-        )
+        shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
+        drawn = np.frombuffer(self._secret.bytes(4 * math.prod(shape)), "<u4")
+        self._masks = drawn.reshape(shape).astype(np.int64)
         self._answered = False
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
@@ -216,13 +217,13 @@ class Evaluator(_Side):
         self._follow(nonce, self.nonce)
         self._absorb(message, self._blinds.astype(np.int32), *self._next())
 
-    def absorb(self, message: NDArray[np.int32], values: NDArray[np.int64]) -> None:
+    def absorb(self, message: NDArray[np.int32], values: NDArray[np.int32]) -> None:
         """The encryptor's next block, with this side's integers of the same rows, (columns_b, rows)."""
         if self._block < 0:
             raise Malformed("block 0 comes first", code="rows")
         a, length = self._next()
         _check_values(values, (self.plan.columns_b, length), self.plan.largest_b)
-        self._absorb(message, values.astype(np.int32), a, length)
+        self._absorb(message, values, a, length)
 
     def _absorb(self, message: NDArray[np.int32], y: NDArray[np.int32], a: NDArray[np.int32], length: int) -> None:
         plan = self.plan
@@ -230,10 +231,7 @@ class Evaluator(_Side):
         self._sum.add(a, y)
         add_inner_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
         # A block adds less than 2^61 to a word, so what exceeds 32 bits moves on before the next one.
-        words = self._inner.reshape(plan.parameters.words, -1)
-        words[1:] += words[:-1] >> 32
-        words[:-1] &= 0xFFFFFFFF
-        words[-1] &= 0xFFFFFFFF
+        _carry(self._inner.reshape(plan.parameters.words, -1))
 
     def reply(self) -> Reply:
         """The answer for the encryptor; once."""
@@ -243,32 +241,43 @@ class Evaluator(_Side):
         self._answered = True
         plan = self.plan
         h = self._sum.total(errors(self._secret, plan.columns_b, plan.parameters.degree))
-        return Reply(h, _carried(self._inner.reshape(self._masks().shape) + self._masks()).astype("<u4"))
+        return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits."""
         self._complete()
         modulus = np.uint64((1 << self.plan.bits) - 1)
-        return (~_top_bits(self._masks().astype(np.uint64), self.plan) + np.uint64(1)) & modulus
-
-    def _masks(self) -> NDArray[np.int64]:
-        shape = (self.plan.parameters.words, self.plan.columns_a, self.plan.columns_b)
-        return np.frombuffer(self._mask, "<u4").reshape(shape).astype(np.int64)
+        return (~_top_bits(self._masks, self.plan) + np.uint64(1)) & modulus
 
 
-def _carried(sums: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Sums of words as words of 32 bits, modulo q."""
-    words = np.empty(sums.shape, np.uint64)
-    carry = np.zeros(sums.shape[1:], np.int64)
-    for place, line in enumerate(sums):
-        total = line + carry
-        words[place] = (total & 0xFFFFFFFF).view(np.uint64)
-        carry = total >> 32
-    return words
+def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums of words as words of 32 bits, modulo q; in place."""
+    _carry(sums.reshape(len(sums), -1))
+    return sums
 
 
-def _top_bits(words: NDArray[np.uint64], plan: Plan) -> NDArray[np.uint64]:
+@compiled
+def _carry(sums: NDArray[np.int64]) -> None:
+    for k in range(sums.shape[1]):
+        carry = np.int64(0)
+        for word in range(sums.shape[0]):
+            total = sums[word, k] + carry
+            sums[word, k] = total & 0xFFFFFFFF
+            carry = total >> 32
+
+
+@compiled
+def _exceeds(values: NDArray[np.int32], largest: int) -> bool:
+    found = 0
+    for r in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            found |= (values[r, k] > largest) | (values[r, k] < -largest)
+    return found != 0
+
+
+def _top_bits(sums: NDArray[np.int64], plan: Plan) -> NDArray[np.uint64]:
     """⌊z/Δ⌋, the upper k bits of the numbers with these words."""
+    words = sums.view(np.uint64)
     word, rest = divmod(plan.shift, 32)
     top = words[word] >> np.uint64(rest)
     for place in range(word + 1, plan.parameters.words):
@@ -283,8 +292,8 @@ def _check_words(array: NDArray[Any], kind: str, shape: tuple[int, ...]) -> None
         raise Malformed(f"{shape} words of {kind} were expected, found {array.shape} of {array.dtype}")
 
 
-def _check_values(values: NDArray[np.int64], shape: tuple[int, int], largest: int) -> None:
-    if values.shape != shape or values.dtype != np.int64:
+def _check_values(values: NDArray[np.int32], shape: tuple[int, int], largest: int) -> None:
+    if values.shape != shape or values.dtype != np.int32:
         raise Malformed(f"{shape} integers were expected, found {values.shape} of {values.dtype}", code="rows")
-    if values.size and max(-int(values.min()), int(values.max())) > largest:
+    if _exceeds(values, largest):
         raise Malformed("an integer exceeds the largest that was agreed on", code="bound")

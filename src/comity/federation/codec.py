@@ -29,7 +29,7 @@ from comity.errors import Malformed
 MAGIC = b"CMY1"
 LIMIT = 1 << 30
 DEPTH = 16
-ITEMS = 1 << 20
+ITEMS = 1 << 18
 INTEGER_BYTES = 16
 AXES = 8
 

@@ -79,6 +79,8 @@ class Host:
             party=self.party,
             who=self.who,
         )
+        for part in self.protocol.parts.values():
+            self.policy.check_disclosures(part.declare(self.who), self.party, self.who)
 
     def answer(self, ask: bytes) -> bytes:
         """The reply to an ask. A refusal crosses as a code and a key; its sentence stays in `refusal` and the log."""

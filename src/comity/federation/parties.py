@@ -18,6 +18,7 @@ from comity.federation.channel import Channel
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Count
 from comity.federation.journal import Exchange, Journal
 from comity.federation.protection import Entrusted, Perturbed, Summed
 from comity.federation.protocol import Protocol, spec_of
@@ -44,6 +45,7 @@ class _Memory:
     mail: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict)
+    dims: dict[str, int] = field(default_factory=dict)
 
 
 class Parties:
@@ -82,6 +84,11 @@ class Parties:
     @property
     def memo(self) -> dict[str, Any]:
         return self._memory.memo
+
+    @property
+    def dims(self) -> Mapping[str, int]:
+        """Public sizes that this run has bound."""
+        return self._memory.dims
 
     def under(self, mount: str) -> Parties:
         """The same run, with steps looked up in a part of the protocol."""
@@ -138,7 +145,10 @@ class Parties:
         for party in asked:
             mine = dict(each.get(party, {}))
             for key, value in {**values, **mine}.items():
-                declared[key].check(value, COORDINATOR, party, self.consortium, {**values, **mine})
+                if isinstance(declared[key].form, Count):
+                    self._memory.dims[key] = value
+            for key, value in {**values, **mine}.items():
+                declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
             own[party] = (encode(mine), encode(self._memory.mail.pop(party, [])))
         return self.journal.open(self.study, self.run, path, encode(dict(values)), own)
 
@@ -187,7 +197,7 @@ class Parties:
                 case _:
                     raise Malformed(f"{party} sent no proper reply to {path}")
             for key, value in values.items():
-                declared[key].check(value, party, COORDINATOR, self.consortium, _Anything())
+                declared[key].check(value, party, COORDINATOR, self.consortium, self._memory.dims)
             for letter in mail:
                 if not isinstance(letter, dict) or not self.consortium.knows(letter.get("to")):
                     raise Malformed(f"{party} sent mail to nobody in {path}")
@@ -238,10 +248,6 @@ class Parties:
         return transcript_of(self.journal, self.study, self.run, entrusted=clear)
 
 
-class _Anything(dict[str, int]):
-    """The coordinator checks forms, not the sizes that parties bound among themselves."""
-
-
 def perturbed(
     release: Release,
     value: NDArray[np.float64],
@@ -267,18 +273,20 @@ def run(parties: Parties) -> dict[str, Any]:
     parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})
     released: dict[str, Any] = parties.once(
         "released",
-        lambda: checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium),
+        lambda: checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims),
     )
     parties.under("run").ask("end", need=0)
     return released
 
 
-def checked(released: dict[str, Any], declaration: Declaration, who: Consortium) -> dict[str, Any]:
+def checked(
+    released: dict[str, Any], declaration: Declaration, who: Consortium, dims: Mapping[str, int]
+) -> dict[str, Any]:
     """What the method releases at its end meets its declaration like anything else that leaves."""
     for name, value in released.items():
         release = declaration[name]
         if release.source != COORDINATOR:
             raise Malformed(f"{name} is not declared as released by the coordinator", code="undeclared", key=name)
-        if not release.form.fits(value, _Anything(), who):
+        if not release.form.fits(value, dims, who):
             raise Malformed(f"{name} is not of its declared form {release.form}", code="form", key=name)
     return released

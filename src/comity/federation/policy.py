@@ -47,14 +47,7 @@ class Policy:
             )
         if not declaration.private and not self.unproven:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
-        for release in declaration.disclosures(party, who):
-            needed = getattr(release.protection, "policy", "")
-            if needed not in self.disclosures:
-                raise Refused(
-                    f"refused: {release.name} leaves exactly as it is and policy.{needed} does not allow it",
-                    code="policy",
-                    key=needed,
-                )
+        self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
             spent = Spent.zero()
             for release in declaration.paid_by(party, who):
@@ -67,6 +60,17 @@ class Policy:
                     f"policy.epsilon_per_study is {self.epsilon_per_study}",
                     code="policy",
                     key="epsilon_per_study",
+                )
+
+    def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:
+        """Whatever leaves exactly as it is needs its own word in the policy; the parts of a protocol included."""
+        for release in declaration.disclosures(party, who):
+            needed = getattr(release.protection, "policy", "")
+            if needed not in self.disclosures:
+                raise Refused(
+                    f"refused: {release.name} leaves exactly as it is and policy.{needed} does not allow it",
+                    code="policy",
+                    key=needed,
                 )
 
 

@@ -16,11 +16,10 @@ from functools import lru_cache
 import numpy as np
 
 from comity.privacy.gamma import gamma
-from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mixture import PRECISE
 from comity.privacy.poisson import centred_poisson
 from comity.privacy.table_sampler import poisson_table
-from comity.privacy.uniforms import Floats, Integers, Uniforms, whole_geometrics
+from comity.privacy.uniforms import TINY, Floats, Integers, Uniforms, whole_geometrics
 
 SMOOTHING = 9
 """Variance, in square grid units, that every part of spherical noise has besides its share of the mixture."""
@@ -31,9 +30,9 @@ def part_width(total: float, parts: int) -> float:
     return total / float(np.sqrt(parts))
 
 
-def parts_of(scale: Scale) -> int:
-    """The number of parts that `part_width` was given; exact up to 2^50 parts."""
-    return round((scale.total / scale.part) ** 2)
+def parts_of(total: float, part: float) -> int:
+    """The number of parts that `part_width` was given; exact up to 2^40 of them."""
+    return round((total / part) ** 2)
 
 
 def laplace_part(scale: float, parts: int, count: int) -> Integers:
@@ -83,13 +82,9 @@ def _logarithmic(rate: Decimal, count: int) -> Integers:
     logs: Floats = np.where(
         shares < 0.5, np.log1p(-np.minimum(shares, 0.5)), np.log(-np.expm1(np.minimum(exponents, -1e-300)))
     )
-    unclear = chosen.words[:, 0] < np.uint64(1 << 14)
 
     def log(index: int) -> Decimal:
         with localcontext(PRECISE):
             return (1 - (-chosen.precise(index) * rate).exp()).ln()
 
-    out = 1 + whole_geometrics(Uniforms(count), logs, log)
-    for index in np.flatnonzero(unclear):
-        out[index] = 1 + int(PRECISE.divide(PRECISE.ln(Uniforms(1).precise(0)), log(index)))
-    return out
+    return 1 + whole_geometrics(Uniforms(count), logs, log, unsure=chosen.doubles < TINY)

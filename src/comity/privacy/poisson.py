@@ -19,13 +19,10 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comity.privacy.mixture import PRECISE
 from comity.privacy.table_sampler import LARGEST_MEAN, poisson_table
-from comity.privacy.uniforms import RELATIVE, TINY, Floats, Integers, Uniforms, whole_geometrics
-
-Flags = NDArray[np.bool_]
+from comity.privacy.uniforms import RELATIVE, TINY, Flags, Floats, Integers, Uniforms, whole_geometrics
 
 _STEEPEST = 0.25
 """Up to this relative distance from the point of contact, thirty terms of the series below are as good as all."""
@@ -88,7 +85,7 @@ class _Side:
         unclear = np.abs(margin) <= RELATIVE * (1 + np.abs(drop) + np.abs(np.log(doubles)))
         unclear |= ~near | (doubles < TINY)
         kept = margin >= 0
-        for index in np.flatnonzero(unclear):
+        for index in np.flatnonzero(unclear).tolist():
             kept[index] = self._keeps(int(away[index]), uniforms.precise(index))
         return kept
 

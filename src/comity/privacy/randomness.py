@@ -1,15 +1,15 @@
 """Where noise comes from: exact draws for releases, fast seeded draws for simulation.
 
-Both draw integers. A released draw is made by OpenDP's exact samplers from the operating system's entropy, so
-no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same distributions up to
-floating point, is reproducible, and protects nobody. Every draw takes a permit first.
+Both draw integers. A released draw is made from the operating system's entropy, by OpenDP's exact samplers or
+to eighty digits, so no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same
+distributions up to floating point, is reproducible, and protects nobody. Every draw takes a permit first.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,14 +18,18 @@ from opendp import domains, measurements, measures, metrics
 from opendp.mod import enable_features
 
 from comity.errors import DataError, StudyError
+from comity.privacy.gamma import gamma
+from comity.privacy.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance, skellam
 from comity.privacy.mechanisms.scale import WIDEST
 from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
 from comity.privacy.permit import Permit
+from comity.privacy.uniforms import precise_uniform
 
 Integers = NDArray[np.int64]
 Shape = int | tuple[int, ...]
 
-_BITS = 384
+_SMOOTH = 2.0**20
+"""From this width on, a rounded normal stands for a simulated Skellam variable."""
 
 
 class NoiseSource(Protocol):
@@ -48,13 +52,25 @@ class NoiseSource(Protocol):
         """One lattice vector with probability proportional to exp(−|z|₂/β), given in the shape asked for."""
         ...
 
+    def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        """Independent integers, `parts` of which add up to one of `discrete_laplace`."""
+        ...
+
+    def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        """One lattice vector, `parts` of which add up to spherical noise and a little smoothing."""
+        ...
+
+    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        """Independent differences of two Poisson variables, of variance sigma²."""
+        ...
+
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
         """The index of the largest score after adding exponential noise of mean `scale` to each."""
         ...
 
 
 class ReleasedNoise:
-    """Draws that may be released: OpenDP's samplers, the operating system's entropy, no seed anywhere."""
+    """Draws that may be released: exact or to eighty digits, the operating system's entropy, no seed anywhere."""
 
     seeded = False
 
@@ -78,6 +94,22 @@ class ReleasedNoise:
         permit.use()
         variance = _variance(Decimal(float(beta)), dimension, components)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
+
+    def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(scale, shape, parts)
+        permit.use()
+        return laplace_part(float(scale), parts, count).reshape(shape)
+
+    def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        dimension = _checked(beta, shape, parts)
+        permit.use()
+        variance = mixing_variance(float(beta), parts, dimension)
+        return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
+
+    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(sigma, shape)
+        permit.use()
+        return skellam(float(sigma), count).reshape(shape)
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
         _checked(scale, ())
@@ -115,6 +147,26 @@ class SeededNoise:
         powers(Decimal(float(beta)), dimension)
         permit.use()
         return self._lattice_rows(beta, 1, dimension).reshape(shape)
+
+    def laplace_part(self, scale: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(scale, shape, parts)
+        permit.use()
+        success = -math.expm1(-1 / scale)
+        first, second = self._generator.negative_binomial(1 / parts, success, (2, count))
+        return np.asarray(first - second, np.int64).reshape(shape)
+
+    def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
+        dimension = _checked(beta, shape, parts)
+        permit.use()
+        return self._part_rows(beta, parts, 1, dimension).reshape(shape)
+
+    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        count = _checked(sigma, shape)
+        permit.use()
+        if sigma >= _SMOOTH:
+            return np.rint(sigma * self._generator.standard_normal(shape)).astype(np.int64)
+        first, second = self._generator.poisson(sigma * sigma / 2, (2, count))
+        return np.asarray(first - second, np.int64).reshape(shape)
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
         _checked(scale, ())
@@ -159,6 +211,10 @@ class SeededNoise:
             keep = np.exp(-(((np.abs(proposal) - sigma * sigma) / sigma) ** 2) / 2)
         return proposal, keep
 
+    def _part_rows(self, beta: float, parts: int, rows: int, dimension: int) -> Integers:
+        mixing = 2 * beta * beta * self._generator.standard_gamma((dimension + 1) / (2 * parts), rows)
+        return self._gaussian(np.repeat(np.sqrt(mixing + SMOOTHING), dimension)).reshape(rows, dimension)
+
     def _lattice_rows(self, beta: float, rows: int, dimension: int) -> Integers:
         components = powers(Decimal(float(beta)), dimension)
         shapes = np.array([(j + 1) / 2 for j, _ in components])
@@ -182,47 +238,25 @@ def _variance(beta: Decimal, dimension: int, components: tuple[tuple[int, Decima
     """The mixing variance of spherical noise, from 384-bit uniforms and 80-digit arithmetic."""
     with localcontext(PRECISE):
         while True:
-            choice = _uniform()
+            choice = precise_uniform()
             power = next((j for j, share in components if choice <= share), components[-1][0])
-            variance = 2 * beta * beta * _gamma(power + 1)
-            if _uniform() <= keep_probability(variance, dimension):
+            variance = 2 * beta * beta * gamma(Fraction(power + 1, 2))
+            if precise_uniform() <= keep_probability(variance, dimension):
                 return variance
-
-
-def _gamma(halves: int) -> Decimal:
-    """A Gamma variable of shape halves/2: exponentials, and half a squared normal if one half is left."""
-    total = Decimal(0)
-    whole = halves // 2
-    for start in range(0, whole, 1000):
-        # −ln of a product of uniforms: one logarithm for a thousand exponentials.
-        product = Decimal(1)
-        for _ in range(min(1000, whole - start)):
-            product *= _uniform()
-        total -= product.ln()
-    while halves % 2:
-        first, second = 2 * _uniform() - 1, 2 * _uniform() - 1
-        square = first * first + second * second
-        if 0 < square < 1:
-            # The polar method's normal is first·sqrt(−2 ln(square)/square); half its square needs no root.
-            return total - first * first * square.ln() / square
-    return total
-
-
-def _uniform() -> Decimal:
-    """Uniform on the multiples of 2^−384 in (0, 1], to eighty digits."""
-    return PRECISE.divide(Decimal(secrets.randbits(_BITS) + 1), Decimal(1 << _BITS))
 
 
 def _drawn(measurement: Any, count: int) -> Integers:
     return np.array(measurement([0] * count), np.int64)
 
 
-def _checked(scale: float, shape: Shape) -> int:
+def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
     if not 0 < scale <= WIDEST:
         raise StudyError(
             f"a noise scale must lie above 0 and at most 2^50 grid units, found {scale!r}: change the grid"
         )
     count = math.prod(shape) if isinstance(shape, tuple) else shape
+    if parts < 1:
+        raise StudyError(f"noise is shared among at least one party, found {parts}")
     if count < 1:
         raise StudyError(f"noise is drawn for at least one number, found shape {shape}")
     return count

@@ -19,6 +19,7 @@ from comity.privacy.mixture import PRECISE
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 BITS = 384
 TINY = 2.0**-50
@@ -51,10 +52,13 @@ def precise_uniform() -> Decimal:
     return _fraction(secrets.randbits(BITS))
 
 
-def whole_geometrics(uniforms: Uniforms, logs: Floats, log: Callable[[int], Decimal]) -> Integers:
+def whole_geometrics(
+    uniforms: Uniforms, logs: Floats, log: Callable[[int], Decimal], *, unsure: Flags | None = None
+) -> Integers:
     """floor(ln U / ln a) for each uniform U: the geometric variable with P[k or more] = a^k.
 
-    `logs` are the ln a < 0 as doubles within half of `RELATIVE`, and `log(i)` the i-th to eighty digits.
+    `logs` are the ln a < 0 as doubles within half of `RELATIVE`, and `log(i)` the i-th to eighty digits;
+    `unsure` marks doubles that are not.
     """
     doubles = uniforms.doubles
     quotient = np.log(doubles) / logs
@@ -63,8 +67,10 @@ def whole_geometrics(uniforms: Uniforms, logs: Floats, log: Callable[[int], Deci
     unclear = (least != most) | (doubles < TINY)
     # Quotients of 2^62 and more are left to the decimals too, where they don't overflow unseen.
     unclear |= most >= 2.0**62
+    if unsure is not None:
+        unclear |= unsure
     out = np.where(unclear, 0, least).astype(np.int64)
-    for index in np.flatnonzero(unclear):
+    for index in np.flatnonzero(unclear).tolist():
         power = PRECISE.divide(PRECISE.ln(uniforms.precise(index)), log(index))
         out[index] = int(power)
     return out

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise: pure ε for L1 sensitivity."""
+"""Discrete Laplace noise: pure ε for L1 sensitivity, drawn at once or in parts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
+from comity.privacy.infinitely_divisible import part_width, parts_of
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import (
-    FINENESS,
-    ROUND_UP,
-    Scale,
-    alone,
-    checked_size,
-    grid_at_most,
-    units,
-)
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -33,6 +26,10 @@ class Laplace:
     Why          the probabilities of one output under two integer vectors differ by the factor
                  exp((|z|₁ − |z − s|₁)/b) <= exp(|s|₁/b), and |s|₁ <= Δ₁; the normalising constants are equal
                  because a shift by integers maps the lattice onto itself.
+    Shared       each of `parts` parties adds a difference of two negative binomials of shape 1/parts. Their sum
+                 is the same noise exactly, so the promise is the same, against whoever sees the sum and none of
+                 these parts (proof.md, 6): parts of colluders, or of parties that may drop out, don't count, and
+                 parts beyond these are independent noise on top.
     Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate.
     """
 
@@ -46,11 +43,10 @@ class Laplace:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        alone("discrete Laplace noise", parts)
         step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
         steps = units(sensitivity=sensitivity, grid=step, rounding=size)
         width = steps / float(self.loss.epsilon) * ROUND_UP
-        return Scale(grid=step, part=width, total=width, tau=0.0, loss=self.loss)
+        return Scale(grid=step, part=part_width(width, parts), total=width, tau=0.0, loss=self.loss)
 
     def draw(
         self,
@@ -61,4 +57,6 @@ class Laplace:
         permit: Permit,
         part: bool = False,
     ) -> NDArray[np.int64]:
-        return source.discrete_laplace(scale.part if part else scale.total, shape, permit=permit)
+        if part and scale.part < scale.total:
+            return source.laplace_part(scale.total, parts_of(scale.total, scale.part), shape, permit=permit)
+        return source.discrete_laplace(scale.total, shape, permit=permit)

@@ -1,4 +1,4 @@
-"""Spherical noise on the lattice: pure ε for L2 sensitivity."""
+"""Spherical noise on the lattice: pure ε for L2 sensitivity, drawn at once or in parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
+from comity.privacy.infinitely_divisible import SMOOTHING, part_width, parts_of
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import (
-    FINENESS,
-    ROUND_UP,
-    Scale,
-    alone,
-    checked_size,
-    grid_at_most,
-    units,
-)
+from comity.privacy.mechanisms.gaussian import gap
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -39,6 +33,10 @@ class Spherical:
     Why          the probabilities of one output under two integer vectors differ by the factor
                  exp((|z|₂ − |z − s|₂)/β) <= exp(|s|₂/β), and |s|₂ <= Δ; a shift by integers leaves the
                  normalising constant alone.
+    Shared       each of `parts` parties adds a discrete Gaussian vector whose variance is nine square units plus
+                 its own draw from a Gamma distribution of shape (d+1)/(2·parts). The sum is spherical noise with
+                 a little Gaussian noise on top, point by point up to factors that are taken off ε: the same
+                 promise, against whoever sees the sum and none of these parts (proof.md, 7).
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
     """
 
@@ -52,25 +50,26 @@ class Spherical:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        alone("spherical noise", parts)
         epsilon = float(self.loss.epsilon)
-        numerical = numerical_loss(size, epsilon)
-        if size > LARGEST or numerical > epsilon / 100:
+        lost = numerical_loss(size, epsilon) if parts == 1 else shared_loss(size, epsilon, parts)
+        if size > LARGEST or lost > epsilon / 100:
             raise StudyError(
                 f"spherical noise for {size} numbers at epsilon {epsilon:.3g} is beyond its proof: "
                 "use Gaussian noise (set privacy.delta)"
             )
-        finest = math.sqrt(size) * max(FINENESS, 10 * epsilon)
+        smoothed = math.sqrt(SMOOTHING * parts) if parts > 1 else 1.0
+        finest = math.sqrt(size) * max(FINENESS, 10 * epsilon * smoothed)
         step = grid_at_most(sensitivity / finest if grid is None else grid)
         steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
-        beta = steps / (epsilon - numerical) * ROUND_UP
-        if beta < math.sqrt(size):
+        beta = steps / (epsilon - lost) * ROUND_UP
+        least = math.sqrt(size) * smoothed
+        if beta < least:
             raise StudyError(
-                f"spherical noise for {size} numbers needs a scale of {math.sqrt(size):.3g} grid units, "
+                f"spherical noise for {size} numbers in {parts} parts needs a scale of {least:.3g} grid units, "
                 f"found {beta:.3g}: make the grid finer, or leave it out",
                 key="grid",
             )
-        return Scale(grid=step, part=beta, total=beta, tau=0.0, loss=self.loss)
+        return Scale(grid=step, part=part_width(beta, parts), total=beta, tau=0.0, loss=self.loss)
 
     def draw(
         self,
@@ -81,9 +80,18 @@ class Spherical:
         permit: Permit,
         part: bool = False,
     ) -> NDArray[np.int64]:
-        return source.spherical(scale.part if part else scale.total, shape, permit=permit)
+        if part and scale.part < scale.total:
+            return source.spherical_part(scale.total, parts_of(scale.total, scale.part), shape, permit=permit)
+        return source.spherical(scale.total, shape, permit=permit)
 
 
 def numerical_loss(size: int, epsilon: float) -> float:
     """What the precision of a double for the mixing variance can add to ε (proof.md, 5)."""
     return 2.0**-51 * (6 * size + 400 + epsilon)
+
+
+def shared_loss(size: int, epsilon: float, parts: int) -> float:
+    """What finite precision, the grid, and adding up parts on it can add to ε (proof.md, 7)."""
+    return 2 * numerical_loss(size, epsilon) + size * (
+        gap(math.sqrt(SMOOTHING), parts) + 6 * math.exp(-2 * math.pi**2 * SMOOTHING * parts)
+    )

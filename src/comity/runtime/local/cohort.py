@@ -141,7 +141,7 @@ class Cohort:
     def released(self) -> dict[str, Any]:
         """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""
         # A cohort answers `sum`, `perturb` and `once` as `Parties` does; a method that asks single parties needs hosts.
-        values = checked(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium)
+        values = checked(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium, {})
         self.ledger.close(self._run)
         return values
 
