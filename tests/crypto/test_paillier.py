@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
-from gmpy2 import jacobi, lcm, mpz, next_prime
+from gmpy2 import gcd, is_prime, jacobi, lcm, mpz, next_prime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
@@ -169,75 +171,86 @@ def test_generated_keys_keep_the_conditions() -> None:
         PrivateKey.generate(1024)
 
 
-def _public_bytes(n: int, h: int, bits: int = 2048) -> bytes:
-    return bits.to_bytes(4, "little") + int(n).to_bytes(256, "little") + int(h).to_bytes(256, "little")
-
-
-def test_bad_public_keys_are_refused() -> None:
-    n, h, p = private().public.n, private().public.h, private().p
-    prime = next_prime(mpz(1) << 2047)
-    while prime % 4 != 1:
+def _prime(bits: int, residue: int, start: mpz | None = None) -> mpz:
+    """The first prime of this residue modulo 4 at or above a start."""
+    prime = next_prime(start or mpz(secrets.randbits(bits) | 3 << (bits - 2)))
+    while prime % 4 != residue:
         prime = next_prime(prime)
-    near = next_prime(p)
-    while near % 4 != 3:
-        near = next_prime(near)
-    wrong_jacobi = next(x for x in range(2, 1000) if jacobi(x, n) == -1)
-    cases = {
-        "even": _public_bytes(n - 1, h),
-        "three modulo four": _public_bytes(n + 2, h),
-        "short": _public_bytes(n >> 1 | 1, h),
-        "square": _public_bytes(p * p, h % p),
-        "prime": _public_bytes(prime, h % prime),
-        "small factor": _public_bytes(9 * (2**2044 + 4 * secrets.randbits(2000) + 1), h >> 4),
-        "close factors": _public_bytes(p * near, h % p),
-        "h is one": _public_bytes(n, 1),
-        "h is minus one": _public_bytes(n, n - 1),
-        "h is zero": _public_bytes(n, 0),
-        "h above n": _public_bytes(n, n + 4),
-        "h divides n": _public_bytes(n, p),
-        "h of the other symbol": _public_bytes(n, wrong_jacobi),
-        "another size": _public_bytes(n, h, 3072),
-        "no size": _public_bytes(n, h, 0),
-        "truncated": _public_bytes(n, h)[:-1],
-        "longer": _public_bytes(n, h) + b"\0",
+    return prime
+
+
+def _bytes(bits: int, **numbers: tuple[int, int]) -> bytes:
+    return bits.to_bytes(4, "little") + b"".join(int(v).to_bytes(size, "little") for v, size in numbers.values())
+
+
+def _public(n: int, h: int, bits: int = 2048) -> bytes:
+    return _bytes(bits, n=(n, 256), h=(h, 256))
+
+
+def test_bad_moduli_are_refused() -> None:
+    n, p = private().public.n, private().p
+    cofactor = next(c for c in count(mpz(2) ** 2044 + 1, 4) if is_prime(c))
+    # h = 4 passes every check of its own, so that the modulus alone is at fault.
+    for name, bad in {
+        "even": n - 1,
+        "three modulo four": p * _prime(1024, 1),
+        "short": p * _prime(1023, 3),
+        "square": p * p,
+        "prime": _prime(2048, 1),
+        "small factor": 9 * cofactor,
+        "close factors": p * _prime(1024, 3, p),
+    }.items():
+        with pytest.raises(Malformed, match="modulus"):
+            pytest.fail(f"{name}: taken for {PublicKey.from_bytes(_public(bad, 4))}")
+    assert PublicKey.from_bytes(_public(n, 4)).n == n
+
+
+def test_bad_bases_and_lengths_of_public_keys_are_refused() -> None:
+    n, h, p = private().public.n, private().public.h, private().p
+    for name, data in {
+        "h is one": _public(n, 1),
+        "h is minus one": _public(n, n - 1),
+        "h is zero": _public(n, 0),
+        "h above n": _public(n, n + 4),
+        "h divides n": _public(n, p),
+        "h of the other symbol": _public(n, next(x for x in range(2, 1000) if jacobi(x, n) == -1)),
+        "another size": _public(n, h, 3072),
+        "no size": _public(n, h, 0),
+        "truncated": _public(n, h)[:-1],
+        "longer": _public(n, h) + b"\0",
         "empty": b"",
-    }
-    for name, data in cases.items():
+    }.items():
         with pytest.raises(Malformed):
             pytest.fail(f"{name}: taken for {PublicKey.from_bytes(data)}")
 
 
 def test_bad_private_keys_are_refused() -> None:
     key = private()
+    p, q, n = key.p, key.q, key.public.n
 
-    def data(p: int, q: int, h: int = int(key.public.h)) -> bytes:
-        return (
-            (2048).to_bytes(4, "little")
-            + int(p).to_bytes(128, "little")
-            + int(q).to_bytes(128, "little")
-            + int(h % 2**2048).to_bytes(256, "little")
-        )
+    def data(p: mpz, q: mpz, h: mpz | None = None) -> bytes:
+        # −4 is of the right form for every pair of primes, so that the pair alone is at fault.
+        return _bytes(2048, p=(p, 128), q=(q, 128), h=((p * q - 4 if h is None else h), 256))
 
-    one_mod_four = key.q
-    while one_mod_four % 4 != 1:
-        one_mod_four = next_prime(one_mod_four)
-    near = next_prime(key.p)
-    while near % 4 != 3:
-        near = next_prime(near)
-    cases = {
-        "composite": data(key.p, key.q + 4),
-        "one modulo four": data(key.p, one_mod_four),
-        "equal": data(key.p, key.p),
-        "close": data(key.p, near),
-        "short": data(key.p, next_prime(mpz(1) << 900)),
-        "a square h": data(key.p, key.q, 4),
-        "h is minus one": data(key.p, key.q, int(key.public.n) - 1),
-        "truncated": key.to_bytes()[:-1],
-        "longer": key.to_bytes() + b"\0",
-    }
-    for name, bad in cases.items():
-        with pytest.raises(Malformed):
-            pytest.fail(f"{name}: taken for {PrivateKey.from_bytes(bad)}")
+    def fitting(candidates: Iterator[mpz]) -> mpz:
+        return next(c for c in candidates if gcd(p - 1, c - 1) == 2 and gcd(p * c, (p - 1) * (c - 1)) == 1)
+
+    composites = (c for c in count(q + 4, 4) if not is_prime(c))
+    neighbours = (c for c in count(p + 4, 4) if is_prime(c))
+    for bad, reason in (
+        (data(p, fitting(composites)), "not prime"),
+        (data(p, _prime(1024, 1)), "3 modulo 4"),
+        (data(p, p), "too close"),
+        (data(p, fitting(neighbours)), "too close"),
+        (data(p, _prime(1000, 3)), "1024 bits"),
+        (data(p, q, mpz(4)), "form"),
+        (data(p, q, n - 1), "form"),
+        (key.to_bytes()[:-1], "bytes"),
+        (key.to_bytes() + b"\0", "bytes"),
+    ):
+        with pytest.raises(Malformed, match=reason):
+            PrivateKey.from_bytes(bad)
+    assert PrivateKey.from_bytes(data(p, q)).p == p
 
 
 def test_a_common_factor_of_the_orders_is_refused() -> None:
@@ -245,7 +258,7 @@ def test_a_common_factor_of_the_orders_is_refused() -> None:
     primes = []
     for _ in range(2):
         k = 2**1021 + secrets.randbits(1018) | 1
-        while not paillier.is_prime(mpz(6 * k + 1)):
+        while not is_prime(mpz(6 * k + 1)):
             k += 2
         primes.append(mpz(6 * k + 1))
     assert "common factor" in paillier._fault_of_primes(*primes, 1024)

@@ -1,7 +1,7 @@
 """What a coalition sees of shared noise, held against the claim; broken twins are caught.
 
 A coalition of t of K parties subtracts its own parts from the opened sum, so it sees the honest parts alone.
-Bounds are taken at a confidence of 1 − 1e-4, and draws are seeded unless they are the released ones.
+Bounds are taken at a confidence of 1 − 1e-7, and draws are seeded unless they are the released ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from comity.privacy.mechanisms.skellam import Skellam
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
-SURE = 1 - 1e-4
+SURE = 1 - 1e-7
 DELTA = 1e-6
 
 
@@ -73,7 +73,7 @@ def test_laplace_parts_before_a_coalition(source, count, near):
     assert near <= measured() <= 1
     assert measured(parties=parties + 3) <= 1
     # A third of the parts is missing; two parties, one of which reads the result and knows its own part.
-    assert measured(parties=6, coalition=2, laid_out=6) > 1.2
+    assert measured(parties=6, coalition=2, laid_out=6) > 1.1
     assert measured(parties=2, coalition=1, laid_out=2) > 1.5
 
 
@@ -97,14 +97,14 @@ def test_skellam_parts_before_a_coalition():
 
 
 def test_released_skellam_parts_before_a_coalition():
-    source, count, parties, coalition = ReleasedNoise(), 60_000, 3, 1
+    source, count, parties, coalition = ReleasedNoise(), 120_000, 3, 1
     scale = Skellam(Approx(1, DELTA)).scale(sensitivity=1.0, shape=(1,), parts=parties - coalition)
     shift = math.floor(1 / scale.grid + 1)
 
     def measured(width: float) -> float:
         return gaussian_like(lambda: source.skellam(width, (count,), permit=permit()), parties, coalition, shift)
 
-    assert 0.5 <= measured(scale.part) <= 1
+    assert 0.3 <= measured(scale.part) <= 1
     assert measured(scale.part / 2) > 1
 
 
@@ -162,7 +162,7 @@ def test_spherical_parts_before_a_coalition(size):
 
 
 def test_released_spherical_parts_before_a_coalition():
-    parts, size, count, source = 2, 2, 500, ReleasedNoise()
+    parts, size, count, source = 2, 2, 300, ReleasedNoise()
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,), parts=parts)
     shift = np.array([math.floor(1 / scale.grid + math.sqrt(size)), 0])
 

@@ -122,12 +122,12 @@ def test_a_poisson_mean_beyond_64_bits():
 def test_tables_agree_with_the_distribution_function():
     for mean in (Decimal("0.01"), Decimal(7), Decimal(900)):
         table = poisson_table(mean)
-        shares = np.array([float(Decimal(entry) / (1 << 128)) for entry in table.cumulated])
+        shares = np.array([float(Decimal(entry) / (1 << 192)) for entry in table.cumulated])
         assert np.allclose(shares, poisson.cdf(np.arange(len(shares)), float(mean)), rtol=1e-10, atol=2.0**-120)
         assert all(a <= b for a, b in itertools.pairwise(table.cumulated))
         assert len(shares) < 2**14
-        beyond = PRECISE.subtract(1, PRECISE.divide(table.cumulated[-1], 1 << 128))
-        assert beyond < Decimal(2) ** -110
+        beyond = PRECISE.subtract(1, PRECISE.divide(table.cumulated[-1], 1 << 192))
+        assert beyond < Decimal(2) ** -170
 
 
 def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
@@ -135,7 +135,7 @@ def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
     table = poisson_table(Decimal(3))
     entry = table.cumulated[2]
     around = [entry - 1, entry, entry + 1]
-    words = np.array([[value >> 64, value & (2**64 - 1)] for value in around], np.uint64)
+    words = np.array([[value >> 128, (value >> 64) % 2**64, value % 2**64] for value in around], np.uint64)
     monkeypatch.setattr("comity.privacy.uniforms.os.urandom", lambda count: words.astype("<u8").tobytes())
     assert table.draw(3).tolist() == [2, 3, 3]
 

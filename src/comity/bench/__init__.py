@@ -34,6 +34,7 @@ BENCHES = {
             "local fits and votes of 20,000 parties, against a loop over scikit-learn",
             _measure("softlabel_parties"),
         ),
+        Measurement("paillier", "Paillier encryption, against phe", _measure("paillier")),
         Measurement("psi", "private set intersection, keyed and by elliptic curves", _measure("psi")),
         Measurement("seal", "sealing and opening 50 MB, against AES-GCM alone", _measure("seal")),
         Measurement("securesum", "masking and unmasking, against the plain sum", _measure("securesum")),

@@ -55,7 +55,7 @@ def _rows(bits: int, turns: int) -> list[dict[str, Any]]:
             anchor.encrypt,
             1,
             numbers=len(vector),
-            note=f"{cpu}; {packing.slots} slots of {_VALUE_BITS}-bit values, room for {_TERMS} terms; phe does not pack",
+            note=f"{cpu}; {packing.slots} slots of {_VALUE_BITS}-bit values, room for {_TERMS} terms; phe packs none",
         )
         | {"bytes": packing.ciphertexts(len(vector)) * public.ciphertext_bytes / len(vector)},
         _row(f"re-randomise {bits}", turns, lambda: public.rerandomise(sent), 4, None, 1, note=cpu),

@@ -45,7 +45,7 @@ def join(shares: Sequence[Words], *, bits: int = 64) -> NDArray[np.int64]:
     total = np.zeros(shares[0].shape, word)
     for share in shares:
         total = total + share
-    return total.view(_SIGNED[bits]).astype(np.int64)
+    return np.asarray(total.view(_SIGNED[bits]), np.int64)
 
 
 def raise_to_word(share: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:

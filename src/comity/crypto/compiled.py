@@ -11,7 +11,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile with IEEE arithmetic kept as written: no reordering, no fused operations, division by zero not trapped."""
+    """Compile with floating-point arithmetic kept as written: nothing is reordered or fused."""
     return cast("_Function", njit(cache=True, nogil=True, error_model="numpy")(function))
 
 

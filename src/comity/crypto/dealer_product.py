@@ -1,4 +1,4 @@
-"""The products X_iᵀ X_j of matrices held by K parties, left additively shared, with correlated randomness from a dealer.
+"""The products X_iᵀ X_j of matrices held by K parties, left additively shared, with randomness from a dealer.
 
 Construction (D. Beaver, Efficient multiparty protocols using circuit randomization, 1991; one triple for a whole
 matrix product, over Z_2^64). The dealer gives party i a seed, which both expand into a mask U_i as long as X_i. Every
@@ -14,7 +14,7 @@ Adversary: semi-honest; a coalition of parties without the dealer. Assumption: A
 pseudorandom generator. A party learns the other parties' D_j, which are uniform to it, and the number of rows.
 The dealer learns nothing as long as it sees neither a D_i (they travel sealed among the parties) nor a share: it knows
 every U and W, so that a single share gives it U_iᵀ X_j or X_iᵀ U_j in clear, whatever noise was added. A share is
-opened only inside a secure sum, and a dealer that works together with one party sees everything that party's peers hold.
+opened only inside a secure sum. A dealer that works together with one party sees all that its peers hold.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.inner_products import RUN, add_inner_products
+from comity.crypto.inner_products import RUN, add_word_products
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed
 
 Words = NDArray[np.uint64]
 
-_BLOCK_WORDS = 1 << 16
+_BLOCK_WORDS = 1 << 17
 _SEED_BYTES = 32
 
 
@@ -82,7 +82,7 @@ def deal(layout: Layout) -> list[Hand]:
         for mask, seed in zip(masks, seeds):
             _fill_mask(mask, seed, block)
         for i, j in pairs:
-            add_inner_products(corrections[i, j], masks[i], masks[j])
+            add_word_products(corrections[i, j], masks[i], masks[j])
     return [Hand(seed, {j: corrections[i, j] for i, j in pairs if i == me}) for me, seed in enumerate(seeds)]
 
 
@@ -103,7 +103,7 @@ class Party:
     """
 
     def __init__(self, layout: Layout, me: int, hand: Hand, forms: Sequence[FixedPoint], *, noise: int = 0) -> None:
-        """`forms` are the public fixed-point forms of all parties, `noise` the units of room for noise on the result."""
+        """`forms`: the public fixed-point forms of all parties; `noise`: units of room for noise on the result."""
         if len(forms) != len(layout.columns) or not 0 <= me < len(forms):
             raise Malformed(f"{len(layout.columns)} parties need as many fixed-point forms, found {len(forms)}")
         for other, form in enumerate(forms):
@@ -111,8 +111,7 @@ class Party:
                 require(product_bits(layout.rows, forms[me], form, noise=noise), 64)
         self._layout, self._me, self._form, self._seed = layout, me, forms[me], hand.seed
         self._shares = _starting_shares(layout, me, hand)
-        self._blocks = layout.blocks()
-        self._block = -1
+        self._block = 0
         self._open: tuple[Words, Words] | None = None
         # Room for one block, used again for the next: fresh memory would cost more than the masking.
         self._room = np.empty((2, layout.columns[me] * layout.block_rows), np.uint64)
@@ -122,13 +121,13 @@ class Party:
         """The next block as it may be shown to every other party: D, one line of little-endian words per column."""
         if self._open is not None:
             raise Malformed("the others' blocks must be absorbed before the next block is masked")
-        expected = (next(self._blocks, 0), self._layout.columns[self._me])
-        if rows.shape != expected:
+        expected = (min(self._left, self._layout.block_rows), self._layout.columns[self._me])
+        if rows.shape != expected or not rows.size:
             raise Malformed(f"a block of {expected} rows and columns was expected, found {rows.shape}")
-        self._block += 1
         values, mask = self._room[:, : rows.size].reshape(2, *expected[::-1])
         self._form.fill(values.view(np.int64), rows)
         _fill_mask(mask, self._seed, self._block)
+        self._block += 1
         self._open = values, mask
         return np.asarray(values - mask, "<u8")
 
@@ -145,9 +144,9 @@ class Party:
         self._left -= values.shape[1]
         for other, words in opened.items():
             if self._me < other:
-                add_inner_products(self._shares[other], mask, np.ascontiguousarray(words))
+                add_word_products(self._shares[other], mask, np.ascontiguousarray(words))
             else:
-                add_inner_products(self._shares[other], np.ascontiguousarray(words), values)
+                add_word_products(self._shares[other], np.ascontiguousarray(words), values)
 
     def shares(self) -> dict[int, Words]:
         """By other party: this party's share of X_iᵀ X_j, i < j. For a secure sum, never for the dealer."""

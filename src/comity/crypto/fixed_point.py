@@ -40,7 +40,7 @@ class FixedPoint:
     @property
     def largest(self) -> int:
         """The largest magnitude of an encoded number."""
-        return round(self.bound * 2**self.places)
+        return round(math.ldexp(self.bound, self.places))
 
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """The integers of an array of any shape."""
@@ -58,11 +58,11 @@ class FixedPoint:
         values = np.ascontiguousarray(rows, np.float64)
         if values.ndim != 2 or lines.shape != values.shape[::-1] or self.largest > np.iinfo(lines.dtype).max:
             raise Malformed(f"a block of rows whose integers fit {lines.dtype} was expected, found {values.shape}")
-        if _columns(values, float(2**self.places), float(self.bound), lines):
+        if _columns(values, math.ldexp(1.0, self.places), float(self.bound), lines):
             raise Malformed("a value is not finite or exceeds the public bound; clip to the bound first", code="bound")
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
-        return integers * 2.0**-self.places
+        return np.ldexp(integers.astype(np.float64), -self.places)
 
 
 @compiled

@@ -1,12 +1,6 @@
-"""Inner products of every row of one integer matrix with every row of another, exact in the ring of the result.
-
-Words of 64 bits multiply modulo 2^64. Narrow integers with a 64-bit result don't wrap while
-columns · |left| · |right| stays below 2^63, which the caller sees to.
-"""
+"""Inner products of every row of one integer matrix with every row of another, exact in the ring of the result."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,55 +8,85 @@ from numpy.typing import NDArray
 from comity.crypto.compiled import compiled
 
 RUN = 512
-"""Columns that are taken together; whole multiples of it are fastest."""
+"""Columns that are taken together, few enough for the first cache."""
+_HALF = RUN // 2
 
 
 @compiled
-def add_inner_products(out: NDArray[Any], left: NDArray[Any], right: NDArray[Any]) -> None:
-    """out[i, j] += Σ_t left[i, t] · right[j, t].
+def add_word_products(out: NDArray[np.uint64], left: NDArray[np.uint64], right: NDArray[np.uint64]) -> None:
+    """out[i, j] += Σ_t left[i, t] · right[j, t] modulo 2^64. Whole multiples of `RUN` columns are fastest.
 
-    Four rows meet four rows at a time in registers, over runs of columns that stay in the first cache. At an edge the
-    last row is taken again and its surplus result dropped.
+    With x, x' the halves of a run of `left` and y, y' those of `right` (S. Winograd, A new algorithm for inner product,
+    1968), ⟨x, y⟩ + ⟨x', y'⟩ = ⟨x + y', x' + y⟩ − ⟨x, x'⟩ − ⟨y, y'⟩. The last two terms belong to a row alone, so the
+    products of pairs take half the multiplications, which are what a 64-bit product costs.
     """
-    wide = out.dtype.type
+    rows, length = left.shape
+    columns = right.shape[0]
+    whole = length - length % RUN
+    own_left = np.empty(rows, np.uint64)
+    own_right = np.empty(columns, np.uint64)
+    for start in range(0, whole, RUN):
+        _own(own_left, left, start)
+        _own(own_right, right, start)
+        for i in range(0, rows, 2):
+            # At an edge the last row is taken twice, and added once.
+            k = min(i + 1, rows - 1)
+            x, u = left[i, start : start + RUN], left[k, start : start + RUN]
+            for j in range(0, columns, 2):
+                m = min(j + 1, columns - 1)
+                y, v = right[j, start : start + RUN], right[m, start : start + RUN]
+                xy = xv = uy = uv = np.uint64(0)
+                for t in range(_HALF):
+                    xy += (x[t] + y[t + _HALF]) * (x[t + _HALF] + y[t])
+                    xv += (x[t] + v[t + _HALF]) * (x[t + _HALF] + v[t])
+                    uy += (u[t] + y[t + _HALF]) * (u[t + _HALF] + y[t])
+                    uv += (u[t] + v[t + _HALF]) * (u[t + _HALF] + v[t])
+                out[i, j] += xy - own_left[i] - own_right[j]
+                if m > j:
+                    out[i, m] += xv - own_left[i] - own_right[m]
+                if k > i:
+                    out[k, j] += uy - own_left[k] - own_right[j]
+                if m > j and k > i:
+                    out[k, m] += uv - own_left[k] - own_right[m]
+    for i in range(rows):
+        for j in range(columns):
+            for t in range(whole, length):
+                out[i, j] += left[i, t] * right[j, t]
+
+
+@compiled
+def _own(own: NDArray[np.uint64], lines: NDArray[np.uint64], start: int) -> None:
+    for i in range(lines.shape[0]):
+        x = lines[i, start : start + RUN]
+        total = np.uint64(0)
+        for t in range(_HALF):
+            total += x[t] * x[t + _HALF]
+        own[i] = total
+
+
+@compiled
+def add_narrow_products(out: NDArray[np.int64], left: NDArray[np.int32], right: NDArray[np.int32]) -> None:
+    """out[i, j] += Σ_t left[i, t] · right[j, t]; nothing wraps while columns · |left| · |right| stays below 2^63."""
     rows, length = left.shape
     columns = right.shape[0]
     for start in range(0, length, RUN):
         end = min(start + RUN, length)
-        for i in range(0, rows, 4):
-            x0 = left[i, start:end]
-            x1 = left[min(i + 1, rows - 1), start:end]
-            x2 = left[min(i + 2, rows - 1), start:end]
-            x3 = left[min(i + 3, rows - 1), start:end]
-            for j in range(0, columns, 4):
-                y0 = right[j, start:end]
-                y1 = right[min(j + 1, columns - 1), start:end]
-                y2 = right[min(j + 2, columns - 1), start:end]
-                y3 = right[min(j + 3, columns - 1), start:end]
-                c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = wide(0)
-                c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = wide(0)
+        for i in range(0, rows, 2):
+            k = min(i + 1, rows - 1)
+            x, u = left[i, start:end], left[k, start:end]
+            for j in range(0, columns, 2):
+                m = min(j + 1, columns - 1)
+                y, v = right[j, start:end], right[m, start:end]
+                xy = xv = uy = uv = np.int64(0)
                 for t in range(end - start):
-                    u, v = wide(x0[t]), wide(y0[t])
-                    p, q = wide(x1[t]), wide(y1[t])
-                    r, s = wide(x2[t]), wide(y2[t])
-                    a, b = wide(x3[t]), wide(y3[t])
-                    c00 += u * v
-                    c01 += u * q
-                    c02 += u * s
-                    c03 += u * b
-                    c10 += p * v
-                    c11 += p * q
-                    c12 += p * s
-                    c13 += p * b
-                    c20 += r * v
-                    c21 += r * q
-                    c22 += r * s
-                    c23 += r * b
-                    c30 += a * v
-                    c31 += a * q
-                    c32 += a * s
-                    c33 += a * b
-                tile = ((c00, c01, c02, c03), (c10, c11, c12, c13), (c20, c21, c22, c23), (c30, c31, c32, c33))
-                for di in range(min(4, rows - i)):
-                    for dj in range(min(4, columns - j)):
-                        out[i + di, j + dj] += tile[di][dj]
+                    xy += np.int64(x[t]) * np.int64(y[t])
+                    xv += np.int64(x[t]) * np.int64(v[t])
+                    uy += np.int64(u[t]) * np.int64(y[t])
+                    uv += np.int64(u[t]) * np.int64(v[t])
+                out[i, j] += xy
+                if m > j:
+                    out[i, m] += xv
+                if k > i:
+                    out[k, j] += uy
+                if m > j and k > i:
+                    out[k, m] += uv

@@ -154,7 +154,8 @@ class PublicKey:
         bits = _read_bits(data)
         n, h = _read_numbers(data[4:], (bits // 8, bits // 8), "Paillier public key")
         _check_modulus(n, bits)
-        if not 1 < h < n - 1 or gcd(h, n) != 1 or jacobi(h, n) != 1:
+        # A symbol of zero is a common factor.
+        if not 1 < h < n - 1 or jacobi(h, n) != 1:
             raise Malformed("the h of a Paillier public key is not of the form −x² mod n", code="public-key")
         return cls(n, h)
 

@@ -16,7 +16,7 @@ multiplied.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def public_block(stream: Stream, parameters: Parameters) -> NDArray[np.int32]:
 
 
 def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
-    """Uniform on {−1, 0, 1}, up to a bias of 2^-62: a number below 2^62, times three, has its quotient by 2^62 on top."""
+    """Uniform on {−1, 0, 1}, up to a bias of 2^-62: the quotient by 2^62 of three times a number below 2^62."""
     drawn = ((stream.words(rows * degree) >> np.uint64(2)) * np.uint64(3)) >> np.uint64(62)
     return (drawn.astype(np.int8) - np.int8(1)).reshape(rows, degree)
 
@@ -77,10 +77,10 @@ def errors(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
 
 
 @inlined
-def _heads(coins: int) -> int:
+def _heads(coins: np.uint64) -> int:
     heads = 0
     while coins:
-        coins &= coins - np.uint64(1)
+        coins = coins & (coins - np.uint64(1))
         heads += 1
     return heads
 

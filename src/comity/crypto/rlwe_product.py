@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.compiled import compiled
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.inner_products import add_inner_products
+from comity.crypto.inner_products import add_narrow_products
 from comity.crypto.rlwe import (
     ALLOWED,
     ERROR_VARIANCE,
@@ -91,7 +91,8 @@ class Plan:
         require(self.bits, self.parameters.bits)
         # With errors below Δ, whatever they are, a share pair is never off by more than one unit.
         worst = LARGEST_ERROR * (self.rows * self.largest_b + 2 * self.parameters.degree)
-        require(worst.bit_length(), self.shift)
+        if worst.bit_length() > self.shift:
+            raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
 
     @property
     def shift(self) -> int:
@@ -140,7 +141,7 @@ class _Side:
         self.nonce = fresh_seed()
         self._secret = Stream(fresh_seed())
         self._public: Stream | None = None
-        self._block = -1
+        self._block = 0
         self._left = plan.rows
 
     def _follow(self, a: bytes, b: bytes) -> None:
@@ -148,19 +149,25 @@ class _Side:
             raise Malformed(f"one nonce of {NONCE_BYTES} bytes from each side was expected, once", code="nonce")
         self._public = Stream(derive(a + b, "rlwe product"))
 
-    def _next(self) -> tuple[NDArray[np.int32], int]:
-        """The public polynomial of the next block, and the rows in it; block 0 has the full degree and no rows."""
+    @property
+    def _length(self) -> int:
+        """Coefficients of the next block that are used: all of block 0, and as many as there are rows of another."""
         if self._public is None:
-            raise Malformed("the nonces must be exchanged first", code="nonce")
-        if self._block >= 0 and not self._left:
+            raise Malformed("the nonces and block 0 come first", code="nonce")
+        if self._block and not self._left:
             raise Malformed(f"all {self.plan.rows} rows are through", code="rows")
-        self._block += 1
-        length = self.plan.block_rows if self._block == 0 else min(self.plan.block_rows, self._left)
+        return min(self.plan.block_rows, self._left) if self._block else self.plan.block_rows
+
+    def _advance(self) -> NDArray[np.int32]:
+        """The public polynomial of the next block."""
+        length, public = self._length, self._public
+        assert public is not None
         self._left -= length if self._block else 0
-        return public_block(self._public, self.plan.parameters), length
+        self._block += 1
+        return public_block(public, self.plan.parameters)
 
     def _complete(self) -> None:
-        if self._block < 1 or self._left:
+        if self._block < 2 or self._left:
             raise Malformed(f"{self._left} of {self.plan.rows} rows have not been sent", code="rows")
 
 
@@ -175,16 +182,13 @@ class Encryptor(_Side):
     def begin(self, nonce: bytes) -> NDArray[np.int32]:
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
         self._follow(self.nonce, nonce)
-        a, length = self._next()
-        return self._columns.encrypt(a, np.zeros((self.plan.columns_a, length), np.int32), self.plan.shift)
+        zeros = np.zeros((self.plan.columns_a, self._length), np.int32)
+        return self._columns.encrypt(self._advance(), zeros, self.plan.shift)
 
     def encrypt(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
-        if self._block < 0:
-            raise Malformed("block 0 comes first", code="rows")
-        a, length = self._next()
-        _check_values(values, (self.plan.columns_a, length), self.plan.largest_a)
-        return self._columns.encrypt(a, values, self.plan.shift)
+        _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
+        return self._columns.encrypt(self._advance(), values, self.plan.shift)
 
     def share(self, reply: Reply) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits, from the evaluator's reply; once."""
@@ -215,21 +219,18 @@ class Evaluator(_Side):
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
         """Block 0 and the encryptor's nonce."""
         self._follow(nonce, self.nonce)
-        self._absorb(message, self._blinds.astype(np.int32), *self._next())
+        self._absorb(message, self._blinds.astype(np.int32))
 
     def absorb(self, message: NDArray[np.int32], values: NDArray[np.int32]) -> None:
         """The encryptor's next block, with this side's integers of the same rows, (columns_b, rows)."""
-        if self._block < 0:
-            raise Malformed("block 0 comes first", code="rows")
-        a, length = self._next()
-        _check_values(values, (self.plan.columns_b, length), self.plan.largest_b)
-        self._absorb(message, values, a, length)
+        _check_values(values, (self.plan.columns_b, self._length), self.plan.largest_b)
+        self._absorb(message, values)
 
-    def _absorb(self, message: NDArray[np.int32], y: NDArray[np.int32], a: NDArray[np.int32], length: int) -> None:
-        plan = self.plan
+    def _absorb(self, message: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        plan, length = self.plan, self._length
         _check_words(message, "<i4", (plan.parameters.words, plan.columns_a, length))
-        self._sum.add(a, y)
-        add_inner_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
+        self._sum.add(self._advance(), y)
+        add_narrow_products(self._inner, np.ascontiguousarray(message).reshape(-1, length), y)
         # A block adds less than 2^61 to a word, so what exceeds 32 bits moves on before the next one.
         _carry(self._inner.reshape(plan.parameters.words, -1))
 
@@ -247,7 +248,7 @@ class Evaluator(_Side):
         """This side's share of the product modulo 2^bits."""
         self._complete()
         modulus = np.uint64((1 << self.plan.bits) - 1)
-        return (~_top_bits(self._masks, self.plan) + np.uint64(1)) & modulus
+        return np.asarray((~_top_bits(self._masks, self.plan) + np.uint64(1)) & modulus)
 
 
 def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -284,7 +285,7 @@ def _top_bits(sums: NDArray[np.int64], plan: Plan) -> NDArray[np.uint64]:
         shift = 32 * (place - word) - rest
         if shift < 64:
             top |= words[place] << np.uint64(shift)
-    return top & np.uint64((1 << plan.bits) - 1)
+    return np.asarray(top & np.uint64((1 << plan.bits) - 1))
 
 
 def _check_words(array: NDArray[Any], kind: str, shape: tuple[int, ...]) -> None:

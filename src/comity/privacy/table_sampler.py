@@ -14,34 +14,33 @@ from comity.privacy.mixture import PRECISE
 from comity.privacy.uniforms import Integers, Uniforms
 
 LARGEST_MEAN = 4096
-_UNIT = 1 << 128
-_NEGLIGIBLE = Decimal(2) ** -140
+_UNIT = 1 << 192
+_NEGLIGIBLE = Decimal(2) ** -200
 
 
 @dataclass(frozen=True)
 class Table:
-    """P[X <= k] for k = 0, 1, … in multiples of 2^−128, and the upper halves of these numbers."""
+    """P[X <= k] for k = 0, 1, … in multiples of 2^−192, and the upper 64 bits of these numbers."""
 
     cumulated: tuple[int, ...]
     upper: NDArray[np.uint64]
 
     def draw(self, count: int) -> Integers:
-        """How many entries are at most a 128-bit uniform; the upper 64 bits say it unless they tie."""
+        """How many entries are at most a 192-bit uniform; the upper 64 bits say it unless they tie."""
         uniforms = Uniforms(count)
         high = uniforms.words[:, 0]
         out = np.searchsorted(self.upper, high, side="right").astype(np.int64)
-        for index in np.flatnonzero(np.searchsorted(self.upper, high, side="left") != out):
-            high_word, low_word = (int(word) for word in uniforms.words[index])
-            out[index] = bisect_right(self.cumulated, (high_word << 64) | low_word)
+        for index in np.flatnonzero(np.searchsorted(self.upper, high, side="left") != out).tolist():
+            out[index] = bisect_right(self.cumulated, uniforms.integer(index))
         return out
 
 
 @lru_cache(maxsize=16)
 def poisson_table(mean: Decimal) -> Table:
-    """The table of Poisson(mean), within a total variation of 2^−110.
+    """The table of Poisson(mean), within a total variation of 2^−170.
 
-    Each entry is off by less than 2^−128 and there are fewer than 2^14 of them; what lies beyond the last one
-    weighs less than 2^−139.
+    Each entry is off by less than 2^−192 and there are fewer than 2^14 of them; what lies beyond the last one
+    weighs less than 2^−199.
     """
     with localcontext(PRECISE):
         weight = (-mean).exp()
@@ -56,4 +55,4 @@ def poisson_table(mean: Decimal) -> Table:
     # An entry of the whole unit, or a last digit above it, can't be passed by any uniform.
     cumulated = tuple(min(entry, _UNIT) for entry in entries[:-1])
     inside = tuple(entry for entry in cumulated if entry < _UNIT)
-    return Table(inside, np.array([entry >> 64 for entry in inside], np.uint64))
+    return Table(inside, np.array([entry >> 128 for entry in inside], np.uint64))

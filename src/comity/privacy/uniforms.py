@@ -33,18 +33,22 @@ class Uniforms:
     """`count` independent uniform numbers in (0, 1], from the operating system's entropy."""
 
     def __init__(self, count: int) -> None:
-        self.words = np.frombuffer(os.urandom(16 * count), "<u8").reshape(count, 2)
+        self.words = np.frombuffer(os.urandom(24 * count), "<u8").reshape(count, 3)
 
     @property
     def doubles(self) -> Floats:
         """Within 2^−51 of the truth, relatively, from `TINY` on; smaller ones are shown as half of that."""
-        high, low = self.words.T.astype(np.float64)
+        high, low = self.words[:, :2].T.astype(np.float64)
         return np.asarray(np.maximum((high + low * 2.0**-64) * 2.0**-64, TINY / 2))
 
+    def integer(self, index: int) -> int:
+        """The first 192 bits of the number at `index`."""
+        high, middle, low = (int(word) for word in self.words[index])
+        return (high << 128) | (middle << 64) | low
+
     def precise(self, index: int) -> Decimal:
-        """The number at `index` with 256 bits more, which are drawn by this call: ask once."""
-        high, low = (int(word) for word in self.words[index])
-        return _fraction((((high << 64) | low) << 256) | secrets.randbits(256))
+        """The number at `index` with 192 bits more, which are drawn by this call: ask once."""
+        return _fraction((self.integer(index) << 192) | secrets.randbits(192))
 
 
 def precise_uniform() -> Decimal:
