@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,11 +12,15 @@ from comity.crypto import prg
 from comity.crypto.neighbours import choose
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost
+from comity.federation.bounds import Diamond
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.parties import run
+from comity.federation.protection import Summed
 from comity.federation.secure_sum import degree_of, neighbours, to_units, to_words, word
-from comity.privacy.loss import ZCDP
+from comity.privacy.loss import ZCDP, Pure
+from comity.privacy.mechanisms import Laplace, Skellam, Spherical
+from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 
 from .toy import NoNoise, Rounds, consortium, identity, setup
@@ -296,3 +300,26 @@ def test_a_third_of_the_parties_may_drop_out_after_masking():
     grid = parties.declaration["mean"].scale(who).grid
     assert total.parties == 12  # their vectors had arrived
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(outbox(hosts, "mean/0").values()))
+
+
+@pytest.mark.parametrize("noise", [Spherical(Pure(1)), Laplace(Pure(1)), Skellam(ZCDP(0.05))], ids=type)
+def test_every_shared_noise_runs_through_a_secure_sum(noise):
+    """What a coalition of one sees, the opened sum without its own part, spreads as much as the whole noise should."""
+
+    @dataclass(frozen=True)
+    class Once(Rounds):
+        def declare(self, who):
+            declaration = super().declare(who)
+            (mean, *rest) = declaration.releases
+            bound = Diamond(1.0) if noise.norm == "l1" else mean.bound
+            return replace(declaration, releases=(replace(mean, protection=Summed(noise), bound=bound), *rest))
+
+    who = consortium(3, dropouts=0)
+    parties, hosts = setup(Once(rounds=0), who, noise=SeededNoise(5))
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    total = parties.sum(Rounds().average)
+    exact = sum(host.records.features.mean(0) for host in hosts.values())
+    scale = parties.declaration["mean"].scale(who)
+    spread = parties.declaration["mean"].deviation(scale) * scale.grid * np.sqrt(3 / 2)
+    assert total.value.shape == (3,) and (np.abs(total.value - exact) < 12 * spread).all()
+    assert (total.value != exact).any()

@@ -130,12 +130,6 @@ def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms():
     assert gap(2.0, 1) == 0
 
 
-@pytest.mark.parametrize("noise", [Laplace(Pure(1)), Spherical(Pure(1))], ids=["laplace", "spherical"])
-def test_pure_noise_is_not_shared(noise: Noise):
-    with pytest.raises(StudyError, match="3 parties"):
-        noise.scale(sensitivity=1.0, shape=(2,), parts=3)
-
-
 @pytest.mark.parametrize(
     "make",
     [

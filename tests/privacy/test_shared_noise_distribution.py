@@ -74,7 +74,7 @@ def test_negative_binomial_parts_convolve_to_the_discrete_laplace(scale, parts):
 
 
 @pytest.mark.parametrize(("source", "count"), sources())
-@pytest.mark.parametrize(("scale", "parts"), [(0.4, 2), (5.3, 3), (40.0, 20)])
+@pytest.mark.parametrize(("scale", "parts"), [(0.4, 2), (5.3, 3), (40.0, 8)])
 def test_laplace_parts(source, count, scale, parts):
     drawn = [source.laplace_part(scale, parts, (count,), permit=permit()) for _ in range(parts)]
     assert drawn[0].dtype == np.int64
@@ -171,7 +171,7 @@ def test_the_decimals_agree_with_the_doubles():
 
 
 @pytest.mark.parametrize(("source", "count"), sources())
-@pytest.mark.parametrize(("sigma", "parts"), [(1.3, 4), (20.0, 50), (300.0, 3)])
+@pytest.mark.parametrize(("sigma", "parts"), [(1.3, 4), (20.0, 12), (300.0, 3)])
 def test_skellam_parts(source, count, sigma, parts):
     drawn = [source.skellam(part_width(sigma, parts), (count,), permit=permit()) for _ in range(parts)]
     total = sum(drawn)
@@ -188,7 +188,7 @@ def test_wide_skellam_noise_keeps_its_width(source):
 
 @pytest.mark.parametrize("shape", [Fraction(1, 300), Fraction(2, 3), Fraction(1, 2), Fraction(7), Fraction(51, 14)])
 def test_gamma_of_any_shape(shape):
-    logs = np.array([float(gamma(shape).ln()) for _ in range(1000)])
+    logs = np.array([float(gamma(shape).ln()) for _ in range(600)])
     # Far below 1 a double holds no Gamma variable of a small shape, and P[X < x] is x^a/Γ(a + 1).
     lower = np.exp(float(shape) * logs) / math.gamma(float(shape) + 1)
     shares = np.where(logs < -40, lower, gamma_distribution(float(shape)).cdf(np.exp(np.maximum(logs, -40))))
@@ -213,7 +213,7 @@ def mixed(beta: float, dimension: int, shape: float, smoothing: float, reach: in
 
 
 @pytest.mark.parametrize(
-    ("source", "count"), [(ReleasedNoise(), 500), (SeededNoise(3), 100_000)], ids=["released", "seeded"]
+    ("source", "count"), [(ReleasedNoise(), 500), (SeededNoise(3), 60_000)], ids=["released", "seeded"]
 )
 @pytest.mark.parametrize(("dimension", "parts"), [(1, 2), (2, 3)])
 def test_spherical_parts(source, count, dimension, parts):

@@ -106,7 +106,8 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
     encryptor, evaluator = (statistics.median(turn.seconds[side] for _, turn in turns) for side in range(2))
     note = (
         f"CPU of both parties, N={plan.parameters.degree}, q=2^{32 * plan.parameters.words}, shares of {plan.bits} "
-        f"bits, carry probability {plan.carry_probability:.1e}; encryptor {encryptor:.4f} s, evaluator {evaluator:.4f} s"
+        f"bits, carry probability {plan.carry_probability:.1e}; "
+        f"encryptor {encryptor:.4f} s, evaluator {evaluator:.4f} s"
     )
     case = f"rlwe {rows} x {columns}x{columns} f={places}"
     return _row(case, turns, note) | {"formula_bytes": sum(plan.message_bytes)}

@@ -74,12 +74,3 @@ def checked_size(sensitivity: float, shape: tuple[int, ...], parts: int) -> int:
     if size < 1 or parts < 1:
         raise StudyError(f"noise needs a shape with at least one number and one part, found {shape}, {parts}")
     return size
-
-
-def alone(mechanism: str, parts: int) -> None:
-    """Refuses shared noise for a mechanism whose parts have no proof here."""
-    if parts > 1:
-        raise StudyError(
-            f"{mechanism} can't be shared among {parts} parties: use Gaussian noise (set privacy.delta), "
-            "or let each party noise its own release"
-        )

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from comity.crypto.additive import join, lower_from_word, raise_to_word, split
+from comity.crypto.fixed_point import FixedPoint, product_bits, require, sum_bits
+from comity.crypto.row_blocks import in_blocks
+from comity.errors import Malformed, Refused
+
+
+@given(st.integers(0, 40), st.floats(0.1, 1000), st.lists(st.floats(-1, 1), min_size=1, max_size=200))
+def test_a_number_comes_back_to_half_a_unit(places, bound, fractions):
+    form = FixedPoint(places, bound)
+    values = np.array(fractions) * bound
+    integers = form.encode(values)
+    assert integers.dtype == np.int64
+    assert np.abs(integers).max() <= form.largest
+    assert np.abs(form.decode(integers) - values).max() <= 2.0 ** -(places + 1)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(1, 1), (63, 3), (64, 7), (65, 2), (1000, 11)])
+def test_columns_are_the_turned_integers(shape, kind):
+    values = np.random.default_rng(1).uniform(-2, 2, shape)
+    columns = FixedPoint(12, 2.0).columns(values, kind)
+    assert columns.dtype == kind and columns.flags.c_contiguous
+    assert np.array_equal(columns, np.rint(values * 4096).T)
+
+
+@pytest.mark.parametrize("bad", [1.0000001, -1.5, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 100, -1])
+def test_a_value_beyond_the_bound_is_refused(bad, place):
+    values = np.zeros(333)
+    values[place] = bad
+    with pytest.raises(Malformed):
+        FixedPoint(16).encode(values)
+
+
+@pytest.mark.parametrize("places, bound", [(-1, 1.0), (53, 1.0), (16, 0.0), (16, np.inf), (16, np.nan), (40, 1e6)])
+def test_a_form_without_room_is_refused(places, bound):
+    with pytest.raises(Refused):
+        FixedPoint(places, bound)
+
+
+def test_integers_must_fit_their_type():
+    with pytest.raises(Malformed):
+        FixedPoint(31).columns(np.ones((1, 1)), np.int32)
+    with pytest.raises(Malformed):
+        FixedPoint(3).columns(np.ones(4), np.int32)
+
+
+@given(st.integers(1, 10**9), st.integers(0, 25), st.floats(0.01, 100), st.integers(0, 2**50))
+def test_product_bits_are_enough_and_no_more(rows, places, bound, noise):
+    left, right = FixedPoint(places, bound), FixedPoint(places)
+    most = rows * left.largest * right.largest + noise
+    bits = product_bits(rows, left, right, noise=noise)
+    assert most < 2 ** (bits - 1)
+    assert most == 0 or most >= 2 ** (bits - 2)
+    assert sum_bits(rows, right, noise=noise) == (rows * right.largest + noise).bit_length() + 1
+
+
+def test_too_narrow_a_ring_is_refused():
+    require(64, 64)
+    with pytest.raises(Refused, match="needs 65 bits and the ring has 64"):
+        require(65, 64)
+
+
+@given(st.sampled_from([32, 64]), st.integers(2, 6), st.data())
+def test_shares_add_up(bits, parties, data):
+    half = 2 ** (bits - 1)
+    edges = st.sampled_from([0, 1, -1, half - 1, -half])
+    values = np.array(data.draw(st.lists(edges | st.integers(-half, half - 1), min_size=1, max_size=20)), np.int64)
+    shares = split(values, parties, bits=bits)
+    assert len(shares) == parties
+    assert np.array_equal(join(shares, bits=bits), values)
+
+
+def test_what_is_no_set_of_shares_is_refused():
+    with pytest.raises(Malformed):
+        split(np.array([2**31]), 2, bits=32)
+    with pytest.raises(Malformed):
+        split(np.array([1]), 1)
+    with pytest.raises(Malformed):
+        split(np.array([1]), 2, bits=48)
+    shares = split(np.arange(4), 2)
+    for wrong in ([], [shares[0], shares[1][:3]], [shares[0], shares[1].view(np.int64)]):
+        with pytest.raises(Malformed):
+            join(wrong)
+
+
+def uniform(words):
+    """The p-value of the lowest and the highest byte being uniform, the smaller of the two."""
+    size = words.dtype.itemsize
+    planes = np.ascontiguousarray(words).view(np.uint8).reshape(-1, size)
+    return min(chisquare(np.bincount(planes[:, place], minlength=256)).pvalue for place in (0, size - 1))
+
+
+@pytest.mark.parametrize("value", [0, 12345, -(2**31)])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_each_share_alone_is_uniform(value, bits):
+    for share in split(np.full(40_000, value), 3, bits=bits):
+        assert uniform(share) > 1e-6
+
+
+def test_a_share_that_hides_too_little_is_caught():
+    noise = np.random.default_rng(0).integers(0, 2**32, 40_000).astype(np.uint64)
+    assert uniform(np.uint64(12345) + noise) < 1e-6
+
+
+@given(st.integers(2, 64), st.data())
+def test_raised_shares_add_up_in_the_wide_ring(bits, data):
+    half = 2 ** (bits - 1)
+    value = data.draw(st.integers(-half, half - 1))
+    one = data.draw(st.integers(0, 2 * half - 1))
+    shares = [np.array([share % (2 * half)], np.uint64) for share in (one, value - one)]
+    total = raise_to_word(shares[0], bits) + raise_to_word(shares[1], bits)
+    assert lower_from_word(total, bits).tolist() == [value]
+
+
+def test_narrow_shares_in_a_wide_ring_would_show_the_value():
+    """Without raising, the carry out of the narrow ring tells an exact 0 from an exact −1 whatever is added later."""
+    bits, count = 40, 500
+    one = np.random.default_rng(2).integers(0, 2**bits, count).astype(np.uint64)
+    modulus = np.uint64(2**bits - 1)
+    carries, raised = [], []
+    for value in (0, 2**bits - 1):
+        other = (np.uint64(value) - one) & modulus
+        carries.append(((one + other) >> np.uint64(bits)).mean())
+        raised.append(np.unique(raise_to_word(one, bits) + raise_to_word(other, bits)).size)
+    assert carries[0] > 0.99 and carries[1] == 0
+    assert raised == [1, 1]
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
+@settings(max_examples=60)
+def test_pieces_become_blocks_of_one_size(sizes, rows):
+    whole = np.arange(2.0 * sum(sizes)).reshape(-1, 2)
+    pieces = np.split(whole, np.cumsum(sizes)[:-1]) if sizes else []
+    blocks = list(in_blocks(pieces, rows))
+    assert all(len(block) == rows for block in blocks[:-1])
+    assert not blocks or 0 < len(blocks[-1]) <= rows
+    assert np.array_equal(np.concatenate([whole[:0], *blocks]), whole)

@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare, ks_2samp
+
+from comity.crypto.additive import lower_from_word, raise_to_word
+from comity.crypto.fixed_point import FixedPoint
+from comity.crypto.rlwe import NARROW, WIDE, ProductSum, public_block
+from comity.crypto.rlwe_product import Encryptor, Evaluator, Plan, Reply, pairs
+from comity.entropy import Stream, derive
+from comity.errors import Malformed, Refused
+
+RNG = np.random.default_rng(13)
+F12, F16 = FixedPoint(12), FixedPoint(16)
+
+
+def send(encryptor, evaluator, x, y):
+    """All messages from the encryptor, for integer matrices with a line per row."""
+    messages = [encryptor.begin(evaluator.nonce)]
+    evaluator.begin(encryptor.nonce, messages[0])
+    step = encryptor.plan.block_rows
+    for start in range(0, len(x), step):
+        messages.append(encryptor.encrypt(np.ascontiguousarray(x[start : start + step].T)))
+        evaluator.absorb(messages[-1], np.ascontiguousarray(y[start : start + step].T))
+    return messages
+
+
+def product(plan, x, y):
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    send(encryptor, evaluator, x, y)
+    mine, theirs = encryptor.share(evaluator.reply()), evaluator.share()
+    assert max(mine.max(), theirs.max()) < 2**plan.bits
+    return lower_from_word(raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits), plan.bits)
+
+
+def plan_for(x, y, form, **room):
+    return Plan.choose(len(x), x.shape[1], y.shape[1], form, form, **room)
+
+
+def integers(rows, columns, form):
+    return RNG.integers(-form.largest, form.largest + 1, (rows, columns)).astype(np.int32)
+
+
+def exact(x, y):
+    return x.astype(np.int64).T @ y.astype(np.int64)
+
+
+@pytest.mark.parametrize("form", [FixedPoint(8), F12, FixedPoint(13), F16], ids=lambda f: f"f={f.places}")
+@pytest.mark.parametrize("rows", [1, 2, 17, 4095, 4096, 4097, 8193])
+def test_products_are_exact(rows, form):
+    x, y = integers(rows, 3, form), integers(rows, 5, form)
+    most = form.largest
+    plan = plan_for(x, y, form)
+    assert plan.parameters is (NARROW if form.places <= 12 else WIDE)
+    for left, right in ((x, y), (np.full_like(x, most), np.full_like(y, -most)), (np.sign(x) * most, y), (0 * x, y)):
+        assert np.array_equal(product(plan, left, right), exact(left, right))
+
+
+@given(st.integers(1, 9000), st.integers(1, 4), st.integers(0, 4), st.integers(0, 16), st.integers(0, 2**40))
+@settings(max_examples=12, deadline=None)
+def test_products_of_any_shape_are_exact(rows, columns, more, places, noise):
+    form = FixedPoint(places)
+    x, y = integers(rows, columns, form), integers(rows, columns + more, form)
+    assert np.array_equal(product(plan_for(x, y, form, noise=noise), x, y), exact(x, y))
+
+
+def test_shares_of_whole_words_are_exact():
+    x, y = integers(5000, 2, F12), integers(5000, 2, F12)
+    plan = plan_for(x, y, F12, bits=64)
+    assert plan.parameters is WIDE and plan.bits == 64
+    assert np.array_equal(product(plan, x, y), exact(x, y))
+
+
+@pytest.mark.parametrize("form", [F12, F16], ids=["narrow", "wide"])
+def test_long_products_are_exact(form):
+    rows = 70 * (4096 if form is F12 else 8192) + 3
+    for x, y in (
+        (integers(rows, 1, form), integers(rows, 1, form)),
+        (np.full((rows, 1), form.largest, np.int32), np.full((rows, 1), -form.largest, np.int32)),
+    ):
+        assert np.array_equal(product(plan_for(x, y, form), x, y), exact(x, y))
+
+
+def unchecked(plan, **changes):
+    """A plan that the checks would refuse."""
+    changed = object.__new__(Plan)
+    for field in dataclasses.fields(Plan):
+        object.__setattr__(changed, field.name, changes.get(field.name, getattr(plan, field.name)))
+    return changed
+
+
+def test_a_carry_is_one_unit_with_the_stated_probability():
+    """Shares of 64 bits in the narrow ring, which no plan allows, carry often enough to count."""
+    rows, columns, wrong, expected = 100_000, 50, 0, 0.0
+    x = integers(rows, columns, F12)
+    y = (RNG.choice([-1, 1], x.shape) * F12.largest).astype(np.int32)
+    plan = unchecked(plan_for(x, y, F12), bits=64)
+    for _ in range(3):
+        difference = product(plan, x, y) - exact(x, y)
+        assert np.abs(difference).max() <= 1
+        wrong += np.count_nonzero(difference)
+        # The bound has the root of the mean square of the error where the probability has its mean magnitude.
+        expected += plan.carry_probability * np.sqrt(2 / np.pi)
+    assert expected > 5
+    assert expected - 4 * np.sqrt(expected) < wrong < expected + 4 * np.sqrt(expected)
+
+
+def test_the_carry_probability_at_the_sizes_of_the_bars():
+    assert Plan.choose(100_000, 7, 7, F12, F12).carry_probability < 2**-26
+    assert Plan.choose(370_000, 7, 7, F12, F12).carry_probability < 2**-23
+    assert Plan.choose(100_000, 7, 7, F16, F16).carry_probability < 2**-46
+
+
+def uniform(words):
+    return chisquare(np.bincount(np.ascontiguousarray(words).reshape(-1).view(np.uint8), minlength=256)).pvalue
+
+
+def words_of(parts):
+    return np.concatenate([np.ascontiguousarray(part).reshape(-1).view(np.uint32) for part in parts])
+
+
+def test_the_evaluator_sees_uniform_words_whatever_the_encryptor_holds():
+    plan = Plan.choose(8192, 2, 2, F12, F12)
+    y = integers(8192, 2, F12)
+    views = []
+    for x in (np.zeros((8192, 2), np.int32), np.full((8192, 2), F12.largest, np.int32)):
+        messages = send(Encryptor(plan), Evaluator(plan), x, y)
+        for message in messages:
+            for word in message:
+                assert uniform(word) > 1e-7
+        views.append(words_of(messages))
+    assert ks_2samp(*views).pvalue > 1e-7
+
+
+def test_ciphertexts_without_a_secret_are_caught():
+    plan = Plan.choose(4096, 2, 2, F12, F12)
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    encryptor._columns._spectra[:] = 0
+    messages = send(encryptor, evaluator, np.zeros((4096, 2), np.int32), integers(4096, 2, F12))
+    assert uniform(words_of(messages)) < 1e-7
+
+
+def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds():
+    plan = Plan.choose(4096, 40, 40, F12, F12)
+    x = integers(4096, 40, F12)
+    views = []
+    for y in (np.zeros((4096, 40), np.int32), np.full((4096, 40), F12.largest, np.int32)):
+        encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+        send(encryptor, evaluator, x, y)
+        reply = evaluator.reply()
+        assert uniform(reply.h) > 1e-7 and uniform(reply.v) > 1e-7
+        assert uniform(evaluator.share() << np.uint64(64 - plan.bits) >> np.uint64(56)) != 1
+        views.append((words_of([reply.h]), words_of([reply.v])))
+    for part in range(2):
+        assert ks_2samp(views[0][part], views[1][part]).pvalue > 1e-7
+
+
+def test_without_masks_the_encryptor_would_read_the_product():
+    x, y = integers(500, 2, F12), integers(500, 2, F12)
+    plan = plan_for(x, y, F12)
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    evaluator._masks[:] = 1 << 20
+    send(encryptor, evaluator, x, y)
+    read = lower_from_word(raise_to_word(encryptor.share(evaluator.reply()), plan.bits), plan.bits)
+    assert np.abs(read - exact(x, y)).max() <= 2**10
+
+
+def distance(plan, evaluator, encryptor, reply, guess):
+    """The largest coefficient of h − Σ a·ỹ for a guessed y, in bits: small if the guess explains h."""
+    public = Stream(derive(encryptor.nonce + evaluator.nonce, "rlwe product"))
+    public_block(public, plan.parameters)
+    explained = ProductSum(plan.parameters, plan.columns_b)
+    explained.add(public_block(public, plan.parameters), np.ascontiguousarray(guess.T))
+    nothing = np.zeros((plan.columns_b, plan.parameters.degree), np.int8)
+    q = 1 << (32 * plan.parameters.words)
+    most = 0
+    for words, other in zip(reply.h[:, 0].T, explained.total(nothing)[:, 0].T):
+        rest = sum((int(w) - int(o)) << (32 * place) for place, (w, o) in enumerate(zip(words, other))) % q
+        most = max(most, min(rest, q - rest))
+    return most.bit_length()
+
+
+def test_without_block_zero_the_encryptor_would_recognise_the_data():
+    """h is pseudorandom because of u_j alone: take it away, and the encryptor that guesses y sees that it is right."""
+    x, y = integers(64, 1, F12), integers(64, 1, F12)
+    neighbour = y.copy()
+    neighbour[0, 0] ^= 1
+    plan = plan_for(x, y, F12)
+    for blinded in (False, True):
+        encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+        if not blinded:
+            evaluator._blinds[:] = 0
+        send(encryptor, evaluator, x, y)
+        reply = evaluator.reply()
+        bits = [distance(plan, evaluator, encryptor, reply, guess) for guess in (y, neighbour)]
+        assert (bits[0] <= 5) is (not blinded)
+        assert bits[1] > 80
+
+
+def test_below_the_cut_lies_the_size_of_the_data():
+    """The reason why shares are truncated: what is cut off holds errors times y, whose spread is that of y."""
+    spreads = []
+    for y in (np.zeros((4096, 30), np.int32), np.full((4096, 30), F12.largest, np.int32)):
+        plan = plan_for(y, y, F12)
+        encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+        send(encryptor, evaluator, np.zeros_like(y), y)
+        reply = evaluator.reply()
+        sums = reply.v.astype(np.int64) - encryptor._columns.inner_products(reply.h) - evaluator._masks
+        whole = sum(sums[place].astype(object) << (32 * place) for place in range(plan.parameters.words))
+        q = 1 << (32 * plan.parameters.words)
+        spreads.append(np.std([float((v + q // 2) % q - q // 2) for v in whole.reshape(-1)]))
+    assert spreads[1] > 100 * spreads[0]
+
+
+def test_every_message_has_its_own_secrets_and_polynomial():
+    x, y = integers(10, 2, F12), integers(10, 2, F12)
+    plan = plan_for(x, y, F12)
+    runs = [(Encryptor(plan), Evaluator(plan)) for _ in range(2)]
+    messages = [send(*run, x, y) for run in runs]
+    assert len({side.nonce for run in runs for side in run}) == 4
+    assert not np.array_equal(messages[0][0], messages[1][0])
+    assert not np.array_equal(runs[0][0]._columns._secrets, runs[1][0]._columns._secrets)
+    assert not np.array_equal(runs[0][1].share(), runs[1][1].share())
+
+
+def test_both_nonces_choose_the_polynomial():
+    plan = Plan.choose(10, 1, 1, F12, F12)
+    for changed in (0, 1):
+        blocks = []
+        for _ in range(2):
+            side = Encryptor(plan)
+            nonces = [bytes(32), bytes([1]) * 32]
+            nonces[changed] = side.nonce
+            side._follow(*nonces)
+            blocks.append(side._advance())
+        assert not np.array_equal(*blocks)
+
+
+def test_a_nonce_is_taken_once_and_is_not_ones_own():
+    plan = Plan.choose(10, 1, 1, F12, F12)
+    for nonce in (b"", bytes(31), bytes(33)):
+        with pytest.raises(Malformed):
+            Encryptor(plan).begin(nonce)
+    encryptor = Encryptor(plan)
+    with pytest.raises(Malformed):
+        encryptor.begin(encryptor.nonce)
+    encryptor.begin(bytes(32))
+    with pytest.raises(Malformed):
+        encryptor.begin(bytes(32))
+
+
+def test_block_zero_can_not_be_left_out():
+    x, y = integers(10, 1, F12), integers(10, 1, F12)
+    plan = plan_for(x, y, F12)
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    with pytest.raises(Malformed):
+        encryptor.encrypt(np.ascontiguousarray(x.T))
+    first = encryptor.begin(evaluator.nonce)
+    second = encryptor.encrypt(np.ascontiguousarray(x.T))
+    with pytest.raises(Malformed):
+        evaluator.absorb(second, np.ascontiguousarray(y.T))
+    with pytest.raises(Malformed):
+        evaluator.reply()
+    with pytest.raises(Malformed):
+        evaluator.begin(encryptor.nonce, second)
+    assert first.shape == (3, 1, 4096)
+
+
+def test_malformed_messages_are_refused():
+    x, y = integers(5000, 2, F12), integers(5000, 3, F12)
+    plan = plan_for(x, y, F12)
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    zero = encryptor.begin(evaluator.nonce)
+    evaluator.begin(encryptor.nonce, zero)
+    left, right = (np.ascontiguousarray(m[:4096].T) for m in (x, y))
+    for wrong in (left[:1], left[:, :-1], left.astype(np.int64), left + F12.largest * 2):
+        with pytest.raises(Malformed):
+            encryptor.encrypt(wrong)
+    message = encryptor.encrypt(left)
+    for wrong in (message[:2], message[:, :, :-1], message.view(np.uint32), message.astype(">i4"), message.reshape(-1)):
+        with pytest.raises(Malformed):
+            evaluator.absorb(wrong, right)
+    for wrong in (right[:2], right - 3 * F12.largest):
+        with pytest.raises(Malformed):
+            evaluator.absorb(message, wrong)
+    evaluator.absorb(message, right)
+    with pytest.raises(Malformed):
+        evaluator.reply()
+    with pytest.raises(Malformed):
+        encryptor.share(Reply(np.zeros((3, 3, 4096), np.uint32), np.zeros((3, 2, 3), np.uint32)))
+    last = encryptor.encrypt(np.ascontiguousarray(x[4096:].T))
+    evaluator.absorb(last, np.ascontiguousarray(y[4096:].T))
+    with pytest.raises(Malformed):
+        encryptor.encrypt(left)
+    with pytest.raises(Malformed):
+        evaluator.absorb(message, right)
+    reply = evaluator.reply()
+    with pytest.raises(Malformed):
+        evaluator.reply()
+    for wrong in (
+        Reply(reply.h[:2], reply.v),
+        Reply(reply.h[:, :, :-1], reply.v),
+        Reply(reply.h, reply.v[:, :1]),
+        Reply(reply.h.astype(np.int64), reply.v),
+        Reply(reply.h, reply.v.astype(np.uint64)),
+    ):
+        with pytest.raises(Malformed):
+            encryptor.share(wrong)
+    theirs, mine = evaluator.share(), encryptor.share(reply)
+    total = raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits)
+    assert np.array_equal(lower_from_word(total, plan.bits), exact(x, y))
+    with pytest.raises(Malformed):
+        encryptor.share(reply)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": dataclasses.replace(NARROW, words=4)},
+        {"parameters": dataclasses.replace(NARROW, degree=2048)},
+        {"parameters": dataclasses.replace(WIDE, words=3)},
+        {"parameters": dataclasses.replace(NARROW, largest=2**16)},
+        {"columns_a": 3},
+        {"columns_a": 0},
+        {"rows": 0},
+        {"largest_a": 2**13},
+        {"largest_b": 2**13},
+        {"bits": 30},
+        {"bits": 57},
+        {"rows": 2**42, "largest_a": 1, "bits": 56},
+    ],
+    ids=str,
+)
+def test_what_is_not_on_the_list_is_refused(changes):
+    plan = Plan.choose(1000, 2, 2, F12, F12)
+    with pytest.raises(Refused):
+        dataclasses.replace(plan, **changes)
+
+
+def test_too_little_room_is_refused_before_anything_is_sent():
+    assert Plan.choose(10_000_000, 7, 7, F12, F12, noise=2**50).parameters is NARROW
+    assert Plan.choose(10_000_000, 7, 7, F16, F16).parameters is WIDE
+    with pytest.raises(Refused, match="ring has 64"):
+        Plan.choose(2**40, 7, 7, F16, F16)
+    with pytest.raises(Refused, match="16 binary places"):
+        Plan.choose(1000, 7, 7, FixedPoint(17), F12)
+
+
+def test_the_messages_have_the_stated_size():
+    x, y = integers(5000, 2, F12), integers(5000, 3, F12)
+    plan = plan_for(x, y, F12)
+    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
+    there = sum(message.nbytes for message in send(encryptor, evaluator, x, y))
+    reply = evaluator.reply()
+    assert plan.message_bytes == (there, reply.h.nbytes + reply.v.nbytes)
+
+
+def test_the_party_with_fewer_columns_encrypts():
+    assert pairs({"b": 3, "a": 5, "c": 3}) == [("b", "c"), ("b", "a"), ("c", "a")]
