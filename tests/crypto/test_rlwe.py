@@ -77,7 +77,7 @@ def test_products_of_polynomials_are_exact(size):
     for i in range(2):
         for j in range(3):
             assert np.rint(found[3 * i + j]).astype(int).tolist() == multiplied(left[i], right[j], 64)
-    assert np.abs(found - np.rint(found)).max() < 0.01
+    assert np.abs(found - np.rint(found)).max() < 0.05
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -14,7 +14,9 @@ from comity.federation.forms import Array, Form
 from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.scale import Scale
+from comity.privacy.mechanisms.spherical import Spherical
 
 PRIVATE = "private"
 # The opened integer may not wrap: room for this many standard deviations of the noise.
@@ -78,13 +80,18 @@ class Release:
             raise Refused(f"{self.name}: 64 bits leave no headroom for the sum and its noise", key=self.name)
         return scale
 
+    def deviation(self, scale: Scale) -> float:
+        """Standard deviation of the noise on one coordinate, in grid units."""
+        if isinstance(self.noise, Spherical):
+            return scale.total * math.sqrt(math.prod(self.shape) + 1)
+        return scale.total * math.sqrt(2) if isinstance(self.noise, Laplace) else scale.total
+
     def reach(self, who: Consortium, scale: Scale) -> float:
         """How far the opened integer can lie from zero: contributions, their rounding, the tail of the noise."""
         parts = who.honest_parts if isinstance(self.protection, Summed) else 1
         summands = 1 if isinstance(self.protection, Perturbed) else who.size
-        return float(summands * (self.bounded.limit / scale.grid + 1)) + _TAILS * scale.total * math.sqrt(
-            who.size / parts
-        )
+        tail = _TAILS * self.deviation(scale) * math.sqrt(who.size / parts)
+        return float(summands * (self.bounded.limit / scale.grid + 1)) + tail
 
     def spacing(self, who: Consortium) -> float:
         """The grid that contributions are put on. An entrusted one carries no noise, so that it needs no scale."""

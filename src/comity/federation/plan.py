@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import Approx, Loss, shown, shown_small
-from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.mechanisms.scale import Scale
-from comity.privacy.mechanisms.spherical import Spherical
 
 
 @dataclass(frozen=True)
@@ -77,14 +73,6 @@ class Plan:
         return "\n".join(lines)
 
 
-def deviation(release: Release, scale: Scale) -> float:
-    """Standard deviation of the noise on one coordinate, in the units of the value."""
-    width = scale.total * scale.grid
-    if isinstance(release.noise, Spherical):
-        return width * math.sqrt(math.prod(release.shape) + 1)
-    return width * math.sqrt(2) if isinstance(release.noise, Laplace) else width
-
-
 def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
     """What a whole run costs one party."""
     spent = Spent.zero()
@@ -102,7 +90,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         noise_sd = None
         if release.noise is not None:
             scale = release.scale(who) if release.loss is None or release.grid is None else None
-            noise_sd = None if scale is None else deviation(release, scale)
+            noise_sd = None if scale is None else release.deviation(scale) * scale.grid
         loss = "-" if release.loss is None else str(release.loss * release.times)
         rows.append(PlanRow(release.name + times, release.source, release.to, release.protection.text, loss, noise_sd))
         if isinstance(release.protection, Summed) and who.size != who.honest_parts:
