@@ -13,6 +13,7 @@ from comity.errors import Malformed, Refused
 
 
 @given(st.integers(0, 40), st.floats(0.1, 1000), st.lists(st.floats(-1, 1), min_size=1, max_size=200))
+@settings(deadline=None)
 def test_a_number_comes_back_to_half_a_unit(places, bound, fractions):
     form = FixedPoint(places, bound)
     values = np.array(fractions) * bound

@@ -323,3 +323,15 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise):
     spread = parties.declaration["mean"].deviation(scale) * scale.grid * np.sqrt(3 / 2)
     assert total.value.shape == (3,) and (np.abs(total.value - exact) < 12 * spread).all()
     assert (total.value != exact).any()
+
+
+def test_a_release_without_headroom_is_refused_before_anything_is_reserved():
+    @dataclass(frozen=True)
+    class TooFine(Rounds):
+        def declare(self, who):
+            declaration = super().declare(who)
+            fine = tuple(replace(r, grid=2.0**-61) if r.name == "mean" else r for r in declaration.releases)
+            return replace(declaration, releases=fine)
+
+    with pytest.raises(Refused, match="headroom|grid"):
+        setup(TooFine())

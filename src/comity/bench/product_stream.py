@@ -71,7 +71,8 @@ def _stream(paths: Sequence[Path], rows: int, columns: int) -> Streamed:
 
 
 def _batches(path: Path) -> Iterator[NDArray[np.float64]]:
-    with pq.ParquetFile(path) as file:
+    # Read ahead, the whole file would end up in memory.
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         batch: Any
         for batch in file.iter_batches(batch_size=_BATCH):
             yield np.column_stack([column.to_numpy() for column in batch.columns]).astype(np.float64)

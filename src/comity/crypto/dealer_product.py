@@ -131,6 +131,12 @@ class Party:
         self._open = values, mask
         return np.asarray(values - mask, "<u8")
 
+    def forgo(self) -> None:
+        """Pass to the next block without the others': for a pass that only masks. No share comes of it."""
+        if self._open is None:
+            raise Malformed("there is no masked block to pass over")
+        self._open = None
+
     def absorb(self, opened: Mapping[int, Words]) -> None:
         """The other parties' messages for the block that was masked last."""
         if self._open is None or set(opened) != set(self._shares):

@@ -134,12 +134,16 @@ class Reply:
 
 
 class _Side:
-    """What both sides do: exchange nonces, follow one public polynomial, count rows."""
+    """What both sides do: exchange nonces, follow one public polynomial, count rows.
 
-    def __init__(self, plan: Plan) -> None:
+    `seed` is fresh for each message; a side that may be interrupted keeps it, to take up its own message again.
+    """
+
+    def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
+        root = fresh_seed() if seed is None else seed
         self.plan = plan
-        self.nonce = fresh_seed()
-        self._secret = Stream(fresh_seed())
+        self.nonce = derive(root, "rlwe product", "nonce")
+        self._secret = Stream(derive(root, "rlwe product", "secret"))
         self._public: Stream | None = None
         self._block = 0
         self._left = plan.rows
@@ -174,10 +178,17 @@ class _Side:
 class Encryptor(_Side):
     """The side with the fewer columns: block 0, then its rows, then the reply gives its share. For one message."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
+        super().__init__(plan, seed)
         self._columns = ColumnSecrets(plan.parameters, plan.columns_a, self._secret)
         self._done = False
+
+    @classmethod
+    def awaiting(cls, plan: Plan, seed: bytes) -> Encryptor:
+        """The encryptor that sent its whole message with this seed, and now only waits for the reply."""
+        side = cls(plan, seed)
+        side._block, side._left = 2, 0
+        return side
 
     def begin(self, nonce: bytes) -> NDArray[np.int32]:
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
@@ -206,8 +217,8 @@ class Encryptor(_Side):
 class Evaluator(_Side):
     """The side with the more columns: takes block 0 and the rows, and answers once all are through."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
+        super().__init__(plan, seed)
         self._blinds = ternary(self._secret, plan.columns_b, plan.parameters.degree)
         self._sum = ProductSum(plan.parameters, plan.columns_b)
         self._inner = np.zeros((plan.parameters.words * plan.columns_a, plan.columns_b), np.int64)

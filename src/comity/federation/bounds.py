@@ -138,11 +138,14 @@ class Opened:
     """For a value that no single party holds: shares of it, or a model that a trusted coordinator perturbs.
 
     Sensitivity and largest magnitude belong to the opened value and must hold for every message, not only honest ones.
+    Shares live modulo 2^`ring`; they are summed at the top of a 64-bit word, because in a wider ring the carry would
+    tell how the exact value compares with a share.
     """
 
     l2: float
     limit: float
     l1: float = float("inf")
+    ring: int = 64
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
         return value

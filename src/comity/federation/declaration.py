@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comity.errors import Malformed, Refused
-from comity.federation.bounds import Bound
+from comity.federation.bounds import Bound, Opened
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.forms import Array, Form
 from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
@@ -65,6 +65,11 @@ class Release:
         return self.bound
 
     @property
+    def ring(self) -> int:
+        """Bits of the ring in which contributions add up."""
+        return self.bound.ring if isinstance(self.bound, Opened) else 64
+
+    @property
     def sensitivity(self) -> float:
         """How far one unit moves what the noise is added to, in the norm of that noise."""
         return self.bounded.l1 if self.noise is not None and self.noise.norm == "l1" else self.bounded.l2
@@ -76,8 +81,8 @@ class Release:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
         parts = who.honest_parts if isinstance(self.protection, Summed) else 1
         scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=parts, grid=self.grid)
-        if self.reach(who, scale) >= 2**62:
-            raise Refused(f"{self.name}: 64 bits leave no headroom for the sum and its noise", key=self.name)
+        if self.reach(who, scale) >= 2 ** (self.ring - 2):
+            raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
         return scale
 
     def deviation(self, scale: Scale) -> float:
@@ -127,8 +132,12 @@ class Declaration:
         raise Malformed(f"{name!r} is not declared", code="undeclared")
 
     def accept(self, who: Consortium) -> Declaration:
-        """Refuse a declaration whose shared noise a reader could subtract: a party that receives something made from a
-        secure sum knows its own part of the noise, so at least one colluder must be counted with."""
+        """Refuse what can't be noised as declared, before anything is reserved, and shared noise that a reader could
+        subtract: a party that receives something made from a secure sum knows its own part of the noise, so that at
+        least one colluder must be counted with."""
+        for release in self.releases:
+            if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
+                release.scale(who)
         summed = {release.name for release in self.releases if isinstance(release.protection, Summed)}
         made_from = {r.name: r.protection.of for r in self.releases if isinstance(r.protection, Derived)}
         for release in self.releases:

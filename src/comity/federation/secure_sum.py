@@ -64,7 +64,7 @@ def neighbours(who: Consortium, study: str, run: str) -> dict[str, tuple[str, ..
 
 def word(release: Release, who: Consortium) -> str:
     """32-bit words where the sum and its noise fit with room to spare: half the bytes and half the masks."""
-    return "<u4" if release.reach(who, release.scale(who)) < 2**30 else "<u8"
+    return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
 
 
 def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
@@ -268,7 +268,7 @@ class SecureSum(Protocol):
             for party in near[lost]:
                 if party in alive:
                     (prg.subtract if party < lost else prg.add)(total, seeds[party])
-        return to_units(total), len(survivors)
+        return to_units(total) >> np.int64(64 - release.ring), len(survivors)
 
     def _set_up(self, parties: Parties, view: Parties, near: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         """Once per run, for all of its sums: the wills of the parties that met."""

@@ -84,16 +84,17 @@ class Site:
                 raise Malformed(f"{release.name}: declared {shape}, found {found}", code="form", key=release.name)
             bounded = release.bounded.enforce(np.asarray(value, np.float64), shape)
             units = np.rint(bounded / release.spacing(self.consortium)).astype("<i8")
+        # Whatever can be wrong is found before the draw is noted: from there on there is no way back.
+        scale = None if isinstance(release.protection, Entrusted) else release.scale(self.consortium)
         permit = self.effects.draw(release.name, index)
         self.contributed = True
-        if not isinstance(release.protection, Entrusted):
+        if scale is not None:
             noise = release.noise
             assert noise is not None
-            scale = release.scale(self.consortium)
             part = isinstance(release.protection, Summed)
             units = units + noise.draw(self._host.noise, scale, shape, permit=permit, part=part)
         if isinstance(release.protection, Summed):
-            self.keep(f"out:{release.name}/{index}", units)
+            self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
         else:
             self.contribution = units
 
