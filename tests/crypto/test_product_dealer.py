@@ -163,6 +163,25 @@ def test_a_hand_used_twice_would_show_a_difference():
     assert not np.array_equal((first - fresh).view(np.int64), difference)
 
 
+def test_a_pass_that_only_masks_opens_the_same_and_has_no_share():
+    layout, form = Layout(2 * Layout(1, (9, 9)).block_rows + 5, (9, 9)), FixedPoint(16)
+    matrices = [RNG.uniform(-1, 1, (layout.rows, 9)) for _ in range(2)]
+    hands = deal(layout)
+    opened = exchange(layout, parties_for(layout, form, hands), matrices)
+    party, at, found = parties_for(layout, form, hands)[0], 0, []
+    with pytest.raises(Malformed):
+        party.forgo()
+    for rows in layout.blocks():
+        found.append(party.mask(matrices[0][at : at + rows]))
+        party.forgo()
+        at += rows
+    assert np.array_equal(np.concatenate(found, axis=1), opened[0])
+    with pytest.raises(Malformed):
+        party.mask(matrices[0][: layout.block_rows])
+    with pytest.raises(Malformed):
+        party.shares()
+
+
 def test_no_mask_comes_twice():
     """Different blocks, parties and purposes have keystreams of their own."""
     layout = Layout(3 * Layout(1, (4, 4)).block_rows, (4, 4))

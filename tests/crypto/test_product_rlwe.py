@@ -10,9 +10,9 @@ from scipy.stats import chisquare, ks_2samp
 
 from comity.crypto.additive import lower_from_word, raise_to_word
 from comity.crypto.fixed_point import FixedPoint
-from comity.crypto.rlwe import NARROW, WIDE, ProductSum, public_block
+from comity.crypto.rlwe import NARROW, WIDE, ColumnSecrets, ProductSum, public_block
 from comity.crypto.rlwe_product import Encryptor, Evaluator, Plan, Reply, pairs
-from comity.entropy import Stream, derive
+from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 
 RNG = np.random.default_rng(13)
@@ -162,11 +162,22 @@ def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds():
         assert ks_2samp(views[0][part], views[1][part]).pvalue > 1e-7
 
 
+class Unmasked(Evaluator):
+    def _draw(self):
+        blinds = super()._draw()
+        self._masks[:] = 0
+        return blinds
+
+
+class Unblinded(Evaluator):
+    def _draw(self):
+        return 0 * super()._draw()
+
+
 def test_without_masks_the_encryptor_would_read_the_product():
     x, y = integers(500, 2, F12), integers(500, 2, F12)
     plan = plan_for(x, y, F12)
-    encryptor, evaluator = Encryptor(plan), Evaluator(plan)
-    evaluator._masks[:] = 0
+    encryptor, evaluator = Encryptor(plan), Unmasked(plan)
     send(encryptor, evaluator, x, y)
     read = lower_from_word(raise_to_word(encryptor.share(evaluator.reply()), plan.bits), plan.bits)
     assert np.abs(read - exact(x, y)).max() <= 1
@@ -194,9 +205,7 @@ def test_without_block_zero_the_encryptor_would_recognise_the_data():
     neighbour[0, 0] ^= 1
     plan = plan_for(x, y, F12)
     for blinded in (False, True):
-        encryptor, evaluator = Encryptor(plan), Evaluator(plan)
-        if not blinded:
-            evaluator._blinds[:] = 0
+        encryptor, evaluator = Encryptor(plan), (Evaluator if blinded else Unblinded)(plan)
         send(encryptor, evaluator, x, y)
         reply = evaluator.reply()
         bits = [distance(plan, evaluator, encryptor, reply, guess) for guess in (y, neighbour)]
@@ -228,6 +237,55 @@ def test_every_message_has_its_own_secrets_and_polynomial():
     assert not np.array_equal(messages[0][0], messages[1][0])
     assert not np.array_equal(runs[0][0]._columns._secrets, runs[1][0]._columns._secrets)
     assert not np.array_equal(runs[0][1].share(), runs[1][1].share())
+
+
+def test_a_side_that_kept_its_seed_takes_up_its_message():
+    x, y = integers(5000, 2, F12), integers(5000, 2, F12)
+    plan = plan_for(x, y, F12)
+    seeds = fresh_seed(), fresh_seed()
+    runs = [(Encryptor(plan, seeds[0]), Evaluator(plan, seeds[1])) for _ in range(2)]
+    messages = [send(*run, x, y) for run in runs]
+    assert all(np.array_equal(one, two) for one, two in zip(*messages))
+    replies = [evaluator.reply() for _, evaluator in runs]
+    assert np.array_equal(replies[0].h, replies[1].h) and np.array_equal(replies[0].v, replies[1].v)
+    mine = Encryptor.awaiting(plan, seeds[0]).share(replies[0])
+    total = raise_to_word(mine, plan.bits) + raise_to_word(runs[0][1].share(), plan.bits)
+    assert np.array_equal(lower_from_word(total, plan.bits), exact(x, y))
+
+
+def residual(encryptor, message, nonce):
+    """What is left of block 0 without a·s: the errors of its first coefficients, for one who knows the secret."""
+    plan = encryptor.plan
+    bare = Encryptor(plan, encryptor._seed)
+    bare._follow(bare.nonce, nonce)
+    products = ColumnSecrets.encrypt(
+        bare._columns, bare._advance(), np.zeros((plan.columns_a, plan.block_rows), np.int32), plan.shift, NoErrors()
+    )
+    return (message[0] - products[0]).reshape(-1)
+
+
+class NoErrors:
+    """A stream whose coins show as many heads as tails."""
+
+    def words(self, count):
+        half = sum(1 << bit for bit in range(0, 42, 2))
+        return np.full(count, half | (0b10101010101 << 43 | 0b1010101010 << 54), np.uint64)
+
+
+def test_under_another_nonce_a_kept_seed_draws_other_errors():
+    """With the same errors, the difference of two messages would be (a − a')·s, from which s follows."""
+    plan = Plan.choose(10, 1, 1, F12, F12)
+    seed, nonces = fresh_seed(), (bytes(32), bytes([1]) * 32)
+    found = []
+    for nonce in nonces:
+        encryptor = Encryptor(plan, seed)
+        found.append(residual(encryptor, encryptor.begin(nonce), nonce))
+    assert all(5 < np.var(errors) < 16 for errors in found)
+    assert abs(np.corrcoef(*found)[0, 1]) < 0.1
+    evaluators = [Evaluator(plan, seed) for _ in nonces]
+    for evaluator, nonce in zip(evaluators, nonces):
+        evaluator.begin(nonce, np.zeros((3, 1, 4096), np.int32))
+    assert not np.array_equal(evaluators[0]._masks, evaluators[1]._masks)
 
 
 def test_both_nonces_choose_the_polynomial():

@@ -128,7 +128,7 @@ def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(paramete
         a = public_block(public, parameters)
         values = RNG.integers(-parameters.largest, parameters.largest + 1, (columns, length)).astype(np.int32)
         values[:, 0], values[:, 1] = parameters.largest, -parameters.largest
-        message = secrets.encrypt(a, values, shift)
+        message = secrets.encrypt(a, values, shift, Stream(fresh_seed()))
         assert message.shape == (parameters.words, columns, length) and message.dtype == np.int32
         for column in range(columns):
             product = multiplied(numbers(a, q), secrets._secrets[column], 32 * parameters.words + 32)
@@ -194,7 +194,9 @@ def test_lost_precision_is_refused_by_the_encryptor():
     secrets = ColumnSecrets(NARROW, 1, Stream(fresh_seed()))
     secrets._spectra *= 1 + 1e-10
     with pytest.raises(Refused, match="precision"):
-        secrets.encrypt(public_block(Stream(fresh_seed()), NARROW), np.zeros((1, 10), np.int32), 50)
+        secrets.encrypt(
+            public_block(Stream(fresh_seed()), NARROW), np.zeros((1, 10), np.int32), 50, Stream(fresh_seed())
+        )
 
 
 def test_lost_precision_is_refused_by_the_evaluator():

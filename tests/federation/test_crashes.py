@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -90,6 +91,7 @@ def coordinate(folder):
         (folder / "result").write_bytes(encode(result))
         code = 0
     except Exception:
+        (folder / "error").write_text(traceback.format_exc())
         code = 5  # stopped: a site was killed and too few are left, or a pipe broke
     finally:
         os._exit(code)
@@ -119,7 +121,7 @@ def crash_and_resume(folder, which, delay):
     hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
     before = stored(hosts)
     finished = os.waitpid(coordinate(folder), 0)[1]
-    assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0
+    assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0, (which, delay, (folder / "error").read_text())
     first = decode((folder / "result").read_bytes())
     hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
     after = stored(hosts)

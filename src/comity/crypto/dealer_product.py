@@ -98,8 +98,8 @@ def _own_share(seed: bytes, other: int, rows: int, columns: int) -> Words:
 class Party:
     """One party's side: mask a block, send it to the others, absorb theirs; after the last block, the shares.
 
-    A hand is good for one pass over one matrix. To start over, as after a crash, have it dealt again: masking two
-    different blocks with one mask would show their difference.
+    A hand is good for one matrix. The same matrix may be masked again, as in a pass that only masks and a later one
+    that absorbs; for a matrix that changed, have it dealt again: two blocks under one mask would show their difference.
     """
 
     def __init__(self, layout: Layout, me: int, hand: Hand, forms: Sequence[FixedPoint], *, noise: int = 0) -> None:
@@ -121,7 +121,8 @@ class Party:
         """The next block as it may be shown to every other party: D, one line of little-endian words per column."""
         if self._open is not None:
             raise Malformed("the others' blocks must be absorbed before the next block is masked")
-        expected = (min(self._left, self._layout.block_rows), self._layout.columns[self._me])
+        unmasked = self._layout.rows - self._block * self._layout.block_rows
+        expected = (min(unmasked, self._layout.block_rows), self._layout.columns[self._me])
         if rows.shape != expected or not rows.size:
             raise Malformed(f"a block of {expected} rows and columns was expected, found {rows.shape}")
         values, mask = self._room[:, : rows.size].reshape(2, *expected[::-1])

@@ -102,7 +102,6 @@ class ColumnSecrets:
     def __init__(self, parameters: Parameters, columns: int, stream: Stream) -> None:
         self.parameters = parameters
         self._transform = Transform(parameters.degree)
-        self._stream = stream
         self._secrets = ternary(stream, columns, parameters.degree)
         self._spectra = np.empty(self._secrets.shape)
         self._transform.forward(self._secrets.astype(np.float64), self._spectra)
@@ -112,8 +111,8 @@ class ColumnSecrets:
         self._a = np.empty((parameters.words, parameters.degree))
         self._products = np.empty((parameters.words * columns, parameters.degree))
 
-    def encrypt(self, a: NDArray[np.int32], values: NDArray[np.int32], shift: int) -> NDArray[np.int32]:
-        """a·s + e + 2^shift · values for each column, (words, columns, length) balanced digits.
+    def encrypt(self, a: NDArray[np.int32], values: NDArray[np.int32], shift: int, stream: Stream) -> NDArray[np.int32]:
+        """a·s + e + 2^shift · values for each column, (words, columns, length) balanced digits; e from `stream`.
 
         Coefficients past the length of the block are left out: they would only ever be multiplied by zero.
         """
@@ -121,7 +120,7 @@ class ColumnSecrets:
         columns, length = values.shape
         self._transform.forward(a.astype(np.float64), self._a)
         products = self._transform.products(self._a, self._spectra, self._products).reshape(words, columns, degree)
-        noise = errors(self._stream, columns, degree)
+        noise = errors(stream, columns, degree)
         out = np.empty((words, columns, length), np.int32)
         if _encrypt(products, noise, values, *divmod(shift, 32), out, np.empty(length, np.int64)):
             raise Refused("a ring product lost its precision in floating point", code="precision")

@@ -136,39 +136,49 @@ class Reply:
 class _Side:
     """What both sides do: exchange nonces, follow one public polynomial, count rows.
 
-    `seed` is fresh for each message; a side that may be interrupted keeps it, to take up its own message again.
+    `seed` is fresh for each message; a side that may be interrupted keeps it, to take up its own message again. Errors,
+    blinds and masks are drawn from it together with both nonces: under another polynomial they must be others, or the
+    difference of two messages would be free of errors.
     """
 
     def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
-        root = fresh_seed() if seed is None else seed
         self.plan = plan
-        self.nonce = derive(root, "rlwe product", "nonce")
-        self._secret = Stream(derive(root, "rlwe product", "secret"))
-        self._public: Stream | None = None
+        self._seed = fresh_seed() if seed is None else seed
+        self.nonce = derive(self._seed, "rlwe product", "nonce")
+        self._streams: tuple[Stream, Stream] | None = None
         self._block = 0
         self._left = plan.rows
 
     def _follow(self, a: bytes, b: bytes) -> None:
-        if self._public is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
+        if self._streams is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
             raise Malformed(f"one nonce of {NONCE_BYTES} bytes from each side was expected, once", code="nonce")
-        self._public = Stream(derive(a + b, "rlwe product"))
+        public, fresh = derive(a + b, "rlwe product"), derive(self._seed, "rlwe product", "message", a, b)
+        self._streams = Stream(public), Stream(fresh)
+
+    @property
+    def _fresh(self) -> Stream:
+        """This side's secret randomness for the message."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[Stream, Stream]:
+        if self._streams is None:
+            raise Malformed("the nonces and block 0 come first", code="nonce")
+        return self._streams
 
     @property
     def _length(self) -> int:
         """Coefficients of the next block that are used: all of block 0, and as many as there are rows of another."""
-        if self._public is None:
-            raise Malformed("the nonces and block 0 come first", code="nonce")
+        self._both()
         if self._block and not self._left:
             raise Malformed(f"all {self.plan.rows} rows are through", code="rows")
         return min(self.plan.block_rows, self._left) if self._block else self.plan.block_rows
 
     def _advance(self) -> NDArray[np.int32]:
         """The public polynomial of the next block."""
-        length, public = self._length, self._public
-        assert public is not None
+        length = self._length
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(public, self.plan.parameters)
+        return public_block(self._both()[0], self.plan.parameters)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -180,7 +190,8 @@ class Encryptor(_Side):
 
     def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
         super().__init__(plan, seed)
-        self._columns = ColumnSecrets(plan.parameters, plan.columns_a, self._secret)
+        secret = Stream(derive(self._seed, "rlwe product", "secret"))
+        self._columns = ColumnSecrets(plan.parameters, plan.columns_a, secret)
         self._done = False
 
     @classmethod
@@ -194,12 +205,12 @@ class Encryptor(_Side):
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
         self._follow(self.nonce, nonce)
         zeros = np.zeros((self.plan.columns_a, self._length), np.int32)
-        return self._columns.encrypt(self._advance(), zeros, self.plan.shift)
+        return self._columns.encrypt(self._advance(), zeros, self.plan.shift, self._fresh)
 
     def encrypt(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
-        return self._columns.encrypt(self._advance(), values, self.plan.shift)
+        return self._columns.encrypt(self._advance(), values, self.plan.shift, self._fresh)
 
     def share(self, reply: Reply) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits, from the evaluator's reply; once."""
@@ -219,18 +230,23 @@ class Evaluator(_Side):
 
     def __init__(self, plan: Plan, seed: bytes | None = None) -> None:
         super().__init__(plan, seed)
-        self._blinds = ternary(self._secret, plan.columns_b, plan.parameters.degree)
         self._sum = ProductSum(plan.parameters, plan.columns_b)
         self._inner = np.zeros((plan.parameters.words * plan.columns_a, plan.columns_b), np.int64)
-        shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
-        drawn = np.frombuffer(self._secret.bytes(4 * math.prod(shape)), "<u4")
-        self._masks = drawn.reshape(shape).astype(np.int64)
+        self._masks: NDArray[np.int64]
         self._answered = False
+
+    def _draw(self) -> NDArray[np.int8]:
+        """The masks ρ, kept, and the blinds u."""
+        plan = self.plan
+        shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
+        drawn = np.frombuffer(self._fresh.bytes(4 * math.prod(shape)), "<u4")
+        self._masks = drawn.reshape(shape).astype(np.int64)
+        return ternary(self._fresh, plan.columns_b, plan.parameters.degree)
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
         """Block 0 and the encryptor's nonce."""
         self._follow(nonce, self.nonce)
-        self._absorb(message, self._blinds.astype(np.int32))
+        self._absorb(message, self._draw().astype(np.int32))
 
     def absorb(self, message: NDArray[np.int32], values: NDArray[np.int32]) -> None:
         """The encryptor's next block, with this side's integers of the same rows, (columns_b, rows)."""
@@ -252,7 +268,7 @@ class Evaluator(_Side):
             raise Malformed("a message has one reply", code="replay")
         self._answered = True
         plan = self.plan
-        h = self._sum.total(errors(self._secret, plan.columns_b, plan.parameters.degree))
+        h = self._sum.total(errors(self._fresh, plan.columns_b, plan.parameters.degree))
         return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:
