@@ -48,9 +48,7 @@ def test_hpke_of_rfc_9180():
         bytes.fromhex("4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8")
     )
     encapsulated = bytes.fromhex("37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431")
-    box = bytes.fromhex(
-        "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a"
-    )
+    box = bytes.fromhex("f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a")
     opened = openssl.hpke._decrypt_with_aad(
         suite, encapsulated + box, key, info=b"Ode on a Grecian Urn", aad=b"Count-0"
     )

@@ -335,3 +335,35 @@ def test_a_release_without_headroom_is_refused_before_anything_is_reserved():
 
     with pytest.raises(ComityError):
         setup(TooFine())
+
+
+def test_mail_that_is_replayed_reflected_truncated_or_from_a_stranger_is_refused():
+    parties, hosts = setup()
+    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    dealt(parties, parties.under("sum"))
+    letter = dict(next(m for m in parties._memory.mail["ash"] if decode(m["head"])[3] == "birch"))
+    others = [p for p in parties.alive if p != "ash"]
+
+    def meet(name, letters, run="run-1"):
+        body = encode({"dealers": others})
+        return decode(hosts[name].answer(encode([parties.study, run, "sum.meet[0]", body, encode({}), letters])))
+
+    study, run_id, path, sender, to, name = decode(letter["head"])
+    stranger = encode([study, run_id, path, "mallory", to, name])
+    claims = {
+        "truncated": ("ash", {**letter, "box": letter["box"][:-1]}, "signature"),
+        "reflected to its sender": ("birch", letter, "sealed"),
+        "another receiver": ("cedar", letter, "sealed"),
+        "a stranger": ("ash", {**letter, "head": stranger}, "stranger"),
+        "no head": ("ash", {**letter, "head": b"x"}, "malformed"),
+        "under another name": (
+            "ash",
+            {**letter, "head": encode([study, run_id, path, sender, to, "key"])},
+            "signature",
+        ),
+    }
+    for case, (receiver, changed, code) in claims.items():
+        assert meet(receiver, [changed])["refused"] == code, case
+    # The same letter in another run: sealed and signed for the first one.
+    decode(hosts["ash"].answer(encode([parties.study, "run-2", "run.begin[0]", encode({"seen": ""}), encode({}), []])))
+    assert meet("ash", [letter], run="run-2")["refused"] == "sealed"

@@ -35,6 +35,7 @@ BENCHES = {
             _measure("softlabel_parties"),
         ),
         Measurement("paillier", "Paillier encryption, against phe", _measure("paillier")),
+        Measurement("product", "secure products by dealer and by ring-LWE, against numpy", _measure("product")),
         Measurement("psi", "private set intersection, keyed and by elliptic curves", _measure("psi")),
         Measurement("seal", "sealing and opening 50 MB, against AES-GCM alone", _measure("seal")),
         Measurement("securesum", "masking and unmasking, against the plain sum", _measure("securesum")),

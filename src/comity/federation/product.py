@@ -12,8 +12,8 @@ Learned      nothing but the number of rows. A protocol that mounts this calls `
              A share never goes to the coordinator by itself; the dealer would read a product off it.
 
 The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
-opened value may be one unit of 2^(−2·places) beside the product, with a probability below 2^-20: the unit belongs into
-the sensitivity of what is opened.
+opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
+`Plan.carry_probability` states: the unit belongs into the sensitivity of what is opened.
 """
 
 from __future__ import annotations
