@@ -385,7 +385,9 @@ def places(lists, method, times):
         seen, _ = views(parties)
         positions = alignment.psi_keyed.matched(seen, Alignment(method).width)
         found.append(np.array(list(positions.values())) / 30)
-        tokens.append(np.frombuffer(b"".join(seen.values()), np.uint8).reshape(-1, Alignment(method).width))
+        # A token that two parties share counts once, or the bytes would not be independent.
+        listed = np.frombuffer(b"".join(seen.values()), np.uint8).reshape(-1, Alignment(method).width)
+        tokens.append(np.unique(listed, axis=0))
     return np.concatenate(found, axis=1), np.concatenate(tokens)
 
 
