@@ -17,7 +17,7 @@ def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch):
     assert dealt["bytes"] == dealt["formula_bytes"] == 2_000 * 6 * 8
     assert ours["bytes"] == ours["formula_bytes"] == 12 * 2 * (4096 + 1_000) + 12 * 2 * (4096 + 2)
     assert ckks["anchor_name"] == "tenseal" and (ckks["anchor"] is None) == (ckks["ratio"] is None)
-    assert streamed["unit"] == "MB" and 0 < streamed["ratio"] < 1
+    assert streamed["unit"] == "MB" and 0 < streamed["ratio"] < 1.5
 
 
 def test_a_wrong_entry_stops_the_measurement():

@@ -24,14 +24,14 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
         parties, length = min(parties, 30), min(length, 20_000)
     repeats = 3 if quick else 7
     rows = []
-    for bits, dtype in ((32, "<u4"), (64, "<u8")):
+    for name, dtype in (("", "<u8"), (" 32-bit words", "<u4")):
         vectors = [_vector(dtype, length, k) for k in range(parties)]
         seeds = [derive(fresh_seed(), k) for k in range(parties)]
         plain = [_cpu(lambda vectors=vectors: _plain(vectors)) for _ in range(repeats)]
         masking = [_cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) for _ in range(repeats)]
         unmasking = [_cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) / parties for _ in range(repeats)]
         both = [m + u for m, u in zip(masking, unmasking)]
-        case = f"{parties}x{length} {bits} bit"
+        case = f"{parties}x{length}{name}"
         rows.append(_row(case, both, plain, "one party's masks, and its part of the coordinator's unmasking"))
     lost = parties // 3
     words = [_vector("<u4", length, k) for k in range(parties)]
