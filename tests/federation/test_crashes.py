@@ -13,12 +13,16 @@ import numpy as np
 import pytest
 
 from comity.federation.codec import decode, encode
+from comity.federation.life import Life
 from comity.federation.parties import run
+from comity.federation.secure_sum import SecureSum
 
 from .test_resume import check_ledgers, stored
 from .toy import Rounds, consortium, host, setup
 
 PROTOCOL = Rounds(rounds=1)
+# Imported before any fork, or each child would import them, and what they need, for itself.
+STANDING = (Life, SecureSum)
 
 
 def members():
