@@ -80,8 +80,10 @@ def kill_at(parties, hosts, point):
 
 
 def kill_matrix(folder, lose, protocol, who, every=1):
-    """Every ask, three moments at the coordinator, two at a site: killed, resumed, and run once more. With `every` above
-    1 the moments take turns from ask to ask."""
+    """Every ask, three moments at the coordinator, two at a site: killed, resumed, and run once more.
+
+    With `every` above 1 the moments take turns from ask to ask.
+    """
     whole = folder / "whole"
     whole.mkdir()
     parties, _ = setup(protocol, who, whole, lose=lose)
