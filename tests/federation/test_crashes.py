@@ -47,7 +47,8 @@ class PipeChannel:
             os.close(to_site[0])
             os.close(to_us[1])
             self.sites[name] = (child, to_site[1], to_us[0])
-        (folder / "pids").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
+        (folder / "pids.new").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
+        (folder / "pids.new").rename(folder / "pids")  # whoever kills finds all of them, or no file
 
     def ask(self, messages):
         for name, message in messages.items():
