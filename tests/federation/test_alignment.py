@@ -25,7 +25,7 @@ from comity.federation.protection import Sealed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 
-from .toy import NAMES, STUDY, consortium, host, setup
+from .toy import NAMES, STUDY, UNSEEN, consortium, host, setup
 
 METHODS = ("keyed", "ecdh")
 
@@ -80,7 +80,7 @@ def started(lists: list[Any], method: str = "keyed", folder: Any = None, **optio
     parties, hosts = setup(Aligned(method), who, folder, **options)
     for name, ids in zip(NAMES, lists):
         hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
-    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
     return parties, hosts
 
 
@@ -201,7 +201,7 @@ def test_an_empty_intersection_ends_the_study(method, lists):
 def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
     def begin(allowed):
         one = host(Aligned(method), consortium(3, dropouts=0), "ash", policy=Policy(disclosures=frozenset(allowed)))
-        return decode(one.answer(encode([STUDY, "run-1", "run.begin[0]", encode({"seen": ""}), encode({}), []])))
+        return decode(one.answer(encode([STUDY, "run-1", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []])))
 
     assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
     assert "ok" in begin({"sizes_may_leave"})

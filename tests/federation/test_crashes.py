@@ -151,16 +151,20 @@ def undisturbed(folder):
 
 
 def crashes(tmp_path, count, seed):
+    """Kill until so many kills have landed inside a run; how many it took in all."""
     generator = np.random.default_rng(seed)
-    dead = 0
-    length = min(undisturbed(tmp_path / name) for name in ("first", "second"))
-    for trial in range(count):
-        folder = tmp_path / str(trial)
+    span = min(undisturbed(tmp_path / name) for name in ("first", "second"))
+    landed = tried = 0
+    while landed < count:
+        folder = tmp_path / str(tried)
         folder.mkdir()
         which = ("everyone", "coordinator", "0", "1", "2", "3")[generator.integers(6)]
-        dead += crash_and_resume(folder, which, float(generator.uniform(0, 0.9 * length)))
+        died = crash_and_resume(folder, which, float(generator.uniform(0, span)))
+        # A run's length changes with the load of the machine: follow it, so that most kills land.
+        span *= 1.02 if died else 0.96
+        landed, tried = landed + died, tried + 1
         shutil.rmtree(folder, ignore_errors=True)  # an orphaned site may still be closing its file
-    return dead
+    return tried
 
 
 @pytest.fixture
@@ -169,9 +173,9 @@ def home(tmp_path, monkeypatch):
 
 
 def test_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 12, seed=1) >= 3  # the kills really landed inside runs
+    assert crashes(tmp_path, 8, seed=1) < 80
 
 
 @pytest.mark.long
 def test_a_thousand_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 1000, seed=2) >= 400
+    assert crashes(tmp_path, 1000, seed=2) < 10_000

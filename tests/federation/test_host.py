@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -19,7 +20,7 @@ from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Noised
 from comity.federation.protocol import step
 
-from .toy import STUDY, NoNoise, Rounds, consortium, host, setup
+from .toy import STUDY, UNSEEN, NoNoise, Rounds, consortium, host, setup
 
 
 def ask(host, path, *, study=STUDY, run="run-1", mail=(), **values):
@@ -29,7 +30,7 @@ def ask(host, path, *, study=STUDY, run="run-1", mail=(), **values):
 def begun(**kwargs):
     protocol = kwargs.pop("protocol", Rounds(protection=Noised))
     one = host(protocol, consortium(), "ash", **kwargs)
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=""))
+    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
     return one
 
 
@@ -100,7 +101,7 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home():
     one = host(Rounds(), consortium(), "ash", epsilon=0.5)
-    reply = ask(one, "run.begin[0]", seen="")
+    reply = ask(one, "run.begin[0]", seen=UNSEEN)
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
     assert "0.50 is left" in str(one.refusal) and "short" in str(one.refusal)
     assert "0.5" not in repr(decode(reply))
@@ -179,7 +180,7 @@ def test_data_that_can_not_be_read_look_like_any_other_stop():
 
     one._records = unreadable
     one.__dict__.pop("records", None)
-    ask(one, "run.begin[0]", seen="")
+    ask(one, "run.begin[0]", seen=UNSEEN)
     reply = ask(one, "average[0]")
     assert decode(reply) == {"refused": "stopped", "key": ""}
     assert draws(one) == []
@@ -201,7 +202,7 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise():
 def test_a_policy_is_checked_before_the_reservation():
     def reply(policy, protocol=None):
         one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]", seen=""))
+        out = decode(ask(one, "run.begin[0]", seen=UNSEEN))
         return out.get("refused", "ok"), out.get("key")
 
     assert reply(Policy(approved={STUDY: 1}))[0] == "ok"
@@ -228,14 +229,14 @@ def test_what_a_part_discloses_needs_the_policy_too():
 
     for policy, wanted in ((Policy(), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
         one = host(Aligned(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]", seen=""))
+        out = decode(ask(one, "run.begin[0]", seen=UNSEEN))
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs():
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=""))
-    assert decode(ask(one, "run.begin[0]", seen="", run="run-2"))["refused"] == "approval"
+    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
+    assert decode(ask(one, "run.begin[0]", seen=UNSEEN, run="run-2"))["refused"] == "approval"
 
 
 def test_a_rolled_back_ledger_is_noticed_by_the_coordinator(tmp_path, monkeypatch):
@@ -282,3 +283,46 @@ def test_a_stop_after_a_draw_ends_the_run():
     with pytest.raises(Stopped, match="cedar stopped"):
         run(parties)
     assert draws(hosts["cedar"]) == [("mean", 0)]
+
+
+def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study():
+    """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
+    one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
+    assert decode(ask(one, "run.begin[0]", seen=UNSEEN))["refused"] == "approval"
+    assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
+    one = begun()
+    assert "ok" in decode(ask(one, "sum.advertise[0]"))
+    two = host(Rounds(protection=Noised), consortium(), "ash")
+    two.study, two.store = "6" * 64, one.store
+    assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
+    ask(one, "run.end[0]")
+    assert decode(ask(one, "sum.deal[0]", keys={}))["refused"] == "closed"
+
+
+@pytest.mark.parametrize("name", ["sum.advertise", "sum.deal", "sum.meet", "run.end"])
+def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name):
+    """Else two different wills would be locked under one key, and two products masked with one mask."""
+    one = begun(protocol=Rounds())
+    assert decode(ask(one, f"{name}[mean/0]"))["refused"] == "too-often"
+
+
+def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}", seen=UNSEEN)), range(4)))
+    assert sum("ok" in reply for reply in replies) == 1
+
+
+def test_the_ceiling_of_a_study_counts_all_of_its_runs():
+    ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
+    one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
+    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
+    assert decode(ask(one, "run.begin[0]", run="run-2", seen=UNSEEN))["key"] == "epsilon_per_study"
+
+
+def test_a_made_up_head_does_not_freeze_a_ledger():
+    one = host(Rounds(), consortium(), "ash")
+    made_up = {"head": "ab" * 32, "signature": bytes(64)}
+    assert decode(ask(one, "run.begin[0]", seen=made_up))["refused"] == "signature"
+    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))

@@ -23,7 +23,7 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 
-from .toy import NoNoise, consortium, setup
+from .toy import UNSEEN, NoNoise, consortium, setup
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
 ROWS = 700
@@ -152,7 +152,7 @@ def test_a_lone_share_would_tell_the_dealer_the_product():
 
 
 def run_until_opened(protocol, parties):
-    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
     protocol.product.coordinate_products(parties, ROWS)
     parties.sum(protocol.open)
 
@@ -166,7 +166,7 @@ def _site(host):
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
 def test_records_that_change_during_the_run_stop_it(method):
     protocol, parties, hosts = study(method, NoNoise())
-    parties.under("run").ask("begin", each={p: {"seen": ""} for p in parties.alive})
+    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
     protocol.product.coordinate_products(parties, ROWS)
     hosts["birch"].__dict__["records"] = Records(np.zeros((ROWS, 3)))
     if method == "dealer":
@@ -179,3 +179,14 @@ def test_records_that_change_during_the_run_stop_it(method):
 def test_room_for_the_product_is_checked_before_anything_is_sent():
     with pytest.raises(Refused):
         Products(columns=COLUMNS, places=30, most=1 << 24)
+
+
+@pytest.mark.parametrize("method", ["rlwe", "dealer"])
+def test_a_record_outside_its_bound_is_clipped_and_can_not_be_noticed(method):
+    protocol, parties, hosts = study(method, NoNoise())
+    wild = hosts["cedar"].records.features.copy()
+    wild[0], wild[1] = 1e9, np.nan
+    hosts["cedar"].__dict__["records"] = Records(wild)
+    result = run(parties)["result"]
+    hosts["cedar"].__dict__["records"] = Records(np.clip(np.nan_to_num(wild), -1, 1))
+    np.testing.assert_allclose(result, exact(protocol, hosts), atol=1.5 * 2.0**-24)

@@ -8,13 +8,15 @@ import threading
 import numpy as np
 import pytest
 
+from comity.entropy import derive
 from comity.errors import Refused, SiteLost
 from comity.federation.codec import decode
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, run
 from comity.federation.protection import Noised
+from comity.privacy.seeded_draws import SeededDraws
 
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, consortium, setup
+from .toy import STUDY, UNSEEN, LossyChannel, NoNoise, Rounds, consortium, setup
 
 
 class Killed(BaseException):
@@ -221,7 +223,9 @@ def test_two_coordinators_of_one_run_get_the_same_bytes(tmp_path):
     def go(name):
         parties, _ = setup(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
-        results.append(run(parties)["result"].tobytes())
+        parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+        # Not to the end: there the replies are deleted, and the slower one would be refused.
+        results.append(parties.protocol.coordinate(parties)["result"].tobytes())
 
     setup(folder=tmp_path / "sites")
     threads = [threading.Thread(target=go, args=(name,)) for name in ("one", "two")]
@@ -252,3 +256,29 @@ def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_p
 def test_a_consortium_without_honest_parties_is_refused():
     with pytest.raises(Exception, match="leave no honest party"):
         consortium(2, dropouts=1, colluders=1)
+
+
+def test_a_reply_that_comes_after_the_ask_was_decided_is_not_written(tmp_path):
+    parties, _ = setup(folder=tmp_path, lose=[("elm", "sum.mask[mean/0]")])
+    run(parties)
+    before = dict(parties.journal.traffic(STUDY, "run-1"))["sum.mask[mean/0]"]
+    parties.journal.got("run-1", "sum.mask[mean/0]", {"elm": b"late"}, decided=True)
+    assert dict(parties.journal.traffic(STUDY, "run-1"))["sum.mask[mean/0]"] == before
+    assert before["elm"].reply is None
+
+
+def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path):
+    def start(folder):
+        parties, hosts = setup(protocol=Rounds(protection=Noised), folder=folder)
+        for name, host in hosts.items():
+            host.noise = SeededDraws(derive(b"seed", name))
+        return parties, hosts
+
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    whole = run(start(tmp_path / "whole")[0])["result"]
+    parties, hosts = start(tmp_path / "killed")
+    kill_at(parties, hosts, ("coordinator", "lean[0]", "before-ask"))
+    with pytest.raises(Killed):
+        run(parties)
+    np.testing.assert_array_equal(run(start(tmp_path / "killed")[0])["result"], whole)

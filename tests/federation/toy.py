@@ -32,6 +32,7 @@ from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
 
 STUDY = "5" * 64
+UNSEEN = {"head": "", "signature": b""}
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,7 @@ def setup(
 __all__ = [
     "NAMES",
     "STUDY",
+    "UNSEEN",
     "LossyChannel",
     "NoNoise",
     "Noised",

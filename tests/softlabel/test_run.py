@@ -19,7 +19,7 @@ from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published import METHODS, TOLERANCE
 from comity.runtime.simulate import simulate
-from tests.federation.toy import STUDY, NoNoise
+from tests.federation.toy import STUDY, UNSEEN, NoNoise
 
 from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 
@@ -32,7 +32,7 @@ def named(records):
 
 def begun(method, records):
     parties, hosts, _ = hosted(method, records)
-    parties.under("run").ask("begin", each={name: {"seen": ""} for name in hosts})
+    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
     return parties
 
 

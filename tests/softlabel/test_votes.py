@@ -17,6 +17,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.protocols.softlabel.published import helmert
+from tests.federation.toy import UNSEEN
 
 from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol
 
@@ -53,7 +54,7 @@ def test_a_party_without_records_votes_evenly_and_takes_part(classes):
     np.testing.assert_array_equal(contribution(soft, EMPTY), np.full((20, classes), 1 / classes))
     records = [*ordinary(classes, parties=3), EMPTY]
     parties, hosts, _ = hosted(soft, records)
-    parties.under("run").ask("begin", each={name: {"seen": ""} for name in hosts})
+    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
     total = parties.sum(soft.vote)
     assert total.parties == 4
     filled = sum(contribution(soft, own) for own in records[:3])

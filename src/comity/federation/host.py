@@ -11,6 +11,7 @@ from typing import Any
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
+from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
@@ -106,9 +107,11 @@ class Host:
         if not bracket or not label.endswith("]"):
             raise Malformed(f"{path!r} is not a path", code="no-step")
         label = label[:-1]
-        owner, function = self.protocol.find(name)
+        if name != "run.begin":
+            self.store.require_begun(study, run)
+        _, function = self.protocol.find(name)
         spec = spec_of(function)
-        self._check_label(path, spec, label, own=owner is self.protocol)
+        self._check_label(path, spec, label)
         site = Site(self, study, run, path, spec.sends, label)
         self._check_body(site, spec, body, self.declared(path))
         for letter in mail:
@@ -120,10 +123,13 @@ class Host:
             if release.loss is not None
             for index in range(release.times)
         ]
-        return self.store.commit(study, run, path, digest, encode(reply), site.effects, draws, title=self.title)
+        most = None if self.policy.approved is None else self.policy.approved.get(study, 0)
+        return self.store.commit(
+            study, run, path, digest, encode(reply), site.effects, draws, title=self.title, most=most
+        )
 
-    def _check_label(self, path: str, spec: StepSpec, label: str, *, own: bool) -> None:
-        if not own and label in self.declaration.sums():
+    def _check_label(self, path: str, spec: StepSpec, label: str) -> None:
+        if spec.per_sum and label in self.declaration.sums():
             return
         times = self.declaration[spec.sends].times if spec.sends else spec.times
         if not label.isdecimal() or label != str(int(label)) or int(label) >= times:
@@ -165,7 +171,8 @@ class Host:
             log.exception("%s failed in %s", self.party, spec.name)
             if site.effects.draws:
                 return _stopped(site)
-            if spec.sends is None or self.declaration[spec.sends].bound is None:
+            bound = None if spec.sends is None else self.declaration[spec.sends].bound
+            if bound is None or isinstance(bound, Opened):
                 raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
             # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
             values = None

@@ -27,7 +27,7 @@ create table if not exists ask(seq integer primary key, run text, path text, par
                                own blob, mail blob, reply blob, unique(run, path, party));
 create table if not exists closed(run text, path text, primary key(run, path));
 create table if not exists once(run text, name text, value blob, primary key(run, name));
-create table if not exists head(party text primary key, head text);
+create table if not exists head(party text primary key, head text, signature blob);
 """
 
 
@@ -88,6 +88,8 @@ class Journal:
         """Remember replies; `decided` closes the ask, which fixes who was lost."""
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
+            if self.is_closed(run, path):
+                return  # decided by another process: what comes now was lost
             self._connection.executemany(
                 "update ask set reply = ? where run = ? and path = ? and party = ? and reply is null",
                 [(reply, run, path, party) for party, reply in replies.items()],
@@ -115,15 +117,18 @@ class Journal:
         row = self._connection.execute("select value from once where run = ? and name = ?", (run, name)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def seen_head(self, party: str) -> str:
-        """The last head of a party's ledger that this coordinator saw, in any run."""
+    def seen_head(self, party: str) -> dict[str, Any]:
+        """The last head of a party's ledger that this coordinator saw, in any run, with the party's signature."""
         with self._lock:
-            row = self._connection.execute("select head from head where party = ?", (party,)).fetchone()
-        return "" if row is None else str(row[0])
+            row = self._connection.execute("select head, signature from head where party = ?", (party,)).fetchone()
+        return {"head": "", "signature": b""} if row is None else {"head": row[0], "signature": row[1]}
 
-    def remember_heads(self, heads: Mapping[str, str]) -> None:
+    def remember_heads(self, heads: Mapping[str, Mapping[str, Any]]) -> None:
         with self._lock:
-            self._connection.executemany("insert or replace into head values(?, ?)", list(heads.items()))
+            self._connection.executemany(
+                "insert or replace into head values(?, ?, ?)",
+                [(party, signed["head"], signed["signature"]) for party, signed in heads.items()],
+            )
 
     def runs(self) -> list[str]:
         with self._lock:

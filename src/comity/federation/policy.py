@@ -52,11 +52,11 @@ class Policy:
             spent = Spent.zero()
             for release in declaration.paid_by(party, who):
                 assert release.loss is not None
-                spent = spent.add(release.loss, release.times)
+                spent = spent.add(release.loss, release.times * (runs + 1))
             asked = spent.epsilon_at(self.delta_per_study)
             if asked > self.epsilon_per_study:
                 raise Refused(
-                    f"refused: the study asks eps {asked} at delta {self.delta_per_study}, "
+                    f"refused: {runs + 1} runs of the study ask eps {asked} at delta {self.delta_per_study}, "
                     f"policy.epsilon_per_study is {self.epsilon_per_study}",
                     code="policy",
                     key="epsilon_per_study",

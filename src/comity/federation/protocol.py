@@ -31,16 +31,20 @@ class StepSpec:
     stacked: bool
     times: int
     takes: tuple[str, ...]
+    per_sum: bool
 
 
-def step(*, sends: str | None = None, stacked: bool = False, times: int = 1) -> Callable[[Step], Step]:
+def step(
+    *, sends: str | None = None, stacked: bool = False, times: int = 1, per_sum: bool = False
+) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
     contributes to. `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many
-    parties at once. `times` limits how often a run may ask for a step that contributes nothing."""
+    parties at once. `times` limits how often a run may ask for a step that contributes nothing;
+    `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
-        function.__dict__["spec"] = StepSpec(function.__name__, sends, stacked, times, takes)
+        function.__dict__["spec"] = StepSpec(function.__name__, sends, stacked, times, takes, per_sum)
         return function
 
     return mark

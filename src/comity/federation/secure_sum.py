@@ -179,7 +179,7 @@ class SecureSum(Protocol):
 
     # Per sum.
 
-    @step()
+    @step(per_sum=True)
     def mask(self, site: Site, members: list[str]) -> dict[str, Any]:
         label, seeds = site.label, site.kept("sum.seeds", {})
         vector, present = site.kept(f"out:{label}"), set(members)
@@ -196,7 +196,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.members/{label}", sorted(members))
         return {"masked": total}
 
-    @step()
+    @step(per_sum=True)
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
         members = site.kept(f"sum.members/{site.label}", [])
         if not set(survivors) <= set(members) or len(survivors) < site.consortium.survivors:
@@ -204,7 +204,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.list/{site.label}", sorted(survivors))
         return {"consent": site.sign("survivors", site.label, members, sorted(survivors))}
 
-    @step()
+    @step(per_sum=True)
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         label = site.label
         survivors, members = site.kept(f"sum.list/{label}"), site.kept(f"sum.members/{label}")

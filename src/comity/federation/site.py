@@ -163,8 +163,13 @@ class Site:
         """Public randomness of this run, the same at every participant."""
         return Stream.public(self._study, self._run, *purpose)
 
-    def ledger_head(self, seen: str) -> str:
-        return self._host.store.ledger_head(seen)
+    def ledger_head(self, seen: Mapping[str, Any]) -> dict[str, Any]:
+        """The head of the ledger's chain, signed; `seen` is one that this site gave out before, or empty. Without the
+        signature anyone could show a made-up head, and a ledger that does not know a head freezes."""
+        if seen["head"]:
+            self._host.keys.public.verify(seen["signature"], encode(["ledger head", self.party, seen["head"]]))
+        head = self._host.store.ledger_head(seen["head"])
+        return {"head": head, "signature": self._host.keys.sign(encode(["ledger head", self.party, head]))}
 
     def reserve(self) -> None:
         self._host.permit_run(self._study, self._run)

@@ -64,6 +64,30 @@ class Store:
             raise Refused(f"{path}: the run is closed and its replies are deleted", code="closed")
         return bytes(row[1])
 
+    def require_begun(self, study: str, run: str) -> None:
+        """Refuse everything but the beginning of a run until it has begun, and after it has ended: policy, approval and
+        reservation are checked there. A run id belongs to one study."""
+        with self.ledger.reading() as connection:
+            self._require_begun(connection, study, run)
+
+    def _require_begun(self, connection: sqlite3.Connection, study: str, run: str) -> None:
+        row = connection.execute(
+            "select study, body is null from reply where owner = ? and run = ? and path = 'run.begin[0]'",
+            (self._owner, run),
+        ).fetchone()
+        if row is None or row[0] != study:
+            raise Refused(f"run {run} of this study has not begun here", code="unreserved", key="run")
+        if row[1]:
+            raise Refused(f"run {run} is closed", code="closed", key="run")
+
+    def _require_allowed(self, connection: sqlite3.Connection, study: str, run: str, most: int | None) -> None:
+        (begun,) = connection.execute(
+            "select count(distinct run) from reply where owner = ? and study = ? and run != ?",
+            (self._owner, study, run),
+        ).fetchone()
+        if most is not None and begun >= most:
+            raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
+
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
             row = connection.execute(
@@ -82,14 +106,20 @@ class Store:
         draws: Sequence[Draw],
         *,
         title: str = "study",
+        most: int | None = None,
     ) -> bytes:
-        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's."""
+        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's.
+
+        `most` is for how many runs the study is approved here: counted inside the transaction, or runs that begin at
+        the same moment would all be the first.
+        """
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
             first = self._stored(connection, run, path, digest)
             if first is not None:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
             if effects.reserve:
+                self._require_allowed(connection, study, run, most)
                 transaction.reserve(
                     study=f"{title} {study[:12]}",
                     run=run,
@@ -97,6 +127,8 @@ class Store:
                     unit=self._unit,
                     neighbours=self._neighbours,
                 )
+            else:
+                self._require_begun(connection, study, run)
             for release, index in effects.draws:
                 transaction.draw(run=run, release=release, index=index, step=path)
             for name, value in effects.state.items():

@@ -32,7 +32,8 @@ from comity.federation.transcript import Transcript
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_account import figure
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
+from comity.privacy.randomness import NoiseSource, ReleasedNoise
+from comity.privacy.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
@@ -247,7 +248,7 @@ def encoded(protocol: Protocol, data: Data, where: str) -> Records:
 def noise_source(seed: int | None, owner: str) -> NoiseSource:
     if seed is None:
         return ReleasedNoise()
-    return SeededNoise(int.from_bytes(derive(seed.to_bytes(16, "big", signed=True), "noise", owner)[:8], "big"))
+    return SeededDraws(derive(seed.to_bytes(16, "big", signed=True), "noise", owner))
 
 
 def delta_of(loss: Loss) -> Decimal:
