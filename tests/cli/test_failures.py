@@ -65,3 +65,45 @@ def test_wrong_usage_ends_with_2_and_names_the_help(comity, study) -> None:  # t
         assert (ended.code, ended.out) == (2, "")
         assert "--help" in ended.err
     assert comity("plan", "study.toml", "--set", "epsilon=1").code == 2
+
+
+def test_a_grant_of_delta_alone_is_possible_and_the_remedy_of_a_refusal_runs(tmp_path, comity):
+    path = tmp_path / "pure.ledger"
+    assert comity("ledger", "init", path, "--dataset", "t", "--epsilon", "1").code == 0
+    assert comity("ledger", "grant", path, "--dataset", "t", "--why", "...", "--delta", "1e-6").code == 0
+    assert comity("ledger", "grant", path, "--why", "...", "--epsilon", "0.25").code == 0
+    assert comity("ledger", "grant", path, "--why", "nothing").code == 3
+
+
+def test_a_test_file_without_records_is_found_before_anything_is_spent(study, comity):
+    lines = (study.parent / "test.csv").read_text().splitlines()
+    (study.parent / "empty.csv").write_text(lines[0] + "\n")
+    ended = comity("run", study, "--set", "simulation.test=empty.csv")
+    assert ended.code == 3 and "simulation.test" in ended.err and "holds no records" in ended.err
+    assert not (study.parent / "runs").exists()
+
+
+def test_parties_without_any_records_take_part_neutrally(study, comity):
+    (study.parent / "none.csv").write_text((study.parent / "records.csv").read_text().splitlines()[0] + "\n")
+    names = [f"p{k}" for k in range(3)]
+    text = study.read_text().replace("[parties]\ncount = 5\n", "".join(f"[parties.{n}]\n" for n in names))
+    files = ", ".join(f'{n} = "none.csv"' for n in names)
+    text = text.replace('data = "records.csv"\nsplit = "by-column"\ncolumn = "clinic"', f"data = {{ {files} }}")
+    study.write_text(text)
+    ended = comity("run", study, "--json")
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize("keys", ['{ sign = "zz" }', '{ sign = "00" }'])
+def test_pinned_keys_that_are_none_are_named(study, comity, keys):
+    study.write_text(
+        study.read_text().replace("[parties]\ncount = 5\n", f"[parties.ash]\nkeys = {keys}\n[parties.elm]\n")
+    )
+    ended = comity("plan", study)
+    assert ended.code == 3 and "parties.ash.keys" in ended.err
+
+
+def test_a_study_that_is_no_table_and_a_seed_that_is_too_long(study, comity):
+    assert comity("run", study, "--seed", str(2**127)).code == 2
+    study.write_text("study = 3\n")
+    assert comity("plan", study).code == 3

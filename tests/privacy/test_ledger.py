@@ -147,7 +147,7 @@ def test_refusal_names_requested_remaining_difference_and_remedy(ledger: Ledger)
         reserve(ledger, "r2", 1, 1)
     assert str(refusal.value) == (
         "refused: readmission asks eps 2.00 of patients, 1.75 is left (0.25 short). Lower privacy.epsilon to 1.75, "
-        f"or grant more: comity ledger grant {ledger.path} --dataset patients --epsilon 0.25"
+        f'or grant more: comity ledger grant {ledger.path} --dataset patients --why "..." --epsilon 0.25'
     )
     said = (refusal.value.requested, refusal.value.remaining, refusal.value.difference)
     assert said == ("2.00", "1.75", "0.25")

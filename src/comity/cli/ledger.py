@@ -78,8 +78,8 @@ def show_ledger(
 @app.command()
 def grant(
     path: LedgerFile,
-    epsilon: Epsilon,
     why: Why,
+    epsilon: Annotated[str, typer.Option(help="Epsilon to add; 0 where only delta is missing.")] = "0",
     delta: Delta = "0",
     dataset: Annotated[str | None, typer.Option(help="Which dataset, where there are several.")] = None,
     as_json: AsJson = False,
@@ -91,7 +91,7 @@ def grant(
     from comity.privacy.ledger import Ledger
 
     ledger = Ledger(path)
-    ledger.grant_more(_grant(epsilon, delta), why, dataset=dataset)
+    ledger.grant_more(_grant(epsilon, delta, least=0), why, dataset=dataset)
     _show_accounts(path, ledger.summary(), as_json=as_json)
 
 
@@ -167,14 +167,14 @@ def write_off(
     _show_accounts(path, ledger.summary(), as_json=as_json)
 
 
-def _grant(epsilon: str, delta: str) -> Pure | Approx:
+def _grant(epsilon: str, delta: str, *, least: int = 1) -> Pure | Approx:
+    """`least` 0 allows a grant of delta alone."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure
 
-    pure = Pure(epsilon)
-    if not pure.epsilon > 0:
+    pure, pair = Pure(epsilon), Approx(epsilon, delta)
+    if not pure.epsilon and (least or not pair.delta):
         raise BadInput(f"--epsilon must be positive, found {epsilon}", key="epsilon")
-    pair = Approx(epsilon, delta)
     return pair if pair.delta else pure
 
 

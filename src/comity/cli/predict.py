@@ -49,5 +49,7 @@ def predict(
         else:
             predicted.to_parquet(to, index=False)
     except OSError as error:
-        raise BadInput(f"{to}: predictions can't be written ({error.strerror}); choose another --to") from error
+        raise BadInput(
+            f"{to}: predictions can't be written ({error.strerror or error}); choose another --to"
+        ) from error
     show(f"{to}: {len(predicted)} predictions", {"path": str(to), "records": len(predicted)}, as_json=as_json)

@@ -22,7 +22,12 @@ def run(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Repeatable noise, which protects nobody: the result says so.", show_default=False),
+        typer.Option(
+            help="Repeatable noise, which protects nobody: the result says so.",
+            show_default=False,
+            min=-(2**63),
+            max=2**63 - 1,
+        ),
     ] = None,
     sets: Sets = None,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),

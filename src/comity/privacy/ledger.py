@@ -129,7 +129,7 @@ class Ledger:
         transaction.committed()
         self._founding = None
         if last is not None:
-            place.witness(connection, *last, thawed=transaction.thawed)
+            place.witness(*last, thawed=transaction.thawed)
 
     # Each of these is a transaction of its own.
 

@@ -215,13 +215,18 @@ class OnDisk:
         """The head that was seen and the chain lacks, or nothing."""
         return "" if seen is None or _contains(connection, seen) else seen.head
 
-    def witness(self, connection: sqlite3.Connection, seq: int, head: str, *, thawed: bool) -> None:
+    def witness(self, seq: int, head: str, *, thawed: bool) -> None:
         """After a commit. A witness may lag, so failing here must not look like a failed commit."""
         with suppress(OSError, ComityError, sqlite3.Error):
             if thawed:
                 self._witness.set(Seen(seq, head))
             else:
-                self._witness.advance(Seen(seq, head), contains=lambda seen: _contains(connection, seen))
+                self._witness.advance(Seen(seq, head), contains=self._knows)
+
+    def _knows(self, seen: Seen) -> bool:
+        # Under the handle's lock: a fork closes connections that are not in use.
+        with self.reading() as connection:
+            return _contains(connection, seen)
 
     @property
     def witness_path(self) -> Path:

@@ -88,7 +88,7 @@ class InMemory:
     def lost(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
         return ""
 
-    def witness(self, connection: sqlite3.Connection, seq: int, head: str, *, thawed: bool) -> None:
+    def witness(self, seq: int, head: str, *, thawed: bool) -> None:
         """Memory has no backup to be restored from."""
 
 

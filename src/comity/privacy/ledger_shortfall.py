@@ -31,7 +31,7 @@ def shortfall(
     granted, held = balance.granted, balance.committed
     assert granted is not None
     wanted, delta = total(Spent.zero(), losses), delta_of(granted)
-    grant = f"comity ledger grant {where} --dataset {dataset}"
+    grant = f'comity ledger grant {where} --dataset {dataset} --why "..."'
     over = held.delta + wanted.delta - delta
     if over > 0:
         asked, left = _small(wanted.delta, ROUND_CEILING), _small(delta - held.delta, ROUND_FLOOR)

@@ -109,6 +109,9 @@ class Witness:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
+            # A process forked meanwhile has the descriptor too: closing ours alone would leave the lock with it, and it
+            # would wait for itself.
+            fcntl.flock(lock, fcntl.LOCK_UN)
             os.close(lock)
 
     def _unreadable(self) -> Refused:

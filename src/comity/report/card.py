@@ -24,7 +24,7 @@ def model_card(result: Result) -> str:
                 f"- Loss of each party: {guarantee.loss}",
                 f"- Unit: {guarantee.unit}, {guarantee.neighbours}",
                 f"- Holds against: {guarantee.adversary}",
-                f"- Claim: {guarantee.claim}",
+                f"- Claim: {'none: simulated with a seed' if guarantee.seeded else guarantee.claim}",
                 f"- Noise: {_noise(result)}",
             ]
         ),

@@ -158,13 +158,19 @@ def gather(study: Study) -> Material:
         whole = encoded(study.protocol, frame, str(study.folder / table.data))
         parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
     else:
-        _matching(study, list(table.data), "simulation.data names a file for")
+        _matching(study, list(table.data), "simulation.data has")
         parties = {
             name: encoded(study.protocol, _read(study, file, f"simulation.data.{name}"), str(study.folder / file))
             for name, file in table.data.items()
         }
     if table.test is not None:
         test = _read(study, table.test, "simulation.test")
+        if test.empty:
+            raise StudyError(
+                f"{study.where}: simulation.test: {table.test} holds no records; give some, or leave the key out to "
+                "hold some back",
+                key="simulation.test",
+            )
         return Material(parties, encoded(study.protocol, test, str(study.folder / table.test)))
     return _held_out(study, parties)
 
@@ -270,7 +276,7 @@ def _matching(study: Study, found: Sequence[str], said: str) -> None:
     absent = [name for name in study.parties if name not in found]
     surplus = [name for name in found if name not in study.parties]
     if absent or surplus:
-        wrong = f"not {_few(absent)}" if absent else f"{_few(surplus)}, which the study does not list"
+        wrong = f"nothing for {_few(absent)}" if absent else f"{_few(surplus)}, which the study does not list"
         raise StudyError(
             f"{study.where}: {said} {wrong}; every [parties.NAME] of the study needs its records and no other may have "
             "any. Correct [parties] or the data",

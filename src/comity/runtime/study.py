@@ -103,7 +103,7 @@ class Study:
         names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
         roster, roles = {}, {}
         if not isinstance(self.parties, int):
-            roster = {n: PublicIdentity.from_texts(p.keys) for n, p in self.parties.items() if p.keys is not None}
+            roster = {n: _pinned(p.keys, n, self.where) for n, p in self.parties.items() if p.keys is not None}
             for role in {p.role for p in self.parties.values() if p.role is not None}:
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         return Consortium(
@@ -154,7 +154,8 @@ class Study:
             raise StudyError(f"{where}: not valid TOML: {error}") from error
         for key, value in (overrides or {}).items():
             _override(tables, key, value, where)
-        protocol_name = str((tables.get("study") or {}).get("protocol", ""))
+        named = tables.get("study")
+        protocol_name = str(named.get("protocol", "")) if isinstance(named, dict) else ""
         kind = PROTOCOLS.get(protocol_name)
         if kind is None:
             raise StudyError(
@@ -194,6 +195,17 @@ class Study:
             where=where,
             protocol=protocol,
         )
+
+
+def _pinned(keys: Mapping[str, str], party: str, where: str) -> PublicIdentity:
+    try:
+        return PublicIdentity.from_texts(keys)
+    except (KeyError, ValueError):
+        raise StudyError(
+            f"{where}: parties.{party}.keys must hold sign, mlkem and x25519 as hexadecimal text; print them with: "
+            "comity keys show FILE",
+            key=f"parties.{party}.keys",
+        ) from None
 
 
 def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | int:

@@ -249,6 +249,8 @@ SAMPLED = 200
 def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
     """Constant, own data, the method without noise, and everything pooled, by the same kind of classifier."""
     filled = [records for records in train if len(records)]
+    if not filled:
+        return []
     features = np.concatenate([records.features for records in filled])
     labels = np.concatenate([np.asarray(records.labels) for records in filled]).astype(np.int64)
     assert test.labels is not None
