@@ -139,7 +139,7 @@ def seeded_error(
         run=f"{epsilon}-{seed}",
         sums=sums,
     )
-    released = protocol.coordinate(cohort)  # type: ignore[arg-type]
+    released = cohort.released()
     return protocol.score(protocol.present(released, who), one.test)
 
 
