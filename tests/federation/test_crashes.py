@@ -151,20 +151,21 @@ def undisturbed(folder):
 
 
 def crashes(tmp_path, count, seed):
-    """Kill until so many kills have landed inside a run; how many it took in all."""
+    """So many kills, at moments spread evenly over the length of a run; how many of the runs did not survive theirs.
+
+    A third of the kills meet the coordinator, alone or with everyone, and end a run; a lost site is a drop-out that the
+    run survives.
+    """
     generator = np.random.default_rng(seed)
     span = min(undisturbed(tmp_path / name) for name in ("first", "second"))
-    landed = tried = 0
-    while landed < count:
-        folder = tmp_path / str(tried)
+    ended = 0
+    for trial in range(count):
+        folder = tmp_path / str(trial)
         folder.mkdir()
         which = ("everyone", "coordinator", "0", "1", "2", "3")[generator.integers(6)]
-        died = crash_and_resume(folder, which, float(generator.uniform(0, span)))
-        # A run's length changes with the load of the machine: follow it, so that most kills land.
-        span *= 1.02 if died else 0.96
-        landed, tried = landed + died, tried + 1
+        ended += crash_and_resume(folder, which, float(generator.uniform(0, 0.9 * span)))
         shutil.rmtree(folder, ignore_errors=True)  # an orphaned site may still be closing its file
-    return tried
+    return ended
 
 
 @pytest.fixture
@@ -173,9 +174,9 @@ def home(tmp_path, monkeypatch):
 
 
 def test_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 8, seed=1) < 80
+    assert crashes(tmp_path, 12, seed=1) >= 1
 
 
 @pytest.mark.long
 def test_a_thousand_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 1000, seed=2) < 10_000
+    assert crashes(tmp_path, 1000, seed=2) >= 200
