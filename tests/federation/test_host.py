@@ -15,16 +15,17 @@ from comity.errors import DataError, Malformed, Refused, Stopped
 from comity.federation.alignment import Alignment
 from comity.federation.codec import decode, encode
 from comity.federation.declaration import Declaration
+from comity.federation.envelope import sign_reply
 from comity.federation.parties import run
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Noised
 from comity.federation.protocol import step
 
-from .toy import STUDY, UNSEEN, NoNoise, Rounds, consortium, host, setup
+from .toy import STUDY, UNSEEN, NoNoise, Rounds, answer, consortium, host, identity, path_of, setup
 
 
 def ask(host, path, *, study=STUDY, run="run-1", mail=(), **values):
-    return host.answer(encode([study, run, path, encode(values), encode({}), list(mail)]))
+    return answer(host, encode([study, run, path, encode(values), encode({}), list(mail)]))
 
 
 def begun(**kwargs):
@@ -93,8 +94,8 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
     one = begun()
     assert decode(ask(one, "average[0]", study="6" * 64))["refused"] == "study"
     assert "refused" in decode(ask(one, "average[0]", run="run-2"))
-    assert decode(one.answer(b"garbage"))["refused"] == "malformed"
-    assert decode(one.answer(encode([1, 2, 3])))["refused"] == "form"
+    assert decode(answer(one, b"garbage"))["refused"] == "malformed"
+    assert decode(answer(one, encode([1, 2, 3])))["refused"] == "form"
     assert decode(ask(one, "average[0]", run=""))["refused"] == "form"
     assert draws(one) == []
 
@@ -264,8 +265,9 @@ def test_a_reply_that_is_not_what_was_declared_is_refused_by_the_coordinator():
     class Lying:
         def ask(self, messages):
             replies = {p: hosts[p].answer(m) for p, m in messages.items()}
-            if decode(next(iter(messages.values())))[2] == "average[0]":
-                replies["ash"] = encode({"ok": {"mean": np.zeros(4, "<i8")}, "mail": []})
+            if path_of(messages["ash"]) == "average[0]":
+                lie = encode({"ok": {"mean": np.zeros(4, "<i8")}, "mail": []})
+                replies["ash"] = sign_reply(identity("ash"), "ash", messages["ash"], lie)
             return replies
 
     parties.channel = Lying()

@@ -10,13 +10,13 @@ import pytest
 
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost
-from comity.federation.codec import decode
+from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, run
 from comity.federation.protection import Noised
 from comity.privacy.seeded_draws import SeededDraws
 
-from .toy import STUDY, UNSEEN, LossyChannel, NoNoise, Rounds, consortium, setup
+from .toy import STUDY, UNSEEN, LossyChannel, NoNoise, Rounds, consortium, path_of, setup
 
 
 class Killed(BaseException):
@@ -52,7 +52,7 @@ def kill_at(parties, hosts, point):
         ask, got = channel.ask, journal.got
 
         def asking(messages):
-            here = decode(next(iter(messages.values())))[2] == path
+            here = path_of(next(iter(messages.values()))) == path
             if here and moment == "before-ask":
                 raise Killed
             replies = ask(messages)
@@ -143,8 +143,8 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
         try:
             return ask(messages)
         finally:
-            if decode(next(iter(messages.values())))[2] == "average[0]":
-                read.update({p: hosts[p].answer(m) for p, m in messages.items()})
+            if path_of(next(iter(messages.values()))) == "average[0]":
+                read.update({p: hosts[p].answer(m)[:-SIGNATURE_BYTES] for p, m in messages.items()})
 
     parties.channel.ask = reading
     with pytest.raises(Killed):
@@ -169,7 +169,13 @@ def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
             return super().sum(step, **{k: np.nextafter(v, 9.0) for k, v in values.items()})
 
     drifting = Drifting(
-        parties.protocol, parties.consortium, study=STUDY, run="run-1", channel=parties.channel, journal=parties.journal
+        parties.protocol,
+        parties.consortium,
+        study=STUDY,
+        run="run-1",
+        channel=parties.channel,
+        journal=parties.journal,
+        keys=parties.keys,
     )
     assert run(drifting)["result"].shape == (3,)
     check_ledgers(hosts)

@@ -23,7 +23,7 @@ from comity.privacy.mechanisms import Laplace, Skellam, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 
-from .toy import UNSEEN, NoNoise, Rounds, consortium, identity, setup
+from .toy import UNSEEN, NoNoise, Rounds, answer, consortium, identity, setup
 
 
 def outbox(hosts, label):
@@ -134,7 +134,7 @@ def replay(parties, host, path, change):
     exchanges = dict(parties.journal.traffic(parties.study, parties.run))[path]
     study, run_id, path, shared, own, mail = decode(exchanges[host.party].message)
     shared = encode({**decode(shared), **change})
-    return decode(host.answer(encode([study, run_id, path, shared, own, mail])))
+    return decode(answer(host, encode([study, run_id, path, shared, own, mail])))
 
 
 def test_a_second_survivor_list_is_refused():
@@ -147,7 +147,7 @@ def test_a_second_survivor_list_is_refused():
 
 def asked(parties, hosts, name, step, label, **values):
     message = encode([parties.study, parties.run, f"{step}[{label}]", encode(values), encode({}), []])
-    return decode(hosts[name].answer(message))
+    return decode(answer(hosts[name], message))
 
 
 def until_masked():
@@ -213,7 +213,7 @@ def test_altered_mail_is_refused():
 
     def meet(letters):
         message = [parties.study, parties.run, "sum.meet[0]", encode({"dealers": others}), encode({}), letters]
-        return decode(hosts["ash"].answer(encode(message)))
+        return decode(answer(hosts["ash"], encode(message)))
 
     flipped = bytearray(letter["box"])
     flipped[-1] ^= 1
@@ -269,7 +269,7 @@ def test_a_sum_over_a_ring_of_neighbours_is_exact():
         unit=Unit.RECORD,
         colluders=2,
         dropouts=10,
-        roster={name: identity(name).public for name in names},
+        roster={name: identity(name).public for name in ("coordinator", *names)},
     )
     assert degree_of(who).degree < size - 1
     gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
@@ -291,7 +291,7 @@ def test_a_third_of_the_parties_may_drop_out_after_masking():
         unit=Unit.RECORD,
         colluders=1,
         dropouts=4,
-        roster={name: identity(name).public for name in names},
+        roster={name: identity(name).public for name in ("coordinator", *names)},
     )
     gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
     parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
@@ -346,7 +346,7 @@ def test_mail_that_is_replayed_reflected_truncated_or_from_a_stranger_is_refused
 
     def meet(name, letters, run="run-1"):
         body = encode({"dealers": others})
-        return decode(hosts[name].answer(encode([parties.study, run, "sum.meet[0]", body, encode({}), letters])))
+        return decode(answer(hosts[name], encode([parties.study, run, "sum.meet[0]", body, encode({}), letters])))
 
     study, run_id, path, sender, to, name = decode(letter["head"])
     stranger = encode([study, run_id, path, "mallory", to, name])
@@ -366,6 +366,6 @@ def test_mail_that_is_replayed_reflected_truncated_or_from_a_stranger_is_refused
         assert meet(receiver, [changed])["refused"] == code, case
     # The same letter in another run: sealed and signed for the first one.
     decode(
-        hosts["ash"].answer(encode([parties.study, "run-2", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []]))
+        answer(hosts["ash"], encode([parties.study, "run-2", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []]))
     )
     assert meet("ash", [letter], run="run-2")["refused"] == "sealed"

@@ -16,6 +16,7 @@ from comity.federation.bounds import Ball
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
 from comity.federation.forms import Array
 from comity.federation.host import Host
 from comity.federation.journal import Journal
@@ -116,7 +117,7 @@ class LossyChannel:
         replies = {}
         for party, message in messages.items():
             self.asked.append((party, message))
-            if (party, decode(message)[2]) in self.lose:
+            if (party, path_of(message)) in self.lose:
                 self.lost.add(party)
             if party not in self.lost:
                 replies[party] = self.hosts[party].answer(message)
@@ -135,12 +136,23 @@ def consortium(size: int = 5, *, dropouts: int = 1, colluders: int = 1) -> Conso
         neighbours=Neighbours.REPLACE,
         colluders=colluders,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in names},
+        roster={name: identity(name).public for name in (COORDINATOR, *names)},
     )
 
 
 def identity(name: str) -> Identity:
     return Identity(derive(b"test identity", name))
+
+
+def path_of(message: bytes) -> str:
+    """Which step a signed message asks for."""
+    return str(decode(message[:-SIGNATURE_BYTES])[2])
+
+
+def answer(host: Host, ask: bytes) -> bytes:
+    """The reply of a site to an ask that the coordinator signs."""
+    raw = sign_ask(identity(COORDINATOR), host.party, ask)
+    return verify_reply(identity(host.party).public, host.party, raw, host.answer(raw))
 
 
 def records(name: str, columns: int = 3) -> Records:
@@ -197,7 +209,8 @@ def setup(
         hosts = {name: host(protocol, who, name, folder, noise=noise, epsilon=epsilon) for name in who.parties}
     journal = Journal(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
-    return Parties(protocol, who, study=STUDY, run=run, channel=channel, journal=journal, noise=noise), hosts
+    keys = identity(COORDINATOR)
+    return Parties(protocol, who, study=STUDY, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
 
 
 __all__ = [
@@ -208,9 +221,11 @@ __all__ = [
     "NoNoise",
     "Noised",
     "Rounds",
+    "answer",
     "consortium",
     "host",
     "identity",
+    "path_of",
     "run",
     "setup",
 ]

@@ -12,7 +12,7 @@ from scipy.special import lambertw
 from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties
@@ -65,7 +65,7 @@ def consortium(parties: int, loss: Loss | None = None, *, dropouts: int = 0) -> 
         loss=loss or Pure(1),
         colluders=0,
         dropouts=dropouts,
-        roster={name: identity(name).public for name in names},
+        roster={name: identity(name).public for name in (COORDINATOR, *names)},
     )
 
 
@@ -102,7 +102,14 @@ def hosted(
     }
     channel = LossyChannel(hosts, lose)
     parties = Parties(
-        method, who, study=STUDY, run="run-1", channel=channel, journal=Journal(), noise=noise or NoNoise()
+        method,
+        who,
+        study=STUDY,
+        run="run-1",
+        channel=channel,
+        journal=Journal(),
+        keys=identity(COORDINATOR),
+        noise=noise or NoNoise(),
     )
     return parties, hosts, channel
 

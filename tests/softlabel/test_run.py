@@ -12,6 +12,7 @@ from comity.data import Records
 from comity.errors import BudgetExceeded
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR
+from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.parties import run
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.ledger import Ledger
@@ -125,7 +126,10 @@ class Recording:
 
     def ask(self, messages):
         replies = self.channel.ask(messages)
-        self.crossed += [(party, decode(messages[party]), decode(replies[party])) for party in messages]
+        self.crossed += [
+            (party, decode(messages[party][:-SIGNATURE_BYTES]), decode(replies[party][:-SIGNATURE_BYTES]))
+            for party in messages
+        ]
         return replies
 
 

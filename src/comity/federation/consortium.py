@@ -38,6 +38,9 @@ class Consortium:
     def __post_init__(self) -> None:
         if not len(self.parties):
             raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables")
+        taken = [name for name in (COORDINATOR, EVERY_PARTY, EVERYONE) if self.knows(name)]
+        if taken:
+            raise StudyError(f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another")
         if self.colluders < 0 or self.dropouts < 0 or self.survivors <= self.colluders:
             raise StudyError(
                 f"privacy.colluders = {self.colluders} and privacy.dropouts = {self.dropouts} leave no honest party "

@@ -15,6 +15,7 @@ from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.envelope import sign_reply, verify_ask
 from comity.federation.forms import Count
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protocol import Protocol, StepSpec, spec_of
@@ -83,11 +84,15 @@ class Host:
         for part in self.protocol.parts.values():
             self.policy.check_disclosures(part.declare(self.who), self.party, self.who)
 
-    def answer(self, ask: bytes) -> bytes:
-        """The reply to an ask. A refusal crosses as a code and a key; its sentence stays in `refusal` and the log."""
+    def answer(self, raw: bytes) -> bytes:
+        """The signed reply to an ask that the coordinator signed. A refusal crosses as a code and a key; its sentence
+        stays in `refusal` and the log."""
+        return sign_reply(self.keys, self.party, raw, self._reply(raw))
+
+    def _reply(self, raw: bytes) -> bytes:
         self.refusal = None
         try:
-            return self._answer(ask)
+            return self._answer(verify_ask(self.identity_of(COORDINATOR), self.party, raw))
         except ComityError as error:
             self.refusal = error
             log.warning("%s refused: %s", self.party, error)

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.crypto.sealed import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.channel import Channel
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.envelope import sign_ask, verify_reply
 from comity.federation.forms import Count
 from comity.federation.journal import Exchange, Journal
 from comity.federation.protection import Entrusted, Perturbed, Summed
@@ -49,7 +51,8 @@ class _Memory:
 
 
 class Parties:
-    """Asks steps of the parties of one run. `noise` is the trusted coordinator's, where a method has one."""
+    """Asks steps of the parties of one run. `keys` are the coordinator's own, pinned in the roster under its name;
+    `noise` is the trusted coordinator's, where a method has one."""
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Parties:
         run: str,
         channel: Channel,
         journal: Journal,
+        keys: Identity,
         noise: NoiseSource | None = None,
         progress: Progress | None = None,
         _mount: str = "",
@@ -71,6 +75,7 @@ class Parties:
         self.run = run
         self.channel = channel
         self.journal = journal
+        self.keys = keys
         self.noise = noise
         self.progress = progress
         self.declaration: Declaration = protocol.declare(who).accept(who)
@@ -99,6 +104,7 @@ class Parties:
             run=self.run,
             channel=self.channel,
             journal=self.journal,
+            keys=self.keys,
             noise=self.noise,
             progress=self.progress,
             _mount=mount + ".",
@@ -153,10 +159,15 @@ class Parties:
         return self.journal.open(self.study, self.run, path, encode(dict(values)), own)
 
     def _send(self, path: str, exchanges: dict[str, Exchange], need: int | None) -> dict[str, Exchange]:
-        waiting = {party: exchange.message for party, exchange in exchanges.items() if exchange.reply is None}
+        waiting = {
+            party: sign_ask(self.keys, party, exchange.message)
+            for party, exchange in exchanges.items()
+            if exchange.reply is None
+        }
         replies = self.channel.ask(waiting) if waiting else {}
         answers = {}
-        for party, raw in replies.items():
+        for party, signed in replies.items():
+            raw = self._verified(path, party, waiting, signed)
             reply = decode(raw)
             if not isinstance(reply, dict):
                 raise Malformed(f"{party} sent no proper reply to {path}")
@@ -179,6 +190,19 @@ class Parties:
                 "Nothing is lost: run again with the same run id to resume"
             )
         return self.journal.exchanges(self.study, self.run, path)
+
+    def _verified(self, path: str, party: str, sent: Mapping[str, bytes], signed: bytes) -> bytes:
+        identity = self.consortium.roster.get(party)
+        if identity is None or party not in sent:
+            raise Refused(f"{path}: {party} has no pinned key in the roster, or was not asked", code="stranger")
+        try:
+            return verify_reply(identity, party, sent[party], signed)
+        except Malformed as error:
+            raise Malformed(
+                f"{path}: what arrived is not what {party} signed for this ask; it was altered on the way, or the ask "
+                "was. Nothing is lost: run again with the same run id",
+                code="signature",
+            ) from error
 
     def _read(self, path: str, declared: Declaration, exchanges: Mapping[str, Exchange]) -> dict[str, dict[str, Any]]:
         out: dict[str, dict[str, Any]] = {}

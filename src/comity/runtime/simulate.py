@@ -21,7 +21,7 @@ from comity.data import Encoding, Records, Schema
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, run
@@ -153,8 +153,9 @@ def _with_hosts(
     progress: Progress | None,
 ) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
-    keys = {party: Identity(derive(study.encode(), "simulated identity", party)) for party in who.parties}
-    who = replace(who, roster={party: identity.public for party, identity in keys.items()})
+    names = (COORDINATOR, *who.parties)
+    keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
+    who = replace(who, roster={name: identity.public for name, identity in keys.items()})
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
@@ -179,6 +180,7 @@ def _with_hosts(
         run=run_id,
         channel=channel,
         journal=Journal(journal),
+        keys=keys[COORDINATOR],
         noise=noise_source(seed, "coordinator"),
         progress=progress,
     )

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema, open_source
 from comity.errors import BadInput, StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
@@ -61,6 +61,12 @@ class PartyTable(_Table):
     keys: dict[str, str] | None = None
 
 
+class CoordinatorTable(_Table):
+    """Who asks: its public keys, so that no site answers anybody else."""
+
+    keys: dict[str, str] | None = None
+
+
 class SimulationTable(_Table):
     """Ignored by a deployment and left out of the hash."""
 
@@ -78,6 +84,7 @@ class _File(_Table):
     study: StudyTable
     privacy: PrivacyTable
     parties: dict[str, Any]
+    coordinator: CoordinatorTable = CoordinatorTable()
     simulation: SimulationTable = SimulationTable()
 
 
@@ -91,6 +98,7 @@ class Study:
     privacy: PrivacyTable
     parameters: Parameters
     parties: Mapping[str, PartyTable] | int
+    coordinator: CoordinatorTable
     simulation: SimulationTable
     folder: Path
     hash: str
@@ -103,9 +111,13 @@ class Study:
         names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
         roster, roles = {}, {}
         if not isinstance(self.parties, int):
-            roster = {n: _pinned(p.keys, n, self.where) for n, p in self.parties.items() if p.keys is not None}
+            roster = {
+                n: _pinned(p.keys, f"parties.{n}", self.where) for n, p in self.parties.items() if p.keys is not None
+            }
             for role in {p.role for p in self.parties.values() if p.role is not None}:
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
+        if self.coordinator.keys is not None:
+            roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
         return Consortium(
             parties=names,
             loss=self.privacy.loss,
@@ -178,6 +190,7 @@ class Study:
             "schema": schema.digest(),
             "privacy": file.privacy.model_dump(mode="json"),
             "parties": parties if isinstance(parties, int) else {n: p.model_dump() for n, p in parties.items()},
+            "coordinator": file.coordinator.model_dump(),
             "parameters": parameters.model_dump(mode="json"),
             "files": {name: _digest(folder / name, where) for name in parameters.public_files()},
         }
@@ -188,6 +201,7 @@ class Study:
             privacy=file.privacy,
             parameters=parameters,
             parties=parties,
+            coordinator=file.coordinator,
             simulation=file.simulation,
             folder=folder,
             hash=hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest(),
@@ -197,14 +211,14 @@ class Study:
         )
 
 
-def _pinned(keys: Mapping[str, str], party: str, where: str) -> PublicIdentity:
+def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
     try:
         return PublicIdentity.from_texts(keys)
     except (KeyError, ValueError):
         raise StudyError(
-            f"{where}: parties.{party}.keys must hold sign, mlkem and x25519 as hexadecimal text; print them with: "
+            f"{where}: {table}.keys must hold sign, mlkem and x25519 as hexadecimal text; print them with: "
             "comity keys show FILE",
-            key=f"parties.{party}.keys",
+            key=f"{table}.keys",
         ) from None
 
 

@@ -1,0 +1,152 @@
+"""Altered bytes anywhere in any message are refused, and so is every message that is out of its place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR
+from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_ask, verify_reply
+from comity.federation.parties import run
+
+from .toy import STUDY, UNSEEN, LossyChannel, NoNoise, Rounds, consortium, host, identity, setup
+
+
+def recorded():
+    """Every message of a whole run with secure sums, with the reply it got."""
+    parties, hosts = setup(noise=NoNoise())
+    crossed = []
+
+    class Recorder(LossyChannel):
+        def ask(self, messages):
+            replies = super().ask(messages)
+            crossed.extend((party, message, replies[party]) for party, message in messages.items())
+            return replies
+
+    parties.channel = Recorder(hosts)
+    run(parties)
+    return hosts, crossed
+
+
+def places(size, generator):
+    """Bits to flip: in the first and last bytes, and at random in between."""
+    inside = generator.integers(0, size, 4)
+    return [(at, int(generator.integers(0, 8))) for at in (0, 1, size - 1, size - 65, *inside)]
+
+
+def flipped(raw, at, bit):
+    out = bytearray(raw)
+    out[at] ^= 1 << bit
+    return bytes(out)
+
+
+def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused():
+    hosts, crossed = recorded()
+    generator = np.random.default_rng(5)
+    for party, message, _ in crossed:
+        for at, bit in places(len(message), generator):
+            altered = flipped(message, at, bit)
+            answered = hosts[party].answer(altered)
+            reply = decode(verify_reply(identity(party).public, party, altered, answered))
+            assert reply["refused"] == "signature", (party, at)
+
+
+def test_a_flipped_bit_anywhere_in_any_reply_of_a_run_is_refused():
+    _, crossed = recorded()
+    generator = np.random.default_rng(6)
+    for party, message, reply in crossed:
+        assert decode(verify_reply(identity(party).public, party, message, reply))
+        for at, bit in places(len(reply), generator):
+            with pytest.raises(Malformed):
+                verify_reply(identity(party).public, party, message, flipped(reply, at, bit))
+
+
+@pytest.mark.parametrize("where", ["ask", "reply"])
+def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unaltered(where):
+    parties, hosts = setup(noise=NoNoise())
+    faults = [True]
+
+    class Corrupting(LossyChannel):
+        def ask(self, messages):
+            hit = faults and b"average" in next(iter(messages.values()))
+            if hit:
+                faults.clear()
+            if hit and where == "ask":
+                messages = {**messages, "ash": flipped(messages["ash"], 30, 2)}
+            replies = super().ask(messages) if where == "reply" or not hit else self.delivered(messages)
+            if hit and where == "reply":
+                replies["ash"] = flipped(replies["ash"], 9, 0)
+            return replies
+
+        def delivered(self, messages):
+            return {party: self.hosts[party].answer(message) for party, message in messages.items()}
+
+    parties.channel = Corrupting(hosts)
+    with pytest.raises(Malformed, match="altered on the way") as error:
+        run(parties)
+    assert error.value.code == "signature"
+    resumed, _ = setup(noise=NoNoise(), hosts=hosts)
+    resumed.journal = parties.journal
+    plain, _ = setup(noise=NoNoise())
+    np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
+
+
+def test_each_way_of_moving_a_message_is_refused():
+    ask = encode([STUDY, "run-1", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []])
+    raw = sign_ask(identity(COORDINATOR), "ash", ask)
+    one, other = (host(Rounds(), consortium(), name) for name in ("ash", "birch"))
+    good = one.answer(raw)
+    keys = {name: identity(name).public for name in ("ash", "birch", COORDINATOR)}
+    assert "ok" in decode(verify_reply(keys["ash"], "ash", raw, good))
+
+    def refused(site, message):
+        return decode(site.answer(message)[:-SIGNATURE_BYTES])["refused"]
+
+    assert refused(other, raw) == "signature", "an ask for another site"
+    assert refused(one, raw[:-1]) == "signature", "a truncated ask"
+    assert refused(one, raw[:10]) == "signature" and refused(one, b"") == "signature"
+    assert refused(one, raw + b"\0") == "signature", "a longer ask"
+    assert refused(one, good) == "signature", "a reply reflected as an ask"
+    assert refused(one, sign_ask(identity("birch"), "ash", ask)) == "signature", "an ask of a party"
+    assert refused(one, sign_ask(identity("stranger"), "ash", ask)) == "signature", "an ask of a stranger"
+    with pytest.raises(Malformed):
+        verify_ask(keys[COORDINATOR], "ash", good)
+    later = sign_ask(identity(COORDINATOR), "ash", encode([STUDY, "run-1", "average[0]", encode({}), encode({}), []]))
+    with pytest.raises(Malformed):
+        verify_reply(keys["ash"], "ash", later, good)
+    with pytest.raises(Malformed):
+        verify_reply(keys["birch"], "birch", raw, good)
+    with pytest.raises(Malformed):
+        verify_reply(keys["ash"], "ash", raw, sign_reply(identity("birch"), "ash", raw, good[:-SIGNATURE_BYTES]))
+
+
+def test_a_reply_from_whoever_was_not_asked_is_refused():
+    parties, hosts = setup(noise=NoNoise())
+
+    class Intruding(LossyChannel):
+        def ask(self, messages):
+            replies = super().ask(messages)
+            return {**replies, "stranger": next(iter(replies.values()))}
+
+    parties.channel = Intruding(hosts)
+    with pytest.raises(Refused, match="stranger"):
+        run(parties)
+
+
+def test_a_site_whose_roster_has_no_coordinator_answers_nobody():
+    who = consortium()
+    roster = {name: key for name, key in who.roster.items() if name != COORDINATOR}
+    from dataclasses import replace
+
+    one = host(Rounds(), replace(who, roster=roster), "ash")
+    raw = sign_ask(identity(COORDINATOR), "ash", encode([STUDY, "run-1", "run.begin[0]", encode({}), encode({}), []]))
+    assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
+
+
+def test_no_party_is_called_like_a_role():
+    from dataclasses import replace
+
+    with pytest.raises(StudyError, match="'coordinator'"):
+        replace(consortium(), parties=("ash", COORDINATOR))
