@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 _CHUNK = 1 << 18
-_ZEROS = bytes(_CHUNK)
+# A view, because slicing bytes would copy them.
+_ZEROS = memoryview(bytes(_CHUNK))
 
 Shape = int | tuple[int, ...]
 

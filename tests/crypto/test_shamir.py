@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.shamir import PRIME, join, split
+from comity.crypto.shamir import PRIME, SHARE_BYTES, join, split
 from comity.errors import Malformed
 
 
@@ -24,6 +24,13 @@ def test_any_threshold_shares_give_the_secret(secret, threshold, more):
     shares = split(secret, threshold, range(1, threshold + more + 1))
     for chosen in list(combinations(shares, threshold))[:10]:
         assert join({x: shares[x] for x in chosen}) == secret
+
+
+def test_a_published_example():
+    """1234 + 166x + 94x² (Wikipedia, Shamir's secret sharing): 1234 from the points at 2, 4 and 5; nothing wraps."""
+    points = {2: 1942, 4: 3402, 5: 4414}
+    joined = join({x: y.to_bytes(SHARE_BYTES, "big") for x, y in points.items()})
+    assert int.from_bytes(joined, "big") == 1234
 
 
 def test_fewer_shares_fit_every_secret():
