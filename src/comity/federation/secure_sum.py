@@ -22,6 +22,7 @@ that a pinned key that is stolen later opens no recorded masks.
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +66,11 @@ def neighbours(who: Consortium, study: str, run: str) -> dict[str, tuple[str, ..
 def word(release: Release, who: Consortium) -> str:
     """32-bit words where the sum and its noise fit with room to spare: half the bytes and half the masks."""
     return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
+
+
+def _digest(members: list[str], survivors: list[str]) -> bytes:
+    """What a consent signs: encoding both lists for every signature would take most of the time of a large sum."""
+    return hashlib.sha256(encode([members, survivors])).digest()
 
 
 def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
@@ -202,7 +208,7 @@ class SecureSum(Protocol):
         if not set(survivors) <= set(members) or len(survivors) < site.consortium.survivors:
             raise Refused("too few survivors, or some that were no members", code="sum")
         site.keep(f"sum.list/{site.label}", sorted(survivors))
-        return {"consent": site.sign("survivors", site.label, members, sorted(survivors))}
+        return {"consent": site.sign("survivors", site.label, _digest(members, sorted(survivors)))}
 
     @step(per_sum=True)
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
@@ -215,8 +221,9 @@ class SecureSum(Protocol):
             or len(consents) < degree_of(site.consortium).threshold
         ):
             raise Refused("too few survivors consented to the list", code="sum")
+        agreed = _digest(members, survivors)
         for party, signature in consents.items():
-            site.verify(party, signature, "survivors", label, members, survivors)
+            site.verify(party, signature, "survivors", label, agreed)
         alive, known = set(survivors), set(members)
         held = site.received("shares", [party for party in holders if party in known])
         return {
