@@ -72,6 +72,7 @@ def simulate(
     folder: Path | None = None,
     run_id: str | None = None,
     progress: Progress | None = None,
+    models: Any = None,
 ) -> Result: ...
 @overload
 def simulate(
@@ -95,6 +96,7 @@ def simulate(
     name: str = "study",
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    models: Any = None,
 ) -> Result: ...
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.

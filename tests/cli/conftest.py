@@ -27,6 +27,7 @@ epsilon = 2.0
 delta = 1e-6
 
 [softlabel]
+variant = "published"
 method = "avg"
 auxiliary = "public.csv"
 rows = "normalised"

@@ -14,7 +14,7 @@ from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import DataError
-from comity.learn import ConstantClassifier, LinearClassifier
+from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier
 
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 
@@ -98,6 +98,33 @@ def test_rows_that_do_not_fit_are_refused(rows):
 def test_weights_and_classes_must_agree(coef, classes):
     with pytest.raises(DataError, match="one row per class"):
         LinearClassifier(coef, classes).predict(np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_feature_map_comes_between_the_encoding_and_the_weights(classes, constant):
+    encoding = Encoding(SCHEMA, scaling="unit")
+    generator = np.random.default_rng(classes)
+    mean, matrix = generator.normal(size=3), generator.normal(size=(3, 2))
+    # The last weight is the intercept, whether the map gives the constant or not.
+    coef = generator.normal(size=(1 if classes == 2 else classes, 3))
+    names = ["no", "yes", "perhaps"][:classes]
+    model = LinearClassifier(coef, names, encoding, FeatureMap(mean, matrix, constant=constant))
+    frame = pd.DataFrame({"sex": ["f", "m", "m"], "age": [90, 10, 55]})
+    rows = encoding.encode_features(frame)
+    scores = (rows - mean) @ matrix @ coef[:, :2].T + coef[:, 2]
+    np.testing.assert_allclose(model.decision_function(frame), scores[:, 0] if classes == 2 else scores, atol=1e-12)
+    np.testing.assert_allclose(clone(model).predict_proba(rows), model.predict_proba(frame), atol=1e-12)
+    assert model.n_features_in_ == 3
+    with pytest.raises(DataError, match="3 features"):
+        model.predict(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_weights_must_fit_the_feature_map(width):
+    model = LinearClassifier(np.ones((1, width)), [0, 1], None, FeatureMap(np.zeros(3), np.eye(3)[:, :2]))
+    with pytest.raises(DataError, match="2 dimensions of the feature map"):
+        model.predict(np.ones((1, 3)))
 
 
 def test_the_constant_classifier_says_the_likeliest_class():

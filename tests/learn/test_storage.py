@@ -13,7 +13,7 @@ from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import ComityError, DataError
-from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model, storage
+from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, load_model, save_model, storage
 
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 ENCODING = Encoding(SCHEMA, scaling="unit", rows="scaled", intercept=True)
@@ -34,6 +34,50 @@ def test_a_model_comes_back_exactly(folder):
     frame = pd.DataFrame({"age": [3, 99], "sex": ["m", "f"]})
     assert np.array_equal(again.predict_proba(frame), MODEL.predict_proba(frame))
     assert again.predict(frame).tolist() == MODEL.predict(frame).tolist()
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    feature_map = FeatureMap(
+        np.array([0.1, 1 / 3, 0.2, 0.5]),
+        np.eye(4)[:, :2] / 3,
+        None,
+        True,
+        np.array([0.1, -0.2]),
+        np.array([[2.0], [1]]),
+    )
+    save_model(LinearClassifier([[0.7, -0.1]], ["no", "yes"], ENCODING, feature_map), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_feature_map_comes_back_with_its_model(mapped):
+    again = load_model(mapped)
+    frame = pd.DataFrame({"age": [3, 99], "sex": ["m", "f"]})
+    turned = (ENCODING.encode_features(frame) - [0.1, 1 / 3, 0.2, 0.5])[:, :2] / 3
+    turned = (turned / np.linalg.norm(turned, axis=1, keepdims=True) - [0.1, -0.2]) @ [2.0, 1.0]
+    np.testing.assert_allclose(again.decision_function(frame), 0.7 * turned - 0.1, atol=1e-14)
+    page = json.loads((mapped / "model.json").read_text())
+    assert page["kind"] != "linear", "a reader without maps would take it for a plain one"
+
+
+def test_a_feature_map_that_is_wrong_is_noticed(mapped):
+    with np.load(mapped / "weights.npz") as stored:
+        arrays = dict(stored)
+    wrong = (
+        {"map.matrix": np.eye(3)},
+        {"map.mean": np.full(4, np.nan)},
+        {"map.normalise": np.ones(3)},
+        {"map.mean": np.array(["a", "b", "c", "d"])},
+        {"map.mean": np.zeros(3), "map.matrix": np.eye(3)[:, :2]},
+        {"map.more": np.ones(1)},
+    )
+    for changed in wrong:
+        np.savez(mapped / "weights.npz", **(arrays | changed))
+        with pytest.raises(DataError, match="fetch"):
+            load_model(mapped)
+    np.savez(mapped / "weights.npz", coef=arrays["coef"])
+    with pytest.raises(DataError, match="feature map"):
+        load_model(mapped)
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], ["a", "b", "ü"], [0.5, 1.5, 2.5], np.array([3, 1, 2])])

@@ -20,6 +20,7 @@ schema = "schema.toml"
 epsilon = 1.0
 delta = 1e-6
 [softlabel]
+variant = "published"
 method = "avg"
 auxiliary = "public.csv"
 [parties.clinic-01]

@@ -24,6 +24,7 @@ epsilon = 1.0
 delta = 1e-6
 
 [softlabel]
+variant = "published"
 auxiliary = "public.csv"
 l2 = 0.01
 

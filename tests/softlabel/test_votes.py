@@ -16,7 +16,7 @@ from comity.learn.softmax import softmax
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
-from comity.protocols.softlabel.published import helmert
+from comity.learn.softmax import contrasts
 from tests.federation.toy import UNSEEN
 
 from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol
@@ -30,8 +30,8 @@ def contribution(method, records: Records) -> np.ndarray:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6, 11])
-def test_helmert_rows_are_orthonormal_and_sum_to_zero(classes):
-    basis = helmert(classes)
+def test_contrast_rows_are_orthonormal_and_sum_to_zero(classes):
+    basis = contrasts(classes)
     np.testing.assert_allclose(basis @ basis.T, np.eye(classes - 1), atol=1e-14)
     np.testing.assert_allclose(basis.sum(1), 0, atol=1e-14)
 

@@ -28,7 +28,7 @@ log = logging.getLogger("comity.site")
 
 
 class Host:
-    """Data, keys, store, policy and noise of one party. The engine of a deployment calls `answer` and nothing else."""
+    """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Host:
         study: str,
         title: str = "study",
         policy: Policy = SIMULATION,
+        local: Callable[..., Any] | None = None,
     ) -> None:
         self.party = party
         self._records = records
@@ -54,6 +55,7 @@ class Host:
         self.study = study
         self.title = title
         self.policy = policy
+        self.local = local
         self.declaration: Declaration = protocol.declare(who).accept(who)
         self.refusal: ComityError | None = None
 

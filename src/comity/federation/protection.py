@@ -30,6 +30,16 @@ class Noised:
 
 
 @dataclass(frozen=True)
+class Selected(Noised):
+    """Every party draws noise for its own secret size and is charged; one party's draw is selected under encryption and
+    opened with the value alone, in additive shares."""
+
+    @property
+    def text(self) -> str:
+        return "in additive shares, with the noise of one party that nobody knows"
+
+
+@dataclass(frozen=True)
 class Entrusted:
     """Sent in clear to a coordinator that is trusted to release only what it has perturbed. Sending is paying."""
 

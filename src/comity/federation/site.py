@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Release
 from comity.federation.effects import Effects
-from comity.federation.protection import Entrusted, Sealed, Summed
+from comity.federation.protection import Entrusted, Sealed, Selected, Summed
 
 if TYPE_CHECKING:
     from comity.federation.host import Host
@@ -60,6 +60,11 @@ class Site:
         """Which rows are records rather than padding: all of them at a real site."""
         return np.ones(len(self.records), bool)
 
+    @property
+    def local(self) -> Callable[..., Any] | None:
+        """The owner's own model, where it gave one; without it a protocol uses its built-in classifier."""
+        return self._host.local
+
     # Towards the coordinator.
 
     def contribute(self, value: NDArray[np.float64] | None = None, *, share: NDArray[np.uint64] | None = None) -> None:
@@ -97,6 +102,22 @@ class Site:
             self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
         else:
             self.contribution = units
+
+    def draw(self, name: str, *, sensitivity: float) -> NDArray[np.int64]:
+        """The noise of a release that is selected under encryption, in grid units; drawing it is the debit.
+
+        Its scale is this party's own secret, because `sensitivity` depends on how many records it has; the declared
+        sensitivity is the largest that there can be. The noise may leave this step only encrypted or shared.
+        """
+        release = self._host.declaration[name]
+        noise = release.noise
+        if not isinstance(release.protection, Selected) or noise is None:
+            raise Refused(f"{name} is not declared with noise that is selected", code="undeclared", key=name)
+        if not 0 < sensitivity <= release.sensitivity:
+            raise Refused(f"{name}: a sensitivity of at most {release.sensitivity} was declared", code="stopped")
+        scale = noise.scale(sensitivity=sensitivity, shape=release.shape, grid=release.grid)
+        permit = self.effects.draw(release.name, 0)
+        return noise.draw(self._host.noise, scale, release.shape, permit=permit)
 
     # Towards another party.
 

@@ -17,6 +17,7 @@ from scipy.special import softmax as normalise
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from comity.errors import DataError
+from comity.learn.feature_map import FeatureMap
 from comity.learn.newton import Floats
 
 
@@ -56,6 +57,8 @@ class LinearClassifier(_Released):
     coef : one row of weights per class, (C, d); for two classes also one vector, (1, d), for the second one
     classes : the labels, in the order of the rows
     encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
+    feature_map : public map from rows to the coordinates that the weights are for; weights with one column more than
+        it has dimensions hold the intercept last
     """
 
     def __init__(
@@ -63,10 +66,12 @@ class LinearClassifier(_Released):
         coef: ArrayLike,
         classes: Sequence[Any] | NDArray[Any],
         encoding: FeatureEncoding | None = None,
+        feature_map: FeatureMap | None = None,
     ) -> None:
         self.coef = coef
         self.classes = classes
         self.encoding = encoding
+        self.feature_map = feature_map
 
     @property
     def coef_(self) -> Floats:
@@ -76,16 +81,25 @@ class LinearClassifier(_Released):
                 f"coef must have one row per class, or a single row for two classes; found shape "
                 f"{coef.shape} for {count} classes"
             )
+        if self.feature_map is not None and coef.shape[1] - self.feature_map.dimensions not in (0, 1):
+            raise DataError(
+                f"coef must have a column for each of the {self.feature_map.dimensions} dimensions of the feature map, "
+                f"and may have one for an intercept; found {coef.shape[1]}"
+            )
         return coef
 
     @property
     def n_features_in_(self) -> int:
-        return int(self.coef_.shape[1])
+        return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.features
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: (n,) in favour of the second of two classes, (n, C) of more."""
         coef = self.coef_
-        rows = self._rows(X, coef.shape[1])
+        rows = self._rows(X, self.n_features_in_)
+        if self.feature_map is not None:
+            rows = self.feature_map(rows)
+            if coef.shape[1] > rows.shape[1]:
+                rows = np.column_stack([rows, np.ones(len(rows))])
         if len(coef) == 1:
             return np.asarray(rows @ coef[0], np.float64)
         if len(coef) == 2:

@@ -2,8 +2,8 @@
 pickle).
 
 `model.json` is readable by itself: the kind of model, its classes, and the encoding as its options with the
-text of the schema. A folder comes from somewhere else and is checked before use; whatever is wrong with it
-is a `DataError`.
+text of the schema; a feature map's arrays lie beside the weights. A folder comes from somewhere else and is
+checked before use; whatever is wrong with it is a `DataError`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import DataError, SchemaError
+from comity.learn.feature_map import FeatureMap
 from comity.learn.models import ConstantClassifier, LinearClassifier
 from comity.learn.newton import Floats
 
 _FORMAT: Final = "comity-model"
+_MAPPED: Final = "linear after a feature map"
+# Before the names of a feature map's arrays.
+_MAP: Final = "map."
 _VERSION: Final = 1
 _MOST_BYTES: Final = 1 << 28
 _OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
@@ -40,10 +45,14 @@ def save_model(model: Model, folder: str | Path) -> None:
     if isinstance(model, ConstantClassifier):
         page |= {"kind": "constant", "shares": model.shares_.tolist()}
     else:
-        page |= {"kind": "linear", "shape": list(model.coef_.shape), "encoding": _encoding_page(model)}
+        # A reader that knows no maps must not take the weights for those of plain rows: it is another kind.
+        kind = "linear" if model.feature_map is None else _MAPPED
+        page |= {"kind": kind, "shape": list(model.coef_.shape), "encoding": _encoding_page(model)}
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(model, LinearClassifier):
-        np.savez(folder / "weights.npz", coef=model.coef_)
+        mapped = {} if model.feature_map is None else model.feature_map.arrays()
+        arrays: dict[str, Any] = {"coef": model.coef_} | {_MAP + name: one for name, one in mapped.items()}
+        np.savez(folder / "weights.npz", **arrays)
     text = json.dumps(page, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "model.json").write_text(text + "\n", encoding="utf-8")
 
@@ -63,17 +72,21 @@ def load_model(folder: str | Path) -> Model:
         constant = ConstantClassifier(shares, classes)
         _checked(path, lambda: constant.shares_)
         return constant
-    if kind != "linear":
-        raise DataError(f"{path}: kind must be 'linear' or 'constant', found {kind!r}; a newer comity may know it")
-    coef = _weights(Path(folder) / "weights.npz", _get(page, "shape", list, path))
-    encoding = None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path)
-    if encoding is not None and encoding.width != coef.shape[1]:
+    if kind not in ("linear", _MAPPED):
         raise DataError(
-            f"{path}: the schema encodes {encoding.width} features and the weights have {coef.shape[1]}; "
+            f"{path}: kind must be 'linear', {_MAPPED!r} or 'constant', found {kind!r}; a newer comity may know it"
+        )
+    stored = Path(folder) / "weights.npz"
+    coef, arrays = _weights(stored, _get(page, "shape", list, path))
+    feature_map = _feature_map(arrays, stored) if kind == _MAPPED else None
+    encoding = None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path)
+    linear = LinearClassifier(coef, classes, encoding, feature_map)
+    _checked(path, lambda: linear.coef_)
+    if encoding is not None and encoding.width != linear.n_features_in_:
+        raise DataError(
+            f"{path}: the schema encodes {encoding.width} features and the weights are for {linear.n_features_in_}; "
             "the two files are not of one model, fetch it again"
         )
-    linear = LinearClassifier(coef, classes, encoding)
-    _checked(path, lambda: linear.coef_)
     return linear
 
 
@@ -116,7 +129,16 @@ def _page(path: Path) -> dict[str, Any]:
     return page
 
 
-def _weights(path: Path, shape: list[Any]) -> Floats:
+def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
+    found = {name.removeprefix(_MAP): one for name, one in arrays.items() if name.startswith(_MAP)}
+    try:
+        return FeatureMap.from_arrays(found)
+    except (DataError, ValueError, TypeError, IndexError) as error:
+        raise DataError(f"{path}: the feature map can't be used ({error}); fetch the model again") from error
+
+
+def _weights(path: Path, shape: list[Any]) -> tuple[Floats, dict[str, NDArray[Any]]]:
+    """The weights, and the other arrays beside them."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -124,6 +146,7 @@ def _weights(path: Path, shape: list[Any]) -> Floats:
             raise DataError(f"{path}: unpacks to {size} bytes, more than any released model; it is not opened")
         with np.load(path, allow_pickle=False) as arrays:
             coef = arrays["coef"]
+            others = {name: arrays[name] for name in arrays.files if name != "coef"}
     except (
         OSError,
         ValueError,
@@ -139,7 +162,7 @@ def _weights(path: Path, shape: list[Any]) -> Floats:
             f"{path}: expected finite float64 weights of shape {shape}, found {coef.dtype} of "
             f"{list(coef.shape)}; fetch the model again"
         )
-    return np.asarray(coef, np.float64)
+    return np.asarray(coef, np.float64), others
 
 
 def _get(page: dict[str, Any], key: str, kind: type, path: Path) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -15,11 +15,14 @@ from comity.federation.protocol import Protocol
 
 @dataclass(frozen=True)
 class Setting:
-    """What a protocol may use to build itself: public things only. `read` opens a public file named in the study."""
+    """What a protocol may use to build itself: public things only. `read` opens a public file named in the study;
+    `columns` are the patterns of [parties.NAME] columns; `pure` says that the study grants no delta."""
 
     schema: Schema
     where: str
     read: Callable[[str], pd.DataFrame]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pure: bool = False
 
 
 class Parameters(BaseModel):

@@ -7,7 +7,7 @@ Splits use public randomness named by the study's hash, so that the same study d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,8 +20,11 @@ from comity.data import Encoding, Records, by_anchors, by_column, by_sizes, even
 from comity.entropy import Stream
 from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
+from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
+from comity.runtime.by_features import by_features, is_vertical
+from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
 from comity.runtime.simulate import encoded, simulate
 from comity.runtime.study import Study
@@ -34,10 +37,12 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What a simulation starts from: each party's records, and records to test on that no party has."""
+    """What a simulation starts from: each party's records, records to test on that no party has, and the local models
+    of parties that have their own."""
 
     parties: Mapping[str, Records]
     test: Records | None
+    models: Mapping[str, LocalModel] = field(default_factory=dict)
 
 
 def run_study(
@@ -48,10 +53,12 @@ def run_study(
     run_id: str | None = None,
     progress: Progress | None = None,
     material: Material | None = None,
+    models: Any = None,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
-    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process.
+    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process. `models`
+    stand in for those of the file, where they are made in Python.
     """
     if material is None:
         if progress is not None:
@@ -80,6 +87,7 @@ def run_study(
             study=study.name,
             study_hash=study.hash,
             settings=settings_of(study),
+            models=material.models if models is None else models,
             progress=progress,
         )
     except BudgetExceeded as refusal:
@@ -141,7 +149,12 @@ def file_name(party: str) -> str:
 
 
 def gather(study: Study) -> Material:
-    """Read, check and encode every record of the simulation, and deal them to the parties."""
+    """Read, check and encode every record of the simulation, deal them to the parties, and find their models."""
+    material = _dealt(study)
+    return replace(material, models=study_models(study, list(material.parties)))
+
+
+def _dealt(study: Study) -> Material:
     table = study.simulation
     try:
         study.protocol.declare(study.consortium)
@@ -153,6 +166,8 @@ def gather(study: Study) -> Material:
             "or a file for each party",
             key="simulation.data",
         )
+    if is_vertical(study.protocol):
+        return _by_features(study)
     if isinstance(table.data, str):
         frame = _read(study, table.data, "simulation.data")
         whole = encoded(study.protocol, frame, str(study.folder / table.data))
@@ -173,6 +188,35 @@ def gather(study: Study) -> Material:
             )
         return Material(parties, encoded(study.protocol, test, str(study.folder / table.test)))
     return _held_out(study, parties)
+
+
+def _by_features(study: Study) -> Material:
+    """Each party has its own columns: of one file, or a file of its own with its own rows."""
+    table, names = study.simulation, tuple(study.consortium.parties)
+    if isinstance(table.data, str):
+        if table.split != "by-features":
+            raise StudyError(
+                f'{study.where}: simulation.split = "{table.split}" deals whole records, and {study.protocol_name} '
+                'gives parties different columns; choose "by-features"',
+                key="simulation.split",
+            )
+        held_out = table.holdout if table.test is None else None
+        file = str(study.folder / table.data)
+        frame = _read(study, table.data, "simulation.data")
+        parties, rest = by_features(
+            study.protocol, frame, names, holdout=held_out, name=study.hash, where=file
+        )
+    else:
+        assert table.data is not None
+        _matching(study, list(table.data), "simulation.data has")
+        parties, rest = {}, None
+        for name in names:
+            frame = _read(study, table.data[name], f"simulation.data.{name}")
+            parties[name] = encoded(study.protocol, frame, str(study.folder / table.data[name]), party=name)
+    if table.test is not None:
+        rest = _read(study, table.test, "simulation.test")
+    test = None if rest is None else encoded(study.protocol, rest, f"{study.where}: simulation")
+    return Material(parties, test)
 
 
 def _read(study: Study, file: str, key: str) -> pd.DataFrame:

@@ -29,14 +29,17 @@ from comity.federation.plan import describe, plan, spent_by
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
+from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_account import figure
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.by_features import is_vertical, party_encoding
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
+from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
@@ -67,11 +70,13 @@ def simulate(
     study_hash: str | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    models: Any = None,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
+    `models` are local models, one for all parties or by party (`comity.runtime.local_models`).
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -88,14 +93,22 @@ def simulate(
         schema=schema,
     )
     started = time.perf_counter()
-    records = {party: encoded(protocol, data, party) for party, data in parties.items()}
+    records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
     tested = None if test is None else encoded(protocol, test, "test")
+    local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
     name_hash = study_hash or derive(fresh_seed(), study).hex()
     known = dict(ledgers or {})
     if len(parties) > REAL_HOSTS:
         if known or journal is not None:
             raise StudyError(f"above {REAL_HOSTS} parties a simulation keeps its ledgers and its journal in memory")
+        shared = set(map(id, local.values()))
+        if local and (len(shared) > 1 or len(local) < len(parties)):
+            raise StudyError(
+                f"above {REAL_HOSTS} parties a simulation has one local model for all of them, because it runs stacks "
+                "of parties; give one model, or fewer parties",
+                key="simulation.models",
+            )
         cohort = Cohort(
             protocol,
             who,
@@ -105,13 +118,25 @@ def simulate(
             study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
+            local=next(iter(local.values()), None),
         )
         released = cohort.released()
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:
         released, accounts, transcript = _with_hosts(
-            protocol, who, records, known, granted(grant, delta), seed, journal, run_id, name_hash, study, progress
+            protocol,
+            who,
+            records,
+            known,
+            granted(grant, delta),
+            seed,
+            journal,
+            run_id,
+            name_hash,
+            study,
+            progress,
+            local,
         )
     outcome = _outcome(
         protocol,
@@ -129,6 +154,8 @@ def simulate(
         error = protocol.score(outcome.model, tested)
         if baselines:
             compared = protocol.compare(list(records.values()), tested)
+            if local:
+                compared = [replace(one, note=_without_models(one)) for one in compared]
     return replace(
         outcome,
         error=error,
@@ -137,6 +164,11 @@ def simulate(
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
     )
+
+
+def _without_models(baseline: Baseline) -> str:
+    """What is compared with is trained by the protocol, which does not see local models; the constant has none."""
+    return baseline.note if baseline.name == "constant" else f"{baseline.note}; built-in classifier".lstrip("; ")
 
 
 def _with_hosts(
@@ -151,6 +183,7 @@ def _with_hosts(
     study: str,
     title: str,
     progress: Progress | None,
+    local: Mapping[str, LocalModel],
 ) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
@@ -171,6 +204,7 @@ def _with_hosts(
             who=who,
             study=study,
             title=title,
+            local=local.get(party),
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(
@@ -237,10 +271,13 @@ def _outcome(
     )
 
 
-def encoded(protocol: Protocol, data: Data, where: str) -> Records:
-    """Records as the protocol wants them; a frame is encoded by the protocol's own encoding."""
+def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None) -> Records:
+    """Records as the protocol wants them; a frame is encoded by the protocol's own encoding, or, where parties hold
+    different columns, by that of the party."""
     if isinstance(data, Records):
         return data
+    if party is not None and is_vertical(protocol):
+        return party_encoding(protocol, party).encode(data, where=where).records
     encoding = getattr(protocol, "encoding", None)
     if not isinstance(encoding, Encoding):
         raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema, open_source
@@ -67,6 +67,34 @@ class CoordinatorTable(_Table):
     keys: dict[str, str] | None = None
 
 
+class ModelTable(_Table):
+    """A party's own model: a dotted name, or several of a pipeline, with its parameters; or a file of predictions."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    model: str | list[str] | None = None
+    predictions: str | None = None
+    soft: bool = False
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(self.__pydantic_extra__ or {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str | list) else value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ModelTable:
+        if (self.model is None) == (self.predictions is None):
+            raise ValueError("give either model, a dotted name, or predictions, a file")
+        if self.predictions is not None and (self.parameters or self.soft):
+            surplus = next(iter(self.parameters), "soft")
+            raise ValueError(f"a file of predictions has no parameters, found {surplus}; remove it")
+        return self
+
+
 class SimulationTable(_Table):
     """Ignored by a deployment and left out of the hash."""
 
@@ -78,6 +106,7 @@ class SimulationTable(_Table):
     holdout: float = Field(0.2, gt=0, lt=1)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
+    models: dict[str, ModelTable] | None = None
 
 
 class _File(_Table):
@@ -184,7 +213,8 @@ class Study:
         def read(name: str) -> pd.DataFrame:
             return open_source(name, where=f"{where}: {name}", base=folder).read()
 
-        protocol = parameters.build(Setting(schema, where, read))
+        held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
+        protocol = parameters.build(Setting(schema, where, read, held, pure=not file.privacy.delta))
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
             "schema": schema.digest(),

@@ -1,5 +1,6 @@
 """Learning from the votes of local classifiers (Hamm, Cao, Belkin 2016)."""
 
+from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.published import PublishedSoftLabel
 
-__all__ = ["PublishedSoftLabel"]
+__all__ = ["PublishedSoftLabel", "SoftLabel"]

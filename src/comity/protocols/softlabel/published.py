@@ -27,17 +27,16 @@ from comity.federation.protection import Entrusted, Perturbed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.learn.fit import Fit
+from comity.learn.local_model import Ballot, harden, local_votes
 from comity.learn.logistic import logistic
 from comity.learn.models import LinearClassifier
 from comity.learn.norm_bound import minimiser_radius
-from comity.learn.softmax import softmax
+from comity.learn.softmax import contrasts, softmax
 from comity.learn.voting import hard_votes, one_hot
-from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import Loss, Pure
+from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
-from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.softlabel.mechanism import mechanism
 
 METHODS = ("vote", "soft", "avg")
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
@@ -97,6 +96,10 @@ class PublishedSoftLabel(Protocol):
     @property
     def radius(self) -> float:
         return minimiser_radius(self.l2, len(self.classes))
+
+    def ballot(self, who: Consortium) -> Ballot | None:
+        """What a party's own model votes on; an average of parameters has no place for other models."""
+        return None if self.method == "avg" else Ballot(self.auxiliary, self.classes)
 
     def sensitivity(self, parties: int) -> float:
         """How far the minimiser moves when one party is replaced, with the solver's inexactness (proof.md, 2 to 5)."""
@@ -181,10 +184,16 @@ class PublishedSoftLabel(Protocol):
                 f"the global fit stopped at gradient norm {float(fit.gradient_norm):.1e}, above the {TOLERANCE} that "
                 "its noise is scaled for; raise softlabel.l2"
             )
-        return fit.weights[None, :] if self.binary else helmert(len(self.classes)) @ fit.weights
+        return fit.weights[None, :] if self.binary else contrasts(len(self.classes)) @ fit.weights
 
     @step(sends="votes", stacked=True)
     def vote(self, site: Site) -> None:
+        if site.local is not None:
+            count = len(self.classes)
+            own = local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
+            # Whole votes as published; and shares would leave the simplex on a grid of 1/C.
+            site.contribute(harden(own))
+            return
         fit = self._local(site)
         chosen = hard_votes(fit.weights, self.auxiliary, multiclass=not self.binary)
         votes = one_hot(chosen, len(self.classes))
@@ -195,7 +204,7 @@ class PublishedSoftLabel(Protocol):
     @step(sends="models", stacked=True)
     def train(self, site: Site) -> None:
         fit = self._local(site)
-        weights = fit.weights[..., None, :] if self.binary else helmert(len(self.classes)) @ fit.weights
+        weights = fit.weights[..., None, :] if self.binary else contrasts(len(self.classes)) @ fit.weights
         site.contribute(np.where(fit.converged[..., None, None], weights, 0.0))
 
     def _local(self, site: Site) -> Fit:
@@ -211,7 +220,7 @@ class PublishedSoftLabel(Protocol):
 
     def coefficients(self, coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
         """A linear model, (1, d) or (C, d), from released coordinates."""
-        return coordinates if self.binary else helmert(len(self.classes)).T @ coordinates
+        return coordinates if self.binary else contrasts(len(self.classes)).T @ coordinates
 
     def score(self, model: LinearClassifier, test: Records) -> float:
         return error(model.coef_, test)
@@ -286,18 +295,3 @@ def _trained(protocol: PublishedSoftLabel, features: NDArray[np.float64], labels
     if protocol.binary:
         return logistic(features, labels.astype(np.float64), protocol.l2, tol=TOLERANCE).weights[None, :]
     return softmax(features, one_hot(labels, len(protocol.classes)), protocol.l2, tol=TOLERANCE).weights
-
-
-def mechanism(loss: Loss) -> Noise:
-    """L2 noise for a loss: spherical when pure, Gaussian otherwise."""
-    return Spherical(loss) if isinstance(loss, Pure) else Gaussian(budget_to_rho(loss))
-
-
-def helmert(classes: int) -> NDArray[np.float64]:
-    """Orthonormal rows that span the vectors of `classes` entries summing to zero."""
-    rows = np.zeros((classes - 1, classes))
-    for k in range(1, classes):
-        rows[k - 1, :k] = 1.0
-        rows[k - 1, k] = -k
-        rows[k - 1] /= sqrt(k * (k + 1))
-    return rows

@@ -67,8 +67,10 @@ class Stack:
         features: NDArray[np.float64],
         labels: NDArray[Any],
         present: NDArray[np.bool_],
+        local: Callable[..., Any] | None = None,
     ) -> None:
         self.consortium = who
+        self.local = local
         self.features = features
         self.labels = labels
         self.present = present
@@ -117,8 +119,10 @@ class Cohort:
         study: str,
         run: str,
         progress: Progress | None = None,
+        local: Callable[..., Any] | None = None,
     ) -> None:
         self.protocol = protocol
+        self._local = local
         self.consortium = who
         self.declaration: Declaration = protocol.declare(who).accept(who)
         self.ledger = ledger
@@ -159,7 +163,7 @@ class Cohort:
         most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * int(np.prod(release.shape)))))
         units, count = np.zeros(release.shape, "<i8"), 0
         for features, labels, present in self._blocks(most):
-            stack = Stack(release, self.consortium, self._noise, features, labels, present)
+            stack = Stack(release, self.consortium, self._noise, features, labels, present, self._local)
             step(stack, **values)
             if stack.units is None:
                 raise Refused(f"{spec.name} contributed nothing", code="undeclared")

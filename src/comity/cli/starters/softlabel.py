@@ -1,0 +1,57 @@
+"""Generated clinics whose classifiers vote on public records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from comity.data import clinic_schema, clinics, public_cohort
+
+CLINICS, VISITS, PUBLIC, TESTED = 300, 25, 500, 2000
+
+_STUDY = """\
+# What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
+
+[study]
+name = "{name}"
+protocol = "softlabel"          # parties learn locally and vote on public records; one noisy sum of it is opened
+schema = "schema.toml"          # the public description of a record: bounds and categories are agreed, never measured
+
+[privacy]
+unit = "party"                  # who is protected: a whole clinic, with all of its records
+neighbours = "replace"          # against whom: whoever compares with the same study after one clinic was replaced
+epsilon = 1.0                   # the loss per clinic; smaller is more private and less exact
+delta = 1e-6                    # 0, or left out, for pure differential privacy
+colluders = 1                   # clinics that may pool what they saw with the coordinator
+
+[softlabel]
+auxiliary = "public.parquet"    # public, unlabelled records; part of the study's hash
+statistic = "auto"              # what is summed: chosen from public quantities, and the plan says why
+records_per_party = {visits}          # how many records a clinic has: declared, never counted
+rows = "normalised"             # how a record enters the unit ball
+
+[parties]
+count = {clinics}                     # who takes part; in a deployment each has a [parties.NAME] table with its keys
+
+[simulation]                    # where a simulation finds its records; a deployment ignores this table
+data = "records.parquet"        # one file, split by the rule below, or one file per party
+split = "by-column"             # each value of the column below is a party
+column = "clinic"
+test = "test.parquet"           # records that no party has, to measure the error on
+baselines = true                # compare with a constant, with own data alone, with everything pooled
+grant = 3.0                     # the epsilon in each simulated clinic's ledger
+"""
+
+
+def write(folder: Path) -> None:
+    visits = clinics(CLINICS, VISITS, "comity new")
+    together = pd.concat([table.assign(clinic=clinic) for clinic, table in visits.items()], ignore_index=True)
+    # Other clinics of the same kind, so that the error is that of a newcomer who uses the model.
+    tested = pd.concat(clinics(TESTED // 100, 100, "comity new, test").values(), ignore_index=True)
+    together.drop(columns="disposition").to_parquet(folder / "records.parquet", index=False)
+    tested.drop(columns="disposition").to_parquet(folder / "test.parquet", index=False)
+    public_cohort(PUBLIC, "comity new, public").to_parquet(folder / "public.parquet", index=False)
+    (folder / "schema.toml").write_text(clinic_schema("readmitted").to_toml(), encoding="utf-8")
+    study = _STUDY.format(name=folder.name, clinics=CLINICS, visits=VISITS)
+    (folder / "study.toml").write_text(study, encoding="utf-8")

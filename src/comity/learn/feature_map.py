@@ -1,0 +1,203 @@
+"""Feature maps: from encoded rows to the coordinates in which a linear model is learnt.
+
+Every map here is fitted on public auxiliary rows, so that fitting costs no privacy. A map fitted on private rows would
+be a release of its own that nothing pays for; there is no function for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import Stream
+from comity.errors import DataError
+
+Floats = NDArray[np.float64]
+
+# Directions whose variance is this small beside the largest one are rounding, not structure.
+_RANK = 1e-9
+# Whitening for self-training divides by no variance below this share of the largest: small ones are mostly noise.
+_FLOOR = 3e-3
+# Self-training estimates a covariance: this many public rows for each dimension.
+_ROWS_PER_DIMENSION = 10
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """Row by row: (x − mean)·matrix, then the steps that are set, in the order of the fields.
+
+    `phase` makes random Fourier features, √(2/D)·cos(· + phase); `normalise` brings a row to length one (a row of zeros
+    stays); `centre` and `whitening` subtract and multiply once more; `constant` appends a column of ones.
+    """
+
+    mean: Floats
+    matrix: Floats
+    phase: Floats | None = None
+    normalise: bool = False
+    centre: Floats | None = None
+    whitening: Floats | None = None
+    constant: bool = False
+
+    def __call__(self, rows: Floats) -> Floats:
+        """(..., features) to (..., dimensions)."""
+        rows = np.asarray(rows, np.float64)
+        if rows.shape[-1:] != self.mean.shape:
+            raise DataError(f"the feature map expects rows of {len(self.mean)} features, found shape {rows.shape}")
+        mapped = (rows - self.mean) @ self.matrix
+        if self.phase is not None:
+            mapped = sqrt(2 / len(self.phase)) * np.cos(mapped + self.phase)
+        if self.normalise:
+            length = np.linalg.norm(mapped, axis=-1, keepdims=True)
+            mapped = mapped / np.where(length > 0, length, 1.0)
+        if self.centre is not None:
+            mapped = mapped - self.centre
+        if self.whitening is not None:
+            mapped = mapped @ self.whitening
+        if self.constant:
+            mapped = np.concatenate([mapped, np.ones((*mapped.shape[:-1], 1))], axis=-1)
+        return np.asarray(mapped, np.float64)
+
+    @property
+    def features(self) -> int:
+        return len(self.mean)
+
+    @property
+    def dimensions(self) -> int:
+        """Columns of what it gives, the constant one included."""
+        last = self.matrix if self.whitening is None else self.whitening
+        return int(last.shape[1]) + self.constant
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Everything it is made of, as arrays for a file without pickles."""
+        found: dict[str, NDArray[np.generic]] = {
+            "mean": self.mean,
+            "matrix": self.matrix,
+            "normalise": np.array(self.normalise),
+            "constant": np.array(self.constant),
+        }
+        optional = {"phase": self.phase, "centre": self.centre, "whitening": self.whitening}
+        return {**found, **{name: array for name, array in optional.items() if array is not None}}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> FeatureMap:
+        """The map that `arrays` came from; refuses names and shapes that make no map."""
+        known = {"mean", "matrix", "phase", "normalise", "centre", "whitening", "constant"}
+        if not {"mean", "matrix", "normalise", "constant"} <= set(arrays) <= known:
+            raise DataError(
+                f"a feature map is made of mean, matrix, normalise and constant, and may have {sorted(known)}; "
+                f"found {sorted(arrays)}"
+            )
+
+        def floats(name: str) -> Floats | None:
+            return np.asarray(arrays[name], np.float64) if name in arrays else None
+
+        mean, matrix = np.asarray(arrays["mean"], np.float64), np.asarray(arrays["matrix"], np.float64)
+        phase, centre, whitening = floats("phase"), floats("centre"), floats("whitening")
+        width = matrix.shape[1:]
+        fits = (
+            mean.ndim == 1
+            and matrix.ndim == 2
+            and len(matrix) == len(mean)
+            and (phase is None or phase.shape == width)
+            and (centre is None or centre.shape == width)
+            and (whitening is None or (whitening.ndim == 2 and whitening.shape[:1] == width))
+            and all(np.isfinite(one).all() for one in (mean, matrix, phase, centre, whitening) if one is not None)
+        )
+        if not fits:
+            raise DataError("the arrays of a feature map must be finite and of fitting shapes; write the file again")
+        return cls(mean, matrix, phase, bool(arrays["normalise"]), centre, whitening, constant=bool(arrays["constant"]))
+
+
+def scaling(auxiliary: Floats) -> FeatureMap:
+    """Each feature centred and divided by its public standard deviation; a constant feature becomes zero."""
+    rows = _checked(auxiliary)
+    deviation = rows.std(axis=0)
+    return FeatureMap(rows.mean(axis=0), np.diag(np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0)))
+
+
+def pca(auxiliary: Floats, k: int) -> FeatureMap:
+    """Centred and turned to the k directions of largest public variance, or to all that there are."""
+    rows = _checked(auxiliary)
+    mean = rows.mean(axis=0)
+    variances, axes = _principal(rows - mean)
+    return FeatureMap(mean, axes[:, : _kept(variances, k)])
+
+
+def whitened(auxiliary: Floats, k: int | None = None) -> FeatureMap:
+    """The k directions of largest public variance, each of variance one over the auxiliary rows, and a constant.
+
+    Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes.
+    """
+    rows = _checked(auxiliary)
+    mean = rows.mean(axis=0)
+    variances, axes = _principal(rows - mean)
+    kept = _kept(variances, k)
+    return FeatureMap(mean, axes[:, :kept] / np.sqrt(variances[:kept]), constant=True)
+
+
+def self_training_map(auxiliary: Floats) -> FeatureMap:
+    """Centre, PCA to a tenth as many dimensions as rows, rows to unit length, whiten with a floor, largest first."""
+    rows = _checked(auxiliary)
+    first = pca(rows, max(1, min(len(rows) // _ROWS_PER_DIMENSION, rows.shape[1])))
+    turned = FeatureMap(first.mean, first.matrix, normalise=True)
+    unit = turned(rows)
+    centre = unit.mean(axis=0)
+    variances, axes = _principal(unit - centre)
+    kept = _kept(variances, None)
+    floored = np.maximum(variances[:kept], _FLOOR * variances[0])
+    return FeatureMap(
+        first.mean, first.matrix, normalise=True, centre=centre, whitening=axes[:, :kept] / np.sqrt(floored)
+    )
+
+
+def random_features(auxiliary: Floats, dimensions: int, stream: Stream) -> FeatureMap:
+    """Random Fourier features of a Gaussian kernel (Rahimi and Recht 2007), its width the median public distance."""
+    rows = _checked(auxiliary)
+    if dimensions < 1:
+        raise DataError(f"random features need at least one dimension, found {dimensions}")
+    pairs = stream.integers(len(rows), (2, 1000))
+    distances = np.linalg.norm(rows[pairs[0]] - rows[pairs[1]], axis=1)
+    apart = distances[distances > 0]
+    width = float(np.median(apart)) if apart.size else 1.0
+    matrix = stream.normal((rows.shape[1], dimensions)) / width
+    phase = 2 * np.pi * stream.uniform((dimensions,))
+    return FeatureMap(rows.mean(axis=0), matrix, phase=phase)
+
+
+def after(first: FeatureMap, second: FeatureMap) -> FeatureMap:
+    """`second` of what `first` gives, as one map. `second` is linear: a mean, a matrix, and perhaps a constant."""
+    plain = second.phase is None and not second.normalise and second.centre is None and second.whitening is None
+    if not plain or first.constant or first.centre is not None or first.whitening is not None:
+        raise DataError("a second map must be linear, and the first one must end without a constant or a whitening")
+    return replace(first, centre=second.mean, whitening=second.matrix, constant=second.constant)
+
+
+def _checked(auxiliary: Floats) -> Floats:
+    rows = np.asarray(auxiliary, np.float64)
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise DataError(
+            f"a feature map is fitted on a table of finite public auxiliary rows, found shape {rows.shape}; "
+            "encode the auxiliary records first"
+        )
+    return rows
+
+
+def _principal(centred: Floats) -> tuple[Floats, Floats]:
+    """Variances and axes (features, axes), the largest first."""
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    # Each axis points where its largest entry is positive, so that machines agree on the signs.
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return variances[::-1], (axes * signs)[:, ::-1]
+
+
+def _kept(variances: Floats, most: int | None) -> int:
+    if most is not None and most < 1:
+        raise DataError(f"a map keeps at least one dimension, found {most}")
+    if variances[0] <= 0:
+        raise DataError("the auxiliary rows are all the same: no direction has any variance; supply others")
+    rank = int(np.count_nonzero(variances > _RANK * variances[0]))
+    return rank if most is None else min(most, rank)

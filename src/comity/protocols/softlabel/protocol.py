@@ -1,0 +1,237 @@
+"""Soft-label transfer without a trusted entity: parties vote at home, one noisy sum is opened, everyone gets the model.
+
+After J. Hamm, P. Cao, M. Belkin, Learning Privately from Multiparty Data, ICML 2016. There a trusted entity collects
+the local classifiers and perturbs what it learns from their votes. Here every party works on the public auxiliary
+records itself and contributes one bounded statistic; the secure sum opens the noisy total and nothing else, and the
+global model is made from it at no further cost. The sensitivities are derived in `proof.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Encoding, Records
+from comity.errors import StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.parties import Parties
+from comity.federation.protection import Derived, Summed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.learn.local_model import Ballot, local_votes
+from comity.learn.models import LinearClassifier
+from comity.learn.soft_labels import fit_on_soft_labels
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.softlabel.baselines import baselines, wrong
+from comity.protocols.softlabel.local_classifier import linear_votes
+from comity.protocols.softlabel.mechanism import mechanism
+from comity.protocols.softlabel.rule import NAMES, Choice, choose
+from comity.protocols.softlabel.statistics import Histograms
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftLabel(Protocol):
+    """One statistic of local votes or records, summed securely with shared noise; a linear model made from it.
+
+    Adversary    semi-honest coordinator, and up to `colluders` parties.
+    Unit         a whole party: all of its records may be replaced.
+    Learned      coordinator: the noisy sum. Everyone: the model made from it. Nobody sees a local classifier or vote.
+    Sensitivity  of the sum, that of the statistic (proof.md, 9 to 13): no 1/λ and no N in it. Divided by the number of
+                 parties after opening.
+    """
+
+    name: ClassVar[str] = "softlabel"
+    version: ClassVar[int] = 2
+
+    auxiliary: Floats
+    classes: tuple[str, ...] = ("0", "1")
+    statistic: str = "auto"
+    records_per_party: int | None = None
+    feature_map: str = "none"
+    dimensions: int | None = None
+    local_l2: float = 1e-4
+    encoding: Encoding | None = field(default=None, repr=False)
+    _choices: dict[tuple[Any, ...], Choice] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.statistic not in NAMES:
+            raise StudyError(
+                f"softlabel.statistic must be one of {', '.join(NAMES)}, found {self.statistic!r}",
+                key="softlabel.statistic",
+            )
+        if not self.local_l2 > 0:
+            raise StudyError(f"softlabel.local_l2 must be positive, found {self.local_l2}", key="softlabel.local_l2")
+        if len(self.classes) < 2:
+            raise StudyError(
+                "soft labels need a target of at least two classes; declare [target] classes in the schema"
+            )
+        if self.auxiliary.ndim != 2 or not len(self.auxiliary) or not np.isfinite(self.auxiliary).all():
+            raise StudyError(
+                "softlabel.auxiliary must hold finite rows of public, unlabelled records, at least one; found shape "
+                f"{self.auxiliary.shape}",
+                key="softlabel.auxiliary",
+            )
+
+    @property
+    def title(self) -> str:
+        return f"softlabel ({self.statistic})"
+
+    def ballot(self, who: Consortium) -> Ballot | None:
+        """What a party's own model votes on. Where records are summed themselves no model has a place."""
+        asked = self.choice(who).statistic.needs == "votes"
+        return Ballot(self.auxiliary, self.classes) if asked else None
+
+    def choice(self, who: Consortium) -> Choice:
+        """The statistic of this study, chosen from public quantities alone, and why."""
+        key = (who.size, who.dropouts, who.colluders, who.loss)
+        if key not in self._choices:
+            self._choices[key] = choose(
+                who,
+                self.auxiliary,
+                classes=len(self.classes),
+                records_per_party=self.records_per_party,
+                statistic=self.statistic,
+                feature_map=self.feature_map,
+                dimensions=self.dimensions,
+            )
+        return self._choices[key]
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+            raise StudyError(
+                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
+                'Set privacy.unit = "party" and privacy.neighbours = "replace"'
+            )
+        statistic = self.choice(who).statistic
+        if isinstance(who.loss, Pure) and not statistic.pure:
+            raise StudyError(
+                f'softlabel.statistic = "{statistic.name}" takes Gaussian noise; set privacy.delta, for example 1e-6, '
+                'or statistic = "votes"',
+                key="softlabel.statistic",
+            )
+        opened = Release(
+            name=statistic.name,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(mechanism(who.loss)),
+            form=Array(statistic.shape, "<i8"),
+            bound=statistic.bound,
+        )
+        model = Release(
+            name="model",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived(statistic.name),
+            form=Array((len(self.classes), statistic.map.dimensions)),
+        )
+        soft = Release(
+            name="soft_labels",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived(statistic.name),
+            form=Array((len(self.auxiliary), len(self.classes))),
+        )
+        return Declaration(
+            (opened, model, soft) if isinstance(statistic, Histograms) else (opened, model),
+            adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        who, steps = parties.consortium, (self.vote, self.count, self.gather, self.place, self.train)
+        statistic = self.choice(who).statistic
+        total = parties.sum(next(one for one in steps if one.spec.sends == statistic.name))  # type: ignore[attr-defined]
+        mean, deviation = total.value / total.parties, self.deviation(who, total.parties)
+        released = {"model": statistic.model(mean, deviation)}
+        if isinstance(statistic, Histograms):
+            released["soft_labels"] = statistic.soft_labels(mean, deviation)
+        return released
+
+    def deviation(self, who: Consortium, parties: int | None = None) -> float:
+        """Standard deviation of the noise on one coordinate of the mean, every survivor having added its part."""
+        count = who.size if parties is None else parties
+        release = self.declare(who)[self.choice(who).statistic.name]
+        scale = release.scale(who)
+        return release.deviation(scale) * scale.grid * sqrt(count / who.honest_parts) / count
+
+    # What runs at the sites: one step for each statistic, because a step sends one declared release.
+
+    @step(sends="votes", stacked=True)
+    def vote(self, site: Site) -> None:
+        site.contribute(self._contribution(site))
+
+    @step(sends="histograms", stacked=True)
+    def count(self, site: Site) -> None:
+        site.contribute(self._contribution(site))
+
+    @step(sends="class-sums", stacked=True)
+    def gather(self, site: Site) -> None:
+        site.contribute(self._contribution(site))
+
+    @step(sends="cells", stacked=True)
+    def place(self, site: Site) -> None:
+        site.contribute(self._contribution(site))
+
+    @step(sends="models", stacked=True)
+    def train(self, site: Site) -> None:
+        site.contribute(self._contribution(site))
+
+    def _contribution(self, site: Site) -> Floats:
+        statistic = self.choice(site.consortium).statistic
+        votes = self._votes(site) if statistic.needs == "votes" else None
+        return statistic.contribution(site.features, site.labels, site.present, votes)
+
+    def _votes(self, site: Site) -> Floats:
+        """(..., N, C), every row in the simplex: of the owner's own model, or of the built-in linear classifier."""
+        count = len(self.classes)
+        if site.local is not None:
+            return local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
+        return linear_votes(site.features, site.labels, site.present, self.auxiliary, count, self.local_l2)
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        return LinearClassifier(
+            np.asarray(released["model"], np.float64),
+            classes=self.classes,
+            encoding=self.encoding,
+            feature_map=self.choice(who).statistic.map,
+        )
+
+    def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
+        """Any scikit-learn classifier, trained on the released soft labels of the auxiliary rows: costs nothing."""
+        if "soft_labels" not in released:
+            raise StudyError(
+                'soft labels of single records are released by softlabel.statistic = "histograms" only; this run '
+                f"released {', '.join(released)}",
+                key="softlabel.statistic",
+            )
+        return fit_on_soft_labels(estimator, self.auxiliary, released["soft_labels"], classes=self.classes)
+
+    def score(self, model: LinearClassifier, test: Records) -> float:
+        return wrong(model, test)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(train, test, self.classes, self.local_l2)
+
+    def expectation(self, who: Consortium) -> str:
+        choice = self.choice(who)
+        ratio = choice.statistic.noise_to_signal(self.deviation(who))
+        fewest = ceil(who.size * ratio)
+        level = f"about {fewest} parties, or an epsilon of about {_epsilon(who) * ratio:.2g}"
+        limit = f"below {level}, it would exceed it" if ratio < 1 else f"it takes {level}, to fall below it"
+        return f"{choice.why}. Noise is {ratio:.0%} of the signal at {who.size} parties; {limit}"
+
+
+def _epsilon(who: Consortium) -> float:
+    return float(getattr(who.loss, "epsilon", 1.0))

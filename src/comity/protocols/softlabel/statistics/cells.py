@@ -1,0 +1,81 @@
+"""Cells: which labels a party has seen in each cluster of the public rows. For noise too large for class sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import Stream
+from comity.federation.bounds import Ball
+from comity.learn.clusters import clusters, nearest
+from comity.learn.feature_map import self_training_map
+from comity.learn.self_training import self_trained
+from comity.learn.voting import one_hot
+from comity.protocols.softlabel.statistics.statistic import Statistic
+
+Floats = NDArray[np.float64]
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cells(Statistic):
+    """Contributes its counts of labels by cells, (C, k), scaled to length one; without records, zero.
+
+    Sensitivity  √2: two vectors of length one at most without negative entries have an inner product of zero at least.
+    """
+
+    name: ClassVar[str] = "cells"
+    needs: ClassVar[Literal["votes", "records"]] = "records"
+    pure: ClassVar[bool] = True
+
+    rows: Floats = field(repr=False)
+    centres: Floats = field(repr=False)
+
+    @classmethod
+    def on(cls, auxiliary: Floats, classes: int, *, cells: int) -> Cells:
+        """Clusters in the 2C directions of largest variance of the self-training map."""
+        found = replace(self_training_map(auxiliary), constant=True)
+        rows = found(auxiliary)[:, :-1]
+        seen = rows[:, : 2 * classes]
+        return cls(
+            classes=classes, map=found, rows=rows, centres=clusters(seen, cells, Stream.public("softlabel cells"))
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.classes, len(self.centres)
+
+    @property
+    def bound(self) -> Ball:
+        # No contribution has negative entries, so that the set is smaller than the ball.
+        return Ball(1.0, diameter=sqrt(2))
+
+    @property
+    def signal(self) -> float:
+        return 1.0
+
+    def contribution(
+        self,
+        features: Floats,
+        labels: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        votes: Floats | None = None,
+    ) -> Floats:
+        cell = one_hot(self.cell_of(self.map(features)[..., :-1]), len(self.centres))
+        label = one_hot(np.where(present, labels, 0), self.classes) * present[..., None]
+        counts = label.swapaxes(-1, -2) @ cell
+        length = np.sqrt((counts**2).sum(axis=(-2, -1), keepdims=True))
+        return np.asarray(counts / np.where(length > 0, length, 1.0), np.float64)
+
+    def model(self, mean: Floats, deviation: float) -> Floats:
+        """Each cell takes its most frequent label, each auxiliary row its cell's; self-training does the rest."""
+        labels = mean.argmax(axis=0)[self.cell_of(self.rows)]
+        return self_trained(self.rows, one_hot(labels, self.classes), _ROUNDS)
+
+    def cell_of(self, placed: Floats) -> NDArray[np.int64]:
+        return nearest(placed[..., : self.centres.shape[1]], self.centres)

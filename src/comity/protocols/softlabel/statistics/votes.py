@@ -1,0 +1,112 @@
+"""Votes on the auxiliary rows, whitened: the private statistic of soft-label learning, (1/N) Σ α_i z_iᵀ.
+
+Soft-label risk sees the votes through this product alone. Over the whitened rows the product is a contraction, so that
+its sensitivity is that of a single vote whatever N, the dimension and the regularisation are (proof.md, 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import DataError
+from comity.federation.bounds import Ball
+from comity.learn.feature_map import FeatureMap, after, whitened
+from comity.learn.soft_risk import softmax_from_moments
+from comity.learn.softmax import contrasts
+from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
+
+Floats = NDArray[np.float64]
+
+# The penalty for exact moments, and how it grows with the noise on them.
+_LEAST_L2 = 1e-4
+_L2_PER_DEVIATION = 4.0
+# Moments below this many standard deviations of their noise are taken for noise.
+_NOISE_FLOOR = 2.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Votes(Statistic):
+    """Contributes K (V − 1/C)ᵀ Z / N for votes V (N, C) and public rows Z (N, D) with ZᵀZ/N = 1.
+
+    Sensitivity  √2: each of N rows of votes moves by at most √2, and Z/√N has norm one. Two classes: one row, half the
+                 difference of the two columns, which moves by at most 1 in each row of votes: 1.
+    """
+
+    name: ClassVar[str] = "votes"
+    needs: ClassVar[Literal["votes", "records"]] = "votes"
+    pure: ClassVar[bool] = True
+
+    rows: Floats = field(repr=False)
+
+    @classmethod
+    def on(
+        cls, auxiliary: Floats, classes: int, dimensions: int | None = None, first: FeatureMap | None = None
+    ) -> Votes:
+        """Over the `dimensions` directions of largest public variance, or over all; `first` maps the rows before."""
+        found = whitened_after(first, auxiliary, dimensions)
+        return cls(classes=classes, map=found, rows=shortened(found(auxiliary)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.classes - 1, self.map.dimensions
+
+    @property
+    def bound(self) -> Ball:
+        if self.classes == 2:
+            return Ball(0.5)
+        # The enforced set is the image of the simplex, which is smaller than the ball that it lies in.
+        return Ball(sqrt(1 - 1 / self.classes), diameter=sqrt(2))
+
+    @property
+    def signal(self) -> float:
+        return self.bound.radius
+
+    def contribution(
+        self,
+        features: Floats,
+        labels: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        votes: Floats | None = None,
+    ) -> Floats:
+        if votes is None or votes.shape[-2:] != (len(self.rows), self.classes):
+            found = None if votes is None else votes.shape
+            raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")
+        turned = in_simplex(votes) @ coordinates(self.classes).T
+        return np.asarray(np.where(filled(present), moments(turned, self.rows), 0.0), np.float64)
+
+    def model(self, mean: Floats, deviation: float) -> Floats:
+        if self.classes == 2:
+            mean, deviation = -sqrt(2) * mean, sqrt(2) * deviation
+        likely = shrunk(mean, _NOISE_FLOOR * deviation)
+        return softmax_from_moments(self.rows, likely, _LEAST_L2 + _L2_PER_DEVIATION * deviation)
+
+
+def whitened_after(first: FeatureMap | None, auxiliary: Floats, dimensions: int | None) -> FeatureMap:
+    return whitened(auxiliary, dimensions) if first is None else after(first, whitened(first(auxiliary), dimensions))
+
+
+def shrunk(values: Floats, floor: float) -> Floats:
+    """Each value times 1 − (floor/value)², or zero below the floor: large ones hardly change, noise goes."""
+    large = np.abs(values) > floor
+    return np.asarray(np.where(large, values - floor**2 / np.where(large, values, 1.0), 0.0), np.float64)
+
+
+def coordinates(classes: int) -> Floats:
+    """Rows that sum to zero: an orthonormal basis, or for two classes half their difference."""
+    return np.array([[-0.5, 0.5]]) if classes == 2 else contrasts(classes)
+
+
+def moments(turned: Floats, rows: Floats) -> Floats:
+    """(..., k, D) from (..., N, k) and (N, D), without ever holding a product per row."""
+    return np.asarray(turned.swapaxes(-1, -2) @ rows / len(rows), np.float64)
+
+
+def shortened(rows: Floats) -> Floats:
+    """Rows with ZᵀZ/N <= 1 exactly: rounding in the whitening may have left it a little above."""
+    largest = float(np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1])
+    return np.asarray(rows / sqrt(max(1.0, largest)) * (1 - 1e-12), np.float64)

@@ -1,0 +1,35 @@
+"""Records split by columns: each party gets its own columns of the same records, encoded by what it holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from comity.data import Encoding, Records
+from comity.entropy import Stream
+from comity.errors import StudyError
+from comity.federation.protocol import Protocol
+
+
+def is_vertical(protocol: Protocol) -> bool:
+    """Whether the protocol encodes each party's own columns instead of whole records."""
+    return callable(getattr(protocol, "encoding_of", None))
+
+
+def party_encoding(protocol: Protocol, party: str) -> Encoding:
+    encoding: Encoding = protocol.encoding_of(party)  # type: ignore[attr-defined]
+    return encoding
+
+
+def by_features(
+    protocol: Protocol, frame: pd.DataFrame, parties: tuple[str, ...], *, holdout: float | None, name: str, where: str
+) -> tuple[dict[str, Records], pd.DataFrame | None]:
+    """Every party's columns of the records that are kept, and whole records that were held out by public chance."""
+    tested: pd.DataFrame | None = None
+    if holdout is not None:
+        order = Stream.public(name, "holdout").permutation(len(frame))
+        count = round(len(frame) * holdout)
+        if not 0 < count < len(frame):
+            raise StudyError(f"{where}: too few records to hold a share of {holdout} back; give simulation.test")
+        tested, frame = frame.iloc[np.sort(order[:count])], frame.iloc[np.sort(order[count:])]
+    return {party: party_encoding(protocol, party).encode(frame, where=where).records for party in parties}, tested
