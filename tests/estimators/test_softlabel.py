@@ -38,7 +38,7 @@ def ledger(tmp_path, epsilon=3.0, unit=Unit.PARTY):
     return Ledger.create(tmp_path / "x.ledger", dataset="x", grant=grant, unit=unit, neighbours=Neighbours.REPLACE)
 
 
-@pytest.mark.parametrize("method", ["avg", "soft"])
+@pytest.mark.parametrize("method", [None, "avg", "soft"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_it_learns_and_predicts_labels_as_they_were_given(method, classes):
     x, y = sample(600, classes)

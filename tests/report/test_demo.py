@@ -27,7 +27,7 @@ def test_the_table_has_every_cell_with_its_baselines(demo):
     assert [(row["dataset"], row["method"], row["epsilon"]) for row in rows] == [
         (dataset, method, epsilon)
         for dataset in ("clinics", "breast cancer")
-        for method in ("avg", "soft", "vote")
+        for method in ("default", "avg", "soft", "vote")
         for epsilon in (0.3, 1.0, 3.0, 10.0)
     ]
     assert list(rows[0]) == [
@@ -45,7 +45,7 @@ def test_the_table_has_every_cell_with_its_baselines(demo):
     assert {row["repeats"] for row in rows} == {2}
     assert all(row["pooled"] < row["own_data"] < row["constant"] for row in rows)
     json.dumps(found)
-    assert "error against epsilon 5/6" in words
+    assert "error against epsilon 7/8" in words
 
 
 def test_more_epsilon_helps_where_noise_is_what_limits(demo):
@@ -70,7 +70,7 @@ def test_the_saved_run_has_no_seed_and_left_some_budget(demo):
     out, _, found = demo
     result = load_result(found["run"])
     assert result.seed is None and result.guarantee.private
-    assert {account.left for account in result.accounts} == {"eps 2.00"}
+    assert {account.left for account in result.accounts} == {"eps 3.00"}
     assert "not a private result" not in (out / "run" / "report.html").read_text()
 
 

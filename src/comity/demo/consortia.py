@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records, clinic_schema, clinics, public_cohort
 from comity.entropy import Stream
-from comity.protocols.softlabel import PublishedSoftLabel
+from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 
 CLINICS, VISITS, PUBLIC, TESTED = 600, 20, 500, 2000
 PRACTICES, TUMOURS, PUBLIC_TUMOURS = 100, 3, 120
-# One for every method and ε. With private records, choosing it by scores would be a release of its own.
+DEFAULT = "default"
+# One for every published method and ε. With private records, choosing it by scores would be a release of its own.
 L2 = 0.005
 
 
@@ -32,9 +33,18 @@ class SmallConsortium:
     test: Records
     auxiliary: NDArray[np.float64]
     classes: tuple[str, ...]
+    records_per_party: int
     encoding: Encoding | None = None
 
-    def protocol(self, method: str) -> PublishedSoftLabel:
+    def protocol(self, method: str) -> SoftLabel | PublishedSoftLabel:
+        """The default, or one of the published methods."""
+        if method == DEFAULT:
+            return SoftLabel(
+                auxiliary=self.auxiliary,
+                classes=self.classes,
+                records_per_party=self.records_per_party,
+                encoding=self.encoding,
+            )
         return PublishedSoftLabel(
             auxiliary=self.auxiliary, classes=self.classes, method=method, l2=L2, encoding=self.encoding
         )
@@ -54,6 +64,7 @@ def clinic_consortium() -> SmallConsortium:
         test=encoding.encode(tested, where="test").records,
         auxiliary=encoding.encode_features(public_cohort(PUBLIC, "demo"), where="public cohort"),
         classes=("no", "yes"),
+        records_per_party=VISITS,
         encoding=encoding,
     )
 
@@ -80,6 +91,7 @@ def tumour_consortium() -> SmallConsortium:
         test=Records(rows[end:], malignant[end:].astype(np.int64)),
         auxiliary=rows[:start],
         classes=("benign", "malignant"),
+        records_per_party=TUMOURS,
     )
 
 

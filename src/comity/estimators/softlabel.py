@@ -20,7 +20,7 @@ from comity.federation.consortium import Consortium
 from comity.learn import LinearClassifier
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.protocols.softlabel import PublishedSoftLabel
+from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 from comity.report.result import Result
 from comity.runtime.simulate import simulate
 
@@ -31,10 +31,10 @@ _ROUND_UP = 1 + 2.0**-40
 
 
 class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear classifier from parties' votes or models, as published by Hamm, Cao and Belkin (2016).
+    """Linear classifier from what parties know about public rows, after Hamm, Cao and Belkin (2016).
 
-    Promise      the loss (epsilon, delta) for replacing a whole party, against whoever sees the fitted model. The
-                 coordinator, here the process that calls `fit`, is trusted.
+    Promise      the loss (epsilon, delta) for replacing a whole party, against whoever sees the fitted model, and one
+                 party beside (its own part of the noise it knows). The process that calls `fit` sees all rows.
     Sensitivity  that of the protocol; rows are brought into the unit ball by the public `bound`, never by the data.
     Public       the number of rows and features, which rows belong to one party, and the labels that occur: give
                  `classes` where it is not known beforehand which can.
@@ -44,8 +44,11 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     auxiliary : public, unlabelled rows (N, d), on the scale of X
     parties : how many parties the rows are dealt to evenly, where `fit` gets no `groups`
     epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
-    method : "avg" of local models, "soft" or "vote" labels of the auxiliary rows
-    l2 : regularisation, of local and global models
+    statistic : what is summed, "auto" chooses it from public figures; or "votes", "histograms", "class-sums", "cells",
+        "models"
+    records_per_party : how many rows a party has; by default rows over parties, which are public here
+    method : None; or a published method with a trusted coordinator: "avg" of local models, "soft" or "vote" labels
+    l2 : regularisation of local models, and in a published method of the global one
     bound : public bound on the norm of a row; longer rows are scaled down to it
     intercept : add a constant feature
     classes : the labels, where they are not to be read off `y`
@@ -63,8 +66,10 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parties: int = 20,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        method: str = "avg",
-        l2: float = 3e-3,
+        statistic: str = "auto",
+        records_per_party: int | None = None,
+        method: str | None = None,
+        l2: float = 1e-3,
         bound: float = 1.0,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
@@ -75,6 +80,8 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.parties = parties
         self.epsilon = epsilon
         self.delta = delta
+        self.statistic = statistic
+        self.records_per_party = records_per_party
         self.method = method
         self.l2 = l2
         self.bound = bound
@@ -87,43 +94,53 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         labels, indices = self._labels(np.asarray(y))
-        protocol = PublishedSoftLabel(
-            auxiliary=self._rows(self._public(X.shape[1])),
-            classes=tuple(str(label) for label in labels),
-            method=self.method,
-            l2=self.l2,
-        )
         rows = self._rows(X)
         records = {
             name: Records(rows[places], indices[places]) for name, places in self._dealt(len(rows), groups).items()
         }
+        protocol = self._protocol(
+            self._rows(self._public(X.shape[1])), tuple(map(str, labels)), max(1, len(rows) // len(records))
+        )
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
         seed = self._seed()
+        # Whoever reads the model may be a party, which knows its own part of the noise.
+        colluders = 1 if self.method is None and len(records) > 1 else 0
         if self.ledger is not None:
             loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
             if seed is not None:
                 warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=2)
-            debit(self.ledger, protocol, Consortium(parties=tuple(records), loss=loss, colluders=0))
+            debit(self.ledger, protocol, Consortium(parties=tuple(records), loss=loss, colluders=colluders))
         outcome = simulate(
             protocol,
             parties=records,
             epsilon=self.epsilon,
             delta=self.delta,
-            colluders=0,
+            colluders=colluders,
             seed=seed,
             study="estimator",
             settings=self._settings(),
         )
         self.classes_ = labels
-        self.model_ = LinearClassifier(outcome.model.coef_, classes=labels)
+        self.model_ = LinearClassifier(outcome.model.coef_, classes=labels, feature_map=outcome.model.feature_map)
         self.result_ = Result.of(outcome)
         self.guarantee_ = outcome.guarantee
         return self
 
+    def _protocol(self, auxiliary: Floats, classes: tuple[str, ...], records: int) -> SoftLabel | PublishedSoftLabel:
+        if self.method is not None:
+            return PublishedSoftLabel(auxiliary=auxiliary, classes=classes, method=self.method, l2=self.l2)
+        return SoftLabel(
+            auxiliary=auxiliary,
+            classes=classes,
+            statistic=self.statistic,
+            records_per_party=records if self.records_per_party is None else self.records_per_party,
+            local_l2=self.l2,
+        )
+
     @property
     def coef_(self) -> Floats:
-        """Weights over the scaled rows, the last one of the constant feature where there is one."""
+        """Weights over the scaled rows, or over what the model's public feature map makes of them."""
         check_is_fitted(self, "model_")
         return self.model_.coef_
 
@@ -189,5 +206,5 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.random_state)
 
     def _settings(self) -> dict[str, Any]:
-        names = ("parties", "epsilon", "delta", "method", "l2", "bound", "intercept")
+        names = ("parties", "epsilon", "delta", "statistic", "method", "l2", "bound", "intercept")
         return {f"softlabel.{name}": getattr(self, name) for name in names}
