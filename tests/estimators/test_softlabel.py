@@ -85,7 +85,8 @@ def test_a_frame_keeps_its_column_names():
 def test_seeds_repeat_and_their_absence_does_not():
     same = [estimator(epsilon=1.0).fit(X, Y).coef_ for _ in range(2)]
     np.testing.assert_array_equal(*same)
-    fresh = [estimator(epsilon=1.0, random_state=None).fit(X, Y) for _ in range(2)]
+    # Votes: a model made by self-training depends on the noise through labels only, which often agree.
+    fresh = [estimator(epsilon=1.0, random_state=None, statistic="votes").fit(X, Y) for _ in range(2)]
     assert not np.array_equal(fresh[0].coef_, fresh[1].coef_)
     assert fresh[0].guarantee_.private and not estimator().fit(X, Y).guarantee_.private
 
