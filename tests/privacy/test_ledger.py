@@ -235,11 +235,11 @@ def test_losses_are_never_converted_downwards(tmp_path: Path) -> None:
 
 def test_a_ledger_holds_several_datasets(ledger: Ledger) -> None:
     ledger.add_dataset(dataset="staff", grant=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE)
-    with pytest.raises(Refused, match="patients, staff: name one"):
+    with pytest.raises(BadInput, match="patients, staff: name one"):
         reserve(ledger, "r1", 1)
-    with pytest.raises(Refused, match="has no dataset pets"):
+    with pytest.raises(BadInput, match="has no dataset pets"):
         reserve(ledger, "r1", 1, dataset="pets")
-    with pytest.raises(Refused, match="already"):
+    with pytest.raises(BadInput, match="already"):
         ledger.add_dataset(dataset="staff", grant=Pure(1), **RECORD)
     reserve(ledger, "r1", 1, dataset="staff", unit=Unit.PARTY)
     with pytest.raises(BudgetExceeded):

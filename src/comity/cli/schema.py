@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -67,7 +68,7 @@ def draft(
         "away and VOIDS THE GUARANTEE of every study that uses it. Draft from a public sample only, and check every "
         "line.",
         err=True,
-        bold=True,
+        bold="NO_COLOR" not in os.environ,
     )
     if out is None:
         show(text, {"schema": text}, as_json=as_json)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from comity.errors import Malformed, Refused
+from comity.errors import BadInput, ComityError, Malformed
 from comity.privacy.chain import FIELDS, Row, next_head
 from comity.privacy.ledger_account import (
     Balance,
@@ -71,7 +71,7 @@ class Rows:
         )
         if row is None:
             known = ", ".join(self.datasets())
-            raise Refused(f"{self._where} has no dataset {dataset}; it holds {known}", code="dataset", key="dataset")
+            raise BadInput(f"{self._where} has no dataset {dataset}; it holds {known}", code="dataset", key="dataset")
         unit, neighbours, granted, spent, reserved = row
         balance = Balance(parse_grant(granted), parse_spent(spent), parse_spent(reserved))
         return Unit(unit), Neighbours(neighbours), balance
@@ -179,10 +179,10 @@ def row(
     return (*source, study, run, release, index, step, note)
 
 
-def line(name: str, text: str) -> str:
+def line(name: str, text: str, error: type[ComityError] = Malformed) -> str:
     """`text`, if it is one printable line: the owner reads it in a terminal."""
     if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= 500:
-        raise Malformed(f"{name} must be a line of 1 to 500 printable characters, found {str(text)[:80]!r}", key=name)
+        raise error(f"{name} must be a line of 1 to 500 printable characters, found {str(text)[:80]!r}", key=name)
     return text
 
 

@@ -65,7 +65,7 @@ class Transaction:
     def add_dataset(self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours) -> None:
         """A further dataset with a budget of its own; the losses of people who are in both add up unseen."""
         if dataset in self._rows.datasets():
-            raise Refused(f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists")
+            raise BadInput(f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists")
         self._open_account("dataset", dataset, grant, unit, neighbours, note="")
 
     def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
@@ -74,7 +74,7 @@ class Transaction:
         name = self._dataset(dataset)
         unit, neighbours, balance = self._rows.account(name)
         raised = balance.raised(loss)
-        self._append("grant", [row(name, unit, neighbours, loss=loss.as_text(), note=line("why", why))])
+        self._append("grant", [row(name, unit, neighbours, loss=loss.as_text(), note=line("why", why, BadInput))])
         self._rows.settle(name, raised)
 
     # Runs
@@ -216,7 +216,7 @@ class Transaction:
         """
         if not isinstance(loss, Loss) and loss != "all":
             raise BadInput(f"write off a loss or 'all', found {loss!r}", code="write-off")
-        line("why", why)
+        line("why", why, BadInput)
         if self._lost and not self._rows.knows(self._lost):
             self._freeze(self._lost, "witness")
         for run in self._rows.open_runs():
@@ -277,7 +277,7 @@ class Transaction:
             return dataset
         names = self._rows.datasets()
         if len(names) != 1:
-            raise Refused(f"{self._where} holds the datasets {', '.join(names)}: name one of them", code="dataset")
+            raise BadInput(f"{self._where} holds the datasets {', '.join(names)}: name one of them", code="dataset")
         return names[0]
 
     def _require_open(self, run: str) -> tuple[str, str]:

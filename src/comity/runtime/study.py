@@ -161,7 +161,11 @@ class Study:
         )
 
     def plan(self) -> Plan:
-        return plan(self.name, self.protocol, self.consortium)
+        try:
+            return plan(self.name, self.protocol, self.consortium)
+        except StudyError as error:
+            # A protocol knows the key that is wrong, not the file that it came from.
+            raise StudyError(f"{self.where}: {error}", code=error.code, key=error.key) from error
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key."""
