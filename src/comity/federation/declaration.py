@@ -146,9 +146,12 @@ class Declaration:
                 origin = made_from[origin]
             read_by_parties = release.to != COORDINATOR
             if who.colluders == 0 and who.size > 1 and origin in summed and read_by_parties:
+                advice = "set privacy.colluders to 1 or more"
+                if who.survivors == 1:
+                    advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
                 raise Refused(
                     f"{release.name} goes to parties and is made from {origin}, whose noise each of them knows a part "
-                    "of; set privacy.colluders to 1 or more",
+                    f"of; {advice}",
                     code="colluders",
                     key="privacy.colluders",
                 )

@@ -18,6 +18,8 @@ from comity.errors import DataError
 
 Floats = NDArray[np.float64]
 
+# Variance of this share of a row's mean square is what doubles leave of identical rows.
+_ROUNDING = 1e-26
 # Directions whose variance is this small beside the largest one are rounding, not structure.
 _RANK = 1e-9
 # Whitening for self-training divides by no variance below this share of the largest: small ones are mostly noise.
@@ -123,7 +125,7 @@ def pca(auxiliary: Floats, k: int) -> FeatureMap:
     """Centred and turned to the k directions of largest public variance, or to all that there are."""
     rows = _checked(auxiliary)
     mean = rows.mean(axis=0)
-    variances, axes = _principal(rows - mean)
+    variances, axes = _principal(rows - mean, _mean_square(rows))
     return FeatureMap(mean, axes[:, : _kept(variances, k)])
 
 
@@ -134,7 +136,7 @@ def whitened(auxiliary: Floats, k: int | None = None) -> FeatureMap:
     """
     rows = _checked(auxiliary)
     mean = rows.mean(axis=0)
-    variances, axes = _principal(rows - mean)
+    variances, axes = _principal(rows - mean, _mean_square(rows))
     kept = _kept(variances, k)
     return FeatureMap(mean, axes[:, :kept] / np.sqrt(variances[:kept]), constant=True)
 
@@ -146,7 +148,7 @@ def self_training_map(auxiliary: Floats) -> FeatureMap:
     turned = FeatureMap(first.mean, first.matrix, normalise=True)
     unit = turned(rows)
     centre = unit.mean(axis=0)
-    variances, axes = _principal(unit - centre)
+    variances, axes = _principal(unit - centre, _mean_square(unit))
     kept = _kept(variances, None)
     floored = np.maximum(variances[:kept], _FLOOR * variances[0])
     return FeatureMap(
@@ -186,12 +188,18 @@ def _checked(auxiliary: Floats) -> Floats:
     return rows
 
 
-def _principal(centred: Floats) -> tuple[Floats, Floats]:
-    """Variances and axes (features, axes), the largest first."""
+def _principal(centred: Floats, scale: float) -> tuple[Floats, Floats]:
+    """Variances and axes (features, axes), the largest first; `scale` is the mean square of a row before centring."""
     variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    # Rows that are all the same differ by rounding after centring: that is no direction.
+    variances = np.where(variances > _ROUNDING * scale, variances, 0.0)
     # Each axis points where its largest entry is positive, so that machines agree on the signs.
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     return variances[::-1], (axes * signs)[:, ::-1]
+
+
+def _mean_square(rows: Floats) -> float:
+    return float((rows**2).sum() / len(rows))
 
 
 def _kept(variances: Floats, most: int | None) -> int:

@@ -37,5 +37,5 @@ def softmax_from_moments(rows: Floats, moments: Floats, l2: float, *, most: int 
         expected = basis @ (grown / total).T @ rows / len(rows)
         return value, (expected - moments + l2 * weights).ravel()
 
-    found = minimize(risk, np.zeros(moments.size), jac=True, method="L-BFGS-B", options={"maxiter": most, "gtol": 1e-6})
+    found = minimize(risk, np.zeros(moments.size), jac=True, method="L-BFGS-B", options={"maxiter": most, "gtol": 1e-5})
     return np.asarray(basis.T @ found.x.reshape(moments.shape), np.float64)

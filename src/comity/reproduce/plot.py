@@ -42,7 +42,16 @@ class Panel:
     levels: tuple[Level, ...] = ()
 
 
-def draw(stem: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, caption: str) -> list[Path]:
+def draw(
+    stem: Path,
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    caption: str,
+    y_range: tuple[float, float] = (0.0, 1.0),
+) -> list[Path]:
     """Write `stem`.svg and `stem`.png: panels side by side with one vertical axis, the horizontal one logarithmic."""
     # Without a date, and with ids from a fixed salt, the same figures give the same file.
     with rc_context({"svg.hashsalt": stem.name, "font.size": 9}):
@@ -75,7 +84,7 @@ def draw(stem: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, cap
                     color="0.3",
                 )
             axis.set_xscale("log")
-            axis.set_ylim(0, 1)
+            axis.set_ylim(*y_range)
             places = [place for curve in panel.curves for place in curve.x]
             # Room at the right for the names of the levels.
             axis.set_xlim(min(places) / 1.5, max(places) * 7)

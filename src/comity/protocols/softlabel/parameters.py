@@ -10,11 +10,12 @@ from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 from comity.protocols.parameters import Parameters, Setting
+from comity.protocols.softlabel.private_auxiliary import WHY_NOT_AT_HOME, read_private
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.published import PublishedSoftLabel
 
 # Keys that only one of the two variants has.
-_OF_PUBLISHED = ("method", "l2", "constants")
+_OF_PUBLISHED = ("method", "l2", "constants", "auxiliary_privacy", "auxiliary_records")
 _OF_DEFAULT = ("statistic", "records_per_party", "feature_map", "dimensions", "local_l2")
 
 
@@ -43,9 +44,16 @@ class SoftLabelParameters(Parameters):
     constants: Literal["tight", "paper"] = Field(
         "tight", description="published: sensitivity as derived, or as printed"
     )
+    auxiliary_privacy: Literal["public", "private"] = Field(
+        "public", description="published, soft: private records stay with the coordinator, who votes on them"
+    )
+    auxiliary_records: int | None = Field(
+        None, ge=1, description="published: how many private auxiliary records there are; their number is public"
+    )
 
     def public_files(self) -> tuple[str, ...]:
-        return (self.auxiliary,)
+        # What the content of a private file hashes to would be a release.
+        return () if self.auxiliary_privacy == "private" else (self.auxiliary,)
 
     def build(self, setting: Setting) -> Protocol:
         target = setting.schema.target
@@ -53,6 +61,13 @@ class SoftLabelParameters(Parameters):
             raise StudyError(
                 f"{setting.where}: softlabel learns classes; declare [target] with classes in the schema",
                 key="target",
+            )
+        hidden = self.auxiliary_privacy == "private"
+        if hidden and self.variant == "default":
+            raise StudyError(
+                f'{setting.where}: softlabel.auxiliary_privacy = "private" is not for variant = "default": '
+                f"{WHY_NOT_AT_HOME}",
+                key="softlabel.auxiliary_privacy",
             )
         foreign = _OF_DEFAULT if self.variant == "published" else _OF_PUBLISHED
         misplaced = [name for name in foreign if name in self.model_fields_set]
@@ -64,7 +79,16 @@ class SoftLabelParameters(Parameters):
                 key=f"softlabel.{misplaced[0]}",
             )
         encoding = Encoding(setting.schema, scaling="symmetric", rows=self.rows, intercept=self.intercept)
-        auxiliary = encoding.encode_features(setting.read(self.auxiliary), where=self.auxiliary)
+        if hidden:
+            auxiliary = read_private(setting, self.auxiliary, self.auxiliary_records, encoding)
+        elif self.auxiliary_records is not None:
+            raise StudyError(
+                f"{setting.where}: softlabel.auxiliary_records is for private auxiliary records; public ones are "
+                "counted in their file. Leave it out",
+                key="softlabel.auxiliary_records",
+            )
+        else:
+            auxiliary = encoding.encode_features(setting.read(self.auxiliary), where=self.auxiliary)
         if self.variant == "published":
             return PublishedSoftLabel(
                 auxiliary=auxiliary,
@@ -72,6 +96,7 @@ class SoftLabelParameters(Parameters):
                 method=self.method,
                 l2=self.l2,
                 constants=self.constants,
+                auxiliary_privacy=self.auxiliary_privacy,
                 encoding=encoding,
             )
         return SoftLabel(

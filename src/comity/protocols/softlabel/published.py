@@ -37,6 +37,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.mechanism import mechanism
+from comity.protocols.softlabel.private_auxiliary import check, moved_share, printed_share, shares_of_votes
 
 METHODS = ("vote", "soft", "avg")
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
@@ -50,8 +51,10 @@ class PublishedSoftLabel(Protocol):
     """Votes of local classifiers on public records train a global model; the trusted coordinator adds noise to it.
 
     Adversary    whoever sees the released model. The coordinator is trusted: it sees votes or local models in clear.
-    Unit         a whole party: all of its records may be replaced.
-    Learned      coordinator: every party's votes (avg: its local model). Everyone: the perturbed model.
+    Unit         a whole party: all of its records may be replaced. With `auxiliary_privacy="private"` one auxiliary
+                 record as well, at the same time; its owner, who has no ledger here, adds up the runs that use it.
+    Learned      coordinator: every party's votes (avg, and private auxiliary records: its local model). Everyone: the
+                 perturbed model.
     Sensitivity  `sensitivity`, in L2 on the global minimiser; derived in proof.md.
     """
 
@@ -62,6 +65,7 @@ class PublishedSoftLabel(Protocol):
     method: str = "soft"
     l2: float = 1e-4
     constants: str = "tight"
+    auxiliary_privacy: str = "public"
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +73,7 @@ class PublishedSoftLabel(Protocol):
             raise StudyError(f"softlabel.method must be one of {', '.join(METHODS)}, found {self.method!r}")
         if self.constants not in ("tight", "paper"):
             raise StudyError(f"softlabel.constants must be tight or paper, found {self.constants!r}")
+        check(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
         if not self.l2 > 0:
             raise StudyError(f"softlabel.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2")
         if len(self.classes) < 2:
@@ -82,7 +87,11 @@ class PublishedSoftLabel(Protocol):
 
     @property
     def title(self) -> str:
-        return f"softlabel ({self.method}, published)"
+        return f"softlabel ({self.method}, published{', private auxiliary records' if self.hides_auxiliary else ''})"
+
+    @property
+    def hides_auxiliary(self) -> bool:
+        return self.auxiliary_privacy == "private"
 
     @property
     def binary(self) -> bool:
@@ -98,13 +107,17 @@ class PublishedSoftLabel(Protocol):
         return minimiser_radius(self.l2, len(self.classes))
 
     def ballot(self, who: Consortium) -> Ballot | None:
-        """What a party's own model votes on; an average of parameters has no place for other models."""
-        return None if self.method == "avg" else Ballot(self.auxiliary, self.classes)
+        """What a party's own model votes on; where parameters are sent, other models have no place."""
+        return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
 
     def sensitivity(self, parties: int) -> float:
-        """How far the minimiser moves when one party is replaced, with the solver's inexactness (proof.md, 2 to 5)."""
+        """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too,
+        with the solver's inexactness (proof.md, 2 to 5 and its last section)."""
         step_of_gradient = 1.0 if self.binary else sqrt(2.0)
         share = 1.0 if self.method == "vote" else 1.0 / parties
+        if self.hides_auxiliary:
+            counted = printed_share if self.constants == "paper" else moved_share
+            share = counted(parties, len(self.auxiliary))
         if self.constants == "paper":
             moved = 2.0 * share / self.l2
         elif self.method == "avg":
@@ -134,18 +147,20 @@ class PublishedSoftLabel(Protocol):
                     bound=Opened(l2=moved, limit=self.radius + 2.0 * TOLERANCE / self.l2),
                 ),
             ),
-            adversary="everyone who sees the model; the coordinator is trusted and sees each party's "
-            + ("local model" if self.method == "avg" else "votes"),
+            adversary="everyone who sees the model; the coordinator is trusted"
+            + (", holds the auxiliary records" if self.hides_auxiliary else "")
+            + " and sees each party's "
+            + ("local model" if self._sent == "models" else "votes"),
         )
 
     @property
     def _sent(self) -> str:
-        return "models" if self.method == "avg" else "votes"
+        return "models" if self.method == "avg" or self.hides_auxiliary else "votes"
 
     def _contribution(self, noise: Noise) -> Release:
         rows, classes = len(self.auxiliary), len(self.classes)
         bound: Bound
-        if self.method == "avg":
+        if self._sent == "models":
             # A local solver's inexactness does not count here: the projection bounds what is sent, whatever it found.
             bound, shape, grid = Ball(self.radius), self.shape, FINENESS * self.radius
         else:
@@ -162,7 +177,10 @@ class PublishedSoftLabel(Protocol):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        if self.method == "avg":
+        if self.hides_auxiliary:
+            classes = len(self.classes)
+            model = self.fit(shares_of_votes(parties, self.train, "models", self.auxiliary, classes))
+        elif self.method == "avg":
             total = parties.sum(self.train)
             model = total.value / total.parties
         else:
@@ -241,6 +259,11 @@ class PublishedSoftLabel(Protocol):
         return (
             f"the noise has norm {norm:.3g}; any model of this regularisation has norm at most {self.radius:.3g} "
             f"(ratio {ratio:.2g}{advice})"
+        ) + (
+            ". One auxiliary record is protected like a whole party; their file is not in the study's hash and stays "
+            "with the coordinator"
+            if self.hides_auxiliary
+            else ""
         )
 
 

@@ -23,9 +23,9 @@ MAPS = ("none", "scaling", "pca", "random")
 
 # A party with this many records for each class trains a classifier that is worth asking.
 _RECORDS_PER_CLASS = 10
-# Votes are taken over as many directions as leave the noise this share of the signal, and over no fewer than ten.
+# Votes are taken over as many directions as leave the noise this share of the signal, and over no fewer than five.
 _VOTE_NOISE = 0.2
-_FEWEST_DIRECTIONS = 10
+_FEWEST_DIRECTIONS = 5
 _ROWS_PER_DIRECTION = 10
 # Class sums are spread over as many directions as leave the noise this share of the signal in each.
 _DIRECTION_NOISE = 0.2
@@ -133,7 +133,7 @@ def noise_multiplier(who: Consortium) -> float:
 
 
 def vote_directions(who: Consortium, classes: int, rows: int) -> int:
-    """As many directions as keep the noise on all moments together at a fifth of the largest signal, but ten at least.
+    """As many directions as keep the noise on all moments together at a fifth of the largest signal, but five at least.
 
     Gaussian noise in k numbers is √k deviations long, spherical noise of pure ε k times its scale. A covariance needs
     ten public rows for each direction, whatever the noise.

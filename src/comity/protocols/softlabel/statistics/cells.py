@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
 from comity.federation.bounds import Ball
@@ -19,7 +20,9 @@ from comity.protocols.softlabel.statistics.statistic import Statistic
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 4
+_ROUNDS = 8
+# Exact counts decide a cell at once.
+_LEAST_DEVIATION = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,9 +76,13 @@ class Cells(Statistic):
         return np.asarray(counts / np.where(length > 0, length, 1.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
-        """Each cell takes its most frequent label, each auxiliary row its cell's; self-training does the rest."""
-        labels = mean.argmax(axis=0)[self.cell_of(self.rows)]
-        return self_trained(self.rows, one_hot(labels, self.classes), _ROUNDS)
+        """Each auxiliary row begins with the shares of labels that its cell has; self-training does the rest.
+
+        Shares grow with the count in units of the noise: a lead of one standard deviation is worth a factor e, so that
+        a cell that noise alone decided says little, where its most frequent label would have misled.
+        """
+        shares = normalise(mean / max(deviation, _LEAST_DEVIATION), axis=0).T
+        return self_trained(self.rows, shares[self.cell_of(self.rows)], _ROUNDS)
 
     def cell_of(self, placed: Floats) -> NDArray[np.int64]:
         return nearest(placed[..., : self.centres.shape[1]], self.centres)

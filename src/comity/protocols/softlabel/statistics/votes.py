@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 # The penalty for exact moments, and how it grows with the noise on them.
 _LEAST_L2 = 1e-4
 _L2_PER_DEVIATION = 4.0
-# Moments below this many standard deviations of their noise are taken for noise.
-_NOISE_FLOOR = 2.0
+# The model's risk is averaged over about this many of the public rows: more of them change it by less than the noise.
+_ENOUGH_ROWS = 10_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,20 +80,28 @@ class Votes(Statistic):
         return np.asarray(np.where(filled(present), moments(turned, self.rows), 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
+        """Moments shrunk to what they are likely to be, then the softmax model of least risk under them."""
+        likely = mean * self.prior / (self.prior + deviation**2)
         if self.classes == 2:
-            mean, deviation = -sqrt(2) * mean, sqrt(2) * deviation
-        likely = shrunk(mean, _NOISE_FLOOR * deviation)
-        return softmax_from_moments(self.rows, likely, _LEAST_L2 + _L2_PER_DEVIATION * deviation)
+            likely, deviation = -sqrt(2) * likely, sqrt(2) * deviation
+        rows = self.rows[:: max(1, len(self.rows) // _ENOUGH_ROWS)]
+        return softmax_from_moments(rows, likely, _LEAST_L2 + _L2_PER_DEVIATION * deviation)
+
+    @property
+    def prior(self) -> Floats:
+        """A public guess at the square of each moment: the largest signal, by each direction's share of the variance.
+
+        Labels are mostly told by directions in which public rows differ much; in the others a large moment is noise.
+        The constant's moment says how frequent the classes are, and may be as large as any.
+        """
+        last = self.map.matrix if self.map.whitening is None else self.map.whitening
+        variances = 1 / (last**2).sum(axis=0)
+        shares = np.append(variances / variances.sum(), 1.0)
+        return np.asarray(self.signal**2 / (self.classes - 1) * shares, np.float64)
 
 
 def whitened_after(first: FeatureMap | None, auxiliary: Floats, dimensions: int | None) -> FeatureMap:
     return whitened(auxiliary, dimensions) if first is None else after(first, whitened(first(auxiliary), dimensions))
-
-
-def shrunk(values: Floats, floor: float) -> Floats:
-    """Each value times 1 − (floor/value)², or zero below the floor: large ones hardly change, noise goes."""
-    large = np.abs(values) > floor
-    return np.asarray(np.where(large, values - floor**2 / np.where(large, values, 1.0), 0.0), np.float64)
 
 
 def coordinates(classes: int) -> Floats:

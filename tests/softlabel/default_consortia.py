@@ -1,0 +1,187 @@
+"""Small consortia for the default protocol: every statistic, hosts with the secure sum, stacks, and the plain sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from comity.crypto.sealed import Identity
+from comity.data import Records
+from comity.entropy import derive
+from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties
+from comity.federation.store import Store
+from comity.learn.local_model import LocalModel, local_votes
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Loss
+from comity.protocols.softlabel.local_classifier import linear_votes
+from comity.protocols.softlabel.protocol import SoftLabel
+from comity.runtime.local.cohort import Cohort
+from comity.runtime.simulate import stacks
+from tests.federation.toy import STUDY, LossyChannel
+from tests.federation.toy import NoNoise as _NoNoise
+
+from .consortia import labels
+
+NAMES = ("ash", "bay", "elm", "fir", "gum", "oak", "sal", "yew")
+STATISTICS = ("votes", "histograms", "class-sums", "cells", "models")
+STEPS = {"votes": "vote", "histograms": "count", "class-sums": "gather", "cells": "place", "models": "train"}
+WIDTH = 4
+RUN = "run-1"
+
+
+class NoNoise(_NoNoise):
+    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
+        permit.use()
+        return np.zeros(shape, np.int64)
+
+
+def centres(classes: int) -> np.ndarray:
+    return np.random.default_rng(21).normal(size=(classes, WIDTH))
+
+
+def clusters(classes: int, rows: int, seed: int) -> Records:
+    """Records around one centre per class, every class held by anyone with as many records as classes."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(rows) % classes
+    return Records((centres(classes)[y] + 0.5 * generator.normal(size=(rows, WIDTH))) / 6, y.astype(np.int64))
+
+
+def filled(classes: int, parties: int = 5, rows: int = 24) -> list[Records]:
+    """Parties of different sizes."""
+    return [clusters(classes, rows + place, seed=place) for place in range(parties)]
+
+
+def soft(statistic: str = "votes", classes: int = 3, *, rows: int = 60, **more: Any) -> SoftLabel:
+    return SoftLabel(
+        auxiliary=clusters(classes, rows, seed=99).features,
+        classes=labels(classes),
+        statistic=statistic,
+        records_per_party=more.pop("records_per_party", 24),
+        local_l2=more.pop("local_l2", 1e-2),
+        **more,
+    )
+
+
+def empty() -> Records:
+    return Records(np.zeros((0, WIDTH)), np.zeros(0, np.int64))
+
+
+def identity(name: str) -> Identity:
+    return Identity(derive(b"test identity", name))
+
+
+def consortium(parties: int = 5, loss: Loss | None = None, *, dropouts: int = 0, colluders: int = 1) -> Consortium:
+    names = NAMES[:parties]
+    return Consortium(
+        parties=names,
+        loss=loss or Approx(60, 1e-6),
+        colluders=colluders,
+        dropouts=dropouts,
+        roster={name: identity(name).public for name in (COORDINATOR, *names)},
+    )
+
+
+def hosted(
+    protocol: SoftLabel,
+    records: Sequence[Records | Callable[[], Records]],
+    *,
+    who: Consortium | None = None,
+    models: Mapping[str, LocalModel] | None = None,
+    lose: Iterable[tuple[str, str]] = (),
+    study: str = STUDY,
+) -> tuple[Parties, dict[str, Host]]:
+    """The coordinator's side over real hosts, without noise."""
+    who = who or consortium(len(records))
+    hosts = {
+        name: Host(
+            name,
+            records=own,
+            keys=identity(name),
+            store=Store(
+                Ledger.in_memory(dataset=name, unit=who.unit, neighbours=who.neighbours),
+                unit=who.unit,
+                neighbours=who.neighbours,
+            ),
+            noise=NoNoise(),
+            protocol=protocol,
+            who=who,
+            study=study,
+            local=(models or {}).get(name),
+        )
+        for name, own in zip(who.parties, records)
+    }
+    return coordinator(protocol, who, hosts, Journal(), lose, study), hosts
+
+
+def coordinator(
+    protocol: SoftLabel,
+    who: Consortium,
+    hosts: Mapping[str, Host],
+    journal: Journal,
+    lose: Iterable[tuple[str, str]] = (),
+    study: str = STUDY,
+) -> Parties:
+    channel = LossyChannel(hosts, lose)
+    return Parties(
+        protocol, who, study=study, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None
+    )
+
+
+def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium | None = None, most: int = 3) -> Cohort:
+    """The same parties, in stacks of `most`."""
+    who = who or consortium(len(records))
+    return Cohort(
+        protocol,
+        who,
+        blocks=lambda allowed: stacks(list(records), min(allowed, most)),
+        noise=NoNoise(),
+        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
+        study=STUDY,
+        run=RUN,
+    )
+
+
+def contribution(protocol: SoftLabel, who: Consortium, own: Records, model: LocalModel | None = None) -> np.ndarray:
+    """What one party has to say, in the statistic's own units, worked out without a host."""
+    statistic, count = protocol.choice(who).statistic, len(protocol.classes)
+    present, y = np.ones(len(own), bool), np.asarray(own.labels)
+    votes = None
+    if statistic.needs == "votes":
+        if model is None:
+            votes = linear_votes(own.features, y, present, protocol.auxiliary, count, protocol.local_l2)
+        else:
+            votes = local_votes(model, own.features, y, protocol.auxiliary, count)
+    return statistic.contribution(own.features, y, present, votes)
+
+
+def quantised(protocol: SoftLabel, who: Consortium, value: np.ndarray) -> np.ndarray:
+    """The integers that are masked: bounded, and put on the grid of the release."""
+    release = protocol.declare(who)[protocol.choice(who).statistic.name]
+    return np.rint(release.bounded.enforce(value, release.shape) / release.spacing(who)).astype(np.int64)
+
+
+def plain(
+    protocol: SoftLabel,
+    who: Consortium,
+    records: Sequence[Records],
+    models: Mapping[str, LocalModel] | None = None,
+    names: Sequence[str] | None = None,
+) -> dict[str, np.ndarray]:
+    """What is released when the integers of `names` are added up in one place."""
+    given = dict(zip(who.parties, records))
+    summed = [
+        quantised(protocol, who, contribution(protocol, who, given[name], (models or {}).get(name)))
+        for name in names or who.parties
+    ]
+    statistic = protocol.choice(who).statistic
+    mean = sum(summed) * protocol.declare(who)[statistic.name].spacing(who) / len(summed)
+    deviation = protocol.deviation(who, len(summed))
+    out = {"model": statistic.model(mean, deviation)}
+    if statistic.name == "histograms":
+        out["soft_labels"] = statistic.soft_labels(mean, deviation)
+    return out

@@ -1,0 +1,200 @@
+"""Neighbouring consortia under the default protocol: one party replaced by its worst case, for every statistic.
+
+What is looked at is the opened sum against the strongest declared adversary: the contributions in grid units and the
+parts of noise that the colluders do not know. Bounds are taken at a confidence of 1 − 1e-7 and draws are seeded.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from math import prod, sqrt
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound, gdp_lower_bound
+from comity.data import Records
+from comity.federation.parties import run
+from comity.learn.local_model import as_local_model
+from comity.privacy.infinitely_divisible import parts_of
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.softlabel.protocol import SoftLabel
+
+from .consortia import labels
+from .default_consortia import STATISTICS, consortium, contribution, hosted, quantised
+
+SURE = 1 - 1e-7
+COUNT = 100_000
+DELTA = 1e-6
+PARTIES = 3
+PURE = ("votes", "class-sums", "cells", "models")
+CASES = [(name, classes) for name in STATISTICS for classes in (2, 3)]
+PURE_CASES = [(name, classes) for name in PURE for classes in (2, 3)]
+
+
+@cache
+def protocol(statistic: str, classes: int) -> SoftLabel:
+    """Few public rows in the plane: the fewer numbers carry noise, the more an audit can see."""
+    rows = 4 if statistic == "histograms" else 40
+    auxiliary = np.random.default_rng(3).normal(size=(rows, 2)) / 4
+    return SoftLabel(auxiliary=auxiliary, classes=labels(classes), statistic=statistic, records_per_party=1)
+
+
+def who_for(loss):
+    return consortium(PARTIES, loss)
+
+
+def all_for(chosen: int):
+    return as_local_model(lambda features, labels_, auxiliary, classes: np.full(len(auxiliary), chosen))
+
+
+def candidates(tried: SoftLabel, who) -> list[np.ndarray]:
+    """Contributions of parties at the edges of what there can be, in grid units."""
+    classes = len(tried.classes)
+    one = Records(np.zeros((1, 2)), np.zeros(1, np.int64))
+    if tried.choice(who).statistic.needs == "votes":
+        return [quantised(tried, who, contribution(tried, who, one, all_for(k))) for k in range(classes)]
+    circle = [np.array([np.cos(turn), np.sin(turn)]) for turn in np.linspace(0, 2 * np.pi, 12, endpoint=False)]
+    # All records in one place, or in two opposite ones.
+    alike = [Records(x[None] * 0.9, np.array([k])) for x, k in product(circle, range(classes))]
+    apart = [
+        Records(np.stack([x, -x]) * 0.9, np.array(pair))
+        for x, pair in product(circle, product(range(classes), repeat=2))
+    ]
+    return [quantised(tried, who, contribution(tried, who, own)) for own in (*alike, *apart)]
+
+
+@cache
+def neighbours(statistic: str, classes: int, loss) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of three contributions, the last party's being the two that lie furthest apart."""
+    tried, who = protocol(statistic, classes), who_for(loss)
+    found = np.stack(candidates(tried, who))
+    flat = found.reshape(len(found), -1).astype(float)
+    far = np.sqrt(((flat[:, None] - flat[None]) ** 2).sum(-1))
+    first, second = np.unravel_index(far.argmax(), far.shape)
+    others = found[0] + found[-1]
+    return others + found[first], others + found[second]
+
+
+def release_of(tried: SoftLabel, who):
+    return tried.declare(who)[tried.choice(who).statistic.name]
+
+
+def opened(tried: SoftLabel, units: np.ndarray, loss, seed: int, *, count: int = COUNT, shrink: float = 1.0):
+    """Many opened sums at once; `shrink` draws parts of less noise than declared."""
+    who = who_for(loss)
+    release = release_of(tried, who)
+    scale, out = release.scale(who), np.repeat(units[None], count, axis=0)
+    for part in range(who.honest_parts):
+        source = SeededNoise(1000 * seed + part)
+        if isinstance(loss, Pure):
+            parts, size = parts_of(scale.total, scale.part), prod(release.shape)
+            out += source._part_rows(scale.total * shrink, parts, count, size).reshape(out.shape)
+        else:
+            out += source.discrete_gaussian(scale.part * shrink, out.shape, permit=Permit(release.name, 0))
+    return out.astype(float)
+
+
+def norms(values: np.ndarray) -> np.ndarray:
+    return np.sqrt((values**2).sum((-2, -1)))
+
+
+def measured(statistic: str, classes: int, loss, **kwargs) -> float:
+    tried, (first, second) = protocol(statistic, classes), neighbours(statistic, classes, loss)
+    sums = [opened(tried, units, loss, place + 1, **kwargs) for place, units in enumerate((first, second))]
+    if isinstance(loss, Pure):
+        return epsilon_lower_bound(*(norms(s - second) - norms(s - first) for s in sums), confidence=SURE)
+    apart = (first - second) / norms((first - second).astype(float))
+    return gdp_lower_bound(*((s * apart).sum((1, 2)) for s in sums), delta=DELTA, confidence=SURE)
+
+
+@pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
+@pytest.mark.parametrize("statistic", ["votes", "cells"])
+def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypatch):
+    tried, who = protocol(statistic, 3), who_for(loss)
+    own = Records(np.array([[0.3, 0.1], [-0.2, 0.4]]), np.array([0, 2]))
+    parties, hosts = hosted(tried, [own] * PARTIES, who=who)
+    for place, host in enumerate(hosts.values()):
+        host.noise = SeededNoise(1000 + place)
+    seen, kind = [], type(tried.choice(who).statistic)
+    model = kind.model
+    monkeypatch.setattr(kind, "model", lambda self, mean, sd: seen.append(mean) or model(self, mean, sd))
+    run(parties)
+    exact = PARTIES * quantised(tried, who, contribution(tried, who, own))
+    # A run adds the part of the third party as well, which a colluder would know.
+    third = opened(tried, 0 * exact, loss, 1, count=1)[0]
+    release = release_of(tried, who)
+    last = release.noise.draw(
+        SeededNoise(1002), release.scale(who), release.shape, permit=Permit(release.name, 0), part=True
+    )
+    np.testing.assert_array_equal(np.rint(seen[0] * PARTIES / release.spacing(who)), exact + third + last)
+
+
+@pytest.mark.parametrize(("statistic", "classes"), CASES)
+def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic, classes):
+    loss = Approx(1, DELTA)
+    first, second = neighbours(statistic, classes, loss)
+    who, tried = who_for(loss), protocol(statistic, classes)
+    release = release_of(tried, who)
+    moved = float(norms((first - second).astype(float))) * release.spacing(who)
+    rounding = release.spacing(who) * sqrt(prod(release.shape))
+    least = 0.85 if (statistic, classes) in (("class-sums", 3), ("models", 3)) else 0.99
+    assert least * release.sensitivity <= moved <= release.sensitivity + rounding
+
+
+@pytest.mark.parametrize(("statistic", "classes"), CASES)
+def test_gaussian_noise_holds_its_claim(statistic, classes):
+    assert 0.4 <= measured(statistic, classes, Approx(1, DELTA)) <= 1
+
+
+@pytest.mark.parametrize(("statistic", "classes"), PURE_CASES)
+def test_spherical_noise_holds_its_pure_claim(statistic, classes):
+    assert 0.3 <= measured(statistic, classes, Pure(1)) <= 1
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_half_of_the_sensitivity_is_caught(statistic):
+    assert measured(statistic, 3, Approx(1, DELTA), shrink=1 / 2) > 1
+
+
+@pytest.mark.parametrize("statistic", PURE)
+def test_half_of_the_sensitivity_is_caught_under_pure_epsilon(statistic):
+    assert measured(statistic, 3, Pure(1), shrink=1 / 2) > 1
+
+
+@pytest.mark.parametrize("statistic", ["votes", "histograms", "cells"])
+def test_a_missing_factor_of_the_root_of_two_is_caught(statistic):
+    """Two points of the simplex, or two disjoint cells, lie that much further apart than each from the origin."""
+    assert measured(statistic, 3, Approx(1, DELTA), shrink=1 / sqrt(2)) > 1
+
+
+def gamma_one(tried: SoftLabel, units: np.ndarray, seed: int) -> np.ndarray:
+    """Noise in a uniform direction whose length is exponential: the radius that the published curves fit."""
+    who = who_for(Pure(1))
+    release = release_of(tried, who)
+    scale, generator = release.scale(who), np.random.default_rng(seed)
+    direction = generator.normal(size=(COUNT, *units.shape))
+    length = generator.exponential(scale.total, COUNT)[:, None, None]
+    return units + np.rint(direction / norms(direction)[:, None, None] * length)
+
+
+@pytest.mark.parametrize("statistic", PURE)
+def test_a_radius_of_gamma_one_is_caught(statistic):
+    tried, (first, second) = protocol(statistic, 3), neighbours(statistic, 3, Pure(1))
+    wrong = [-norms(gamma_one(tried, units, place) - first) for place, units in enumerate((first, second))]
+    assert epsilon_lower_bound(*wrong, confidence=SURE) > 1.5
+    # The same look at noise of the right radius finds nothing.
+    right = [-norms(opened(tried, units, Pure(1), place + 1) - first) for place, units in enumerate((first, second))]
+    assert epsilon_lower_bound(*right, confidence=SURE) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("statistic", "classes"), CASES)
+@pytest.mark.parametrize("epsilon", [0.3, 3])
+def test_other_claims_hold_over_more_draws(statistic, classes, epsilon):
+    assert measured(statistic, classes, Approx(epsilon, DELTA), count=1_000_000) <= epsilon
+    if statistic != "histograms":
+        assert measured(statistic, classes, Pure(epsilon), count=1_000_000) <= epsilon

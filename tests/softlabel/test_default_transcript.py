@@ -1,0 +1,245 @@
+"""The coordinator's view of the default protocol: masked vectors and declared values, and no trace of a contribution.
+
+Every test of secrecy has a twin that sends a contribution unmasked, and must be caught by the same test. Masks come
+from the operating system's entropy: bounds on p-values are low enough for one false alarm in a hundred thousand runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from comity.data import Records
+from comity.federation.codec import decode
+from comity.federation.consortium import COORDINATOR
+from comity.federation.declaration import Declaration
+from comity.federation.parties import run
+from comity.federation.protection import Entrusted, Summed
+from comity.federation.secure_sum import SecureSum, to_words
+from comity.learn.local_model import as_local_model
+from comity.protocols.softlabel.local_classifier import linear_votes, linear_weights
+from comity.protocols.softlabel.protocol import SoftLabel
+
+from .default_consortia import (
+    RUN,
+    STATISTICS,
+    STEPS,
+    clusters,
+    consortium,
+    contribution,
+    filled,
+    hosted,
+    quantised,
+    soft,
+)
+
+UNLIKELY = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unmasked(SoftLabel):
+    """The broken twin: the same steps, with contributions sent as they are."""
+
+    def declare(self, who) -> Declaration:
+        declared = super().declare(who)
+        return replace(
+            declared,
+            releases=tuple(
+                replace(release, protection=Entrusted(release.protection.noise))
+                if isinstance(release.protection, Summed)
+                else release
+                for release in declared.releases
+            ),
+        )
+
+
+def unmasked(protocol: SoftLabel) -> Unmasked:
+    return Unmasked(
+        auxiliary=protocol.auxiliary,
+        classes=protocol.classes,
+        statistic=protocol.statistic,
+        records_per_party=protocol.records_per_party,
+        local_l2=protocol.local_l2,
+    )
+
+
+def messages(parties) -> list[bytes]:
+    """Everything that crossed: asks as the parties got them, replies as the coordinator did."""
+    traffic = parties.journal.traffic(parties.study, RUN)
+    found = [
+        blob for _, exchanges in traffic for one in exchanges.values() for blob in (one.message, one.reply) if blob
+    ]
+    assert len(found) > 20
+    return found
+
+
+def replies(parties):
+    for path, exchanges in parties.journal.traffic(parties.study, RUN):
+        for party, one in exchanges.items():
+            yield path, party, decode(one.reply)
+
+
+def secrets(protocol, who, own: Records, model=None) -> dict[str, bytes]:
+    """What a party has that nobody may see, in the encodings in which it could cross."""
+    units = quantised(protocol, who, contribution(protocol, who, own, model))
+    present, y, count = np.ones(len(own), bool), np.asarray(own.labels), len(protocol.classes)
+    votes = linear_votes(own.features, y, present, protocol.auxiliary, count, protocol.local_l2)
+    weights, _ = linear_weights(own.features, y, present, count, protocol.local_l2)
+    return {
+        "integers": units.astype("<i8").tobytes(),
+        "words": to_words(units.astype("<i8"), "<u4").tobytes(),
+        "last row": units.astype("<i8")[-1].tobytes(),
+        "values": contribution(protocol, who, own, model).astype("<f8").tobytes(),
+        "votes": votes.astype("<f8").tobytes(),
+        "whole votes": votes.astype("<i8").tobytes(),
+        "weights": weights.astype("<f8").tobytes(),
+        "features": own.features[0].astype("<f8").tobytes(),
+    }
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_contribution_vote_or_model_crosses_in_clear(statistic, classes):
+    protocol, records, who = soft(statistic, classes), filled(classes), consortium()
+    parties, _ = hosted(protocol, records, who=who)
+    run(parties)
+    crossed = messages(parties)
+    for own in records:
+        for kind, secret in secrets(protocol, who, own).items():
+            assert len(secret) >= 8 and any(secret), kind
+            assert not any(secret in message for message in crossed), kind
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_an_unmasked_contribution_is_found_by_the_same_search(statistic):
+    protocol, records, who = unmasked(soft(statistic)), filled(3), consortium()
+    parties, _ = hosted(protocol, records, who=who)
+    run(parties)
+    found = [blob for _, exchanges in parties.journal.traffic(parties.study, RUN) for blob in exchanges.values()]
+    for own in records:
+        assert any(secrets(protocol, who, own)["integers"] in one.reply for one in found)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_replies_hold_what_is_declared_and_nothing_else(statistic):
+    protocol, records, who = soft(statistic), filled(3), consortium()
+    parties, _ = hosted(protocol, records, who=who)
+    run(parties)
+    sums = SecureSum().declare(who)
+    allowed = {
+        "run.begin[0]": {"head"},
+        f"{STEPS[statistic]}[0]": set(),
+        "sum.advertise[0]": {"key"},
+        "sum.deal[0]": set(),
+        "sum.meet[0]": {"wills"},
+        f"sum.mask[{statistic}/0]": {"masked"},
+        f"sum.agree[{statistic}/0]": {"consent"},
+        f"sum.unmask[{statistic}/0]": {"opening"},
+        "run.end[0]": set(),
+    }
+    seen = set()
+    for path, party, reply in replies(parties):
+        seen.add(path)
+        assert set(reply["ok"]) == allowed[path]
+        if path.startswith("sum."):
+            for name, value in reply["ok"].items():
+                sums[name].check(value, party, COORDINATOR, who, {})
+        # Between parties: shares of mask seeds, sealed, while the sum is set up and never after.
+        assert {letter["to"] for letter in reply["mail"]} == (
+            set(who.parties) - {party} if path == "sum.deal[0]" else set()
+        )
+    assert seen == set(allowed)
+    declared = protocol.declare(who)
+    assert next(r.name for r in declared.seen_by(COORDINATOR, who)) == statistic
+    assert isinstance(declared[statistic].protection, Summed)
+    masked = {party: reply["ok"]["masked"] for path, party, reply in replies(parties) if path.startswith("sum.mask")}
+    assert {value.shape for value in masked.values()} == {declared[statistic].shape}
+
+
+# Masked vectors are uniform, whatever is in them.
+
+
+def all_for(chosen: int):
+    return as_local_model(lambda features, labels, auxiliary, classes: np.full(len(auxiliary), chosen))
+
+
+def seen_words(protocol, who, records, chosen: int, runs: int) -> np.ndarray:
+    """What the coordinator gets from each party over several runs, all parties voting for one class: (runs, K, ...)."""
+    out = []
+    for place in range(runs):
+        models = {name: all_for(chosen) for name in who.parties}
+        parties, _ = hosted(protocol, records, who=who, models=models, study=f"{place:064d}")
+        run(parties)
+        name = "histograms" if isinstance(protocol, Unmasked) else "masked"
+        out.append([reply["ok"][name] for _, _, reply in replies(parties) if name in reply["ok"]])
+    return np.array(out)
+
+
+def uniformity(words: np.ndarray) -> float:
+    """The p-value of a chi-square test of the bytes against uniform ones."""
+    found = np.bincount(np.frombuffer(words.tobytes(), np.uint8), minlength=256)
+    expected = found.sum() / 256
+    assert expected > 20
+    return float(chi2.sf(((found - expected) ** 2 / expected).sum(), 255))
+
+
+def likeness(first: np.ndarray, second: np.ndarray) -> float:
+    """The p-value of a chi-square test of two samples of bytes for one distribution."""
+    counts = np.stack([np.bincount(np.frombuffer(w.tobytes(), np.uint8), minlength=256) for w in (first, second)])
+    expected = counts.sum(0) * counts.sum(1, keepdims=True) / counts.sum()
+    statistic = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum()
+    return float(chi2.sf(statistic, max(1, int((counts.sum(0) > 0).sum()) - 1)))
+
+
+RUNS, ROWS = 3, 300
+
+
+@pytest.fixture(scope="module")
+def masked_views() -> dict[int, np.ndarray]:
+    protocol, records, who = soft("histograms", rows=ROWS), filled(3, parties=4), consortium(4)
+    return {chosen: seen_words(protocol, who, records, chosen, RUNS) for chosen in (0, 2)}
+
+
+@pytest.mark.parametrize("chosen", [0, 2])
+def test_masked_vectors_are_uniform_whatever_is_voted(masked_views, chosen):
+    assert masked_views[chosen].shape == (RUNS, 4, ROWS, 3)
+    assert uniformity(masked_views[chosen]) > UNLIKELY
+    for party in range(4):
+        assert uniformity(masked_views[chosen][:, party]) > UNLIKELY
+
+
+@pytest.mark.parametrize("chosen", [0, 2])
+def test_sums_of_some_masked_vectors_are_uniform_too(masked_views, chosen):
+    """A coordinator may add up what it likes: without the openings not even the sum of all parties tells anything."""
+    words = masked_views[chosen]
+    for together in ([0, 1], [1, 2, 3], [0, 1, 2, 3]):
+        assert uniformity(words[:, together].sum(axis=1, dtype=words.dtype)) > UNLIKELY
+
+
+def test_views_of_two_inputs_are_alike_and_no_mask_is_used_twice(masked_views):
+    first, second = masked_views[0], masked_views[2]
+    assert likeness(first, second) > UNLIKELY
+    # The same mask twice would leave the difference of the inputs, which is far from uniform.
+    assert uniformity(first - second) > UNLIKELY
+    assert uniformity(first[0] - first[1]) > UNLIKELY
+    assert uniformity(first[:, 0] - first[:, 1]) > UNLIKELY
+
+
+def test_unmasked_vectors_are_caught_by_the_same_tests():
+    protocol, records, who = unmasked(soft("histograms", rows=ROWS)), filled(3, parties=4), consortium(4)
+    first, second = (seen_words(protocol, who, records, chosen, 1) for chosen in (0, 2))
+    assert uniformity(first) < UNLIKELY
+    assert uniformity(first[:, [0, 1]].sum(axis=1)) < UNLIKELY
+    assert uniformity(first - second) < UNLIKELY
+
+
+def test_half_a_mask_is_caught():
+    """Masks on the low half of each word only: the votes stand in the upper one."""
+    protocol, who = soft("histograms", rows=ROWS), consortium(4)
+    votes = contribution(protocol, who, clusters(3, 24, 0), all_for(0))
+    words = to_words(quantised(protocol, who, votes), "<u4")
+    mask = np.random.default_rng(0).integers(0, 2**16, (RUNS, *words.shape), dtype=np.uint32)
+    assert uniformity(words + mask) < UNLIKELY

@@ -1,0 +1,356 @@
+"""Private auxiliary records: the constant against brute force, the audit, and who sees what in a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from comity.audit import epsilon_lower_bound, gdp_lower_bound
+from comity.data import Records, clinic_schema, clinics, public_cohort
+from comity.errors import DataError, Refused, StudyError
+from comity.federation.codec import decode
+from comity.federation.parties import run
+from comity.learn.voting import one_hot
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.softlabel.private_auxiliary import absent, moved_share
+from comity.protocols.softlabel.published import TOLERANCE, PublishedSoftLabel
+from comity.runtime.run import run_study
+from comity.runtime.simulate import simulate
+from comity.runtime.study import Study
+from tests.federation.toy import UNSEEN
+
+from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol
+
+SURE = 1 - 1e-7
+DELTA = 1e-6
+COUNT = 100_000
+
+
+def private(classes: int = 3, *, public=None, l2: float = 1e-2, constants: str = "tight") -> PublishedSoftLabel:
+    return replace(protocol(classes, l2=l2, public=public, constants=constants), auxiliary_privacy="private")
+
+
+def fitted(tried: PublishedSoftLabel, rows: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    return replace(tried, auxiliary=rows).fit(shares)
+
+
+# The constant.
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    classes=st.integers(2, 3),
+    parties=st.integers(1, 4),
+    width=st.integers(1, 3),
+    records=st.integers(1, 3),
+    l2=st.sampled_from([1e-3, 1e-2, 0.1, 1.0, 10.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_party_and_record_together_move_the_minimiser_further_than_claimed(
+    classes, parties, width, records, l2, seed
+):
+    """Every vote of the replaced party, some other places for the last record, and every unanimous vote on it."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(records, width))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    tried = private(classes, public=x, l2=l2)
+    others = one_hot(generator.integers(0, classes, (parties - 1, records)), classes).sum(axis=0)
+    other = generator.normal(size=width)
+    places = [x[-1], -x[-1], other / np.linalg.norm(other), np.zeros(width)]
+    corners = [one_hot(np.array(chosen), classes) for chosen in product(range(classes), repeat=records)]
+    found = []
+    for mine in corners[:: max(1, len(corners) // 9)]:
+        for place, own in product(places, range(classes)):
+            rows, shares = np.concatenate([x[:-1], place[None]]), (others + mine) / parties
+            # On another record all models may say something else.
+            shares[-1] = np.eye(classes)[own]
+            found.append(fitted(tried, rows, shares).ravel())
+        found.append(fitted(tried, x, (others + mine) / parties).ravel())
+    models = np.stack(found)
+    moved = np.sqrt(((models[:, None] - models[None]) ** 2).sum(-1)).max()
+    assert moved <= tried.sensitivity(parties)
+    if classes == 2:
+        assert tried.sensitivity(parties) <= replace(tried, constants="paper").sensitivity(parties)
+
+
+@pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2)])
+@pytest.mark.parametrize(("parties", "records"), [(1, 1), (5, 3), (1000, 40)])
+def test_the_claim_is_the_derived_figure(classes, constant, parties, records):
+    tried = private(classes, public=auxiliary(rows=records), l2=10.0)
+    expected = constant * (records - 1 + 2 * parties) / (records * parties * 10.0)
+    radius = replace(tried, auxiliary_privacy="public", method="vote").radius
+    assert tried.sensitivity(parties) == pytest.approx(min(expected, 2 * radius) + 2 * TOLERANCE / 10.0, rel=1e-9)
+    if classes > 2:
+        with pytest.raises(StudyError, match="holds for two classes"):
+            replace(tried, constants="paper")
+        return
+    printed = 2 * (records + parties - 1) / (records * parties * 10.0) + 2 * TOLERANCE / 10.0
+    assert replace(tried, constants="paper").sensitivity(parties) == pytest.approx(printed, rel=1e-9)
+
+
+def at_odds(rows: int, side: float) -> tuple[np.ndarray, np.ndarray]:
+    """All records but one along e1 and of the second class; the last beside e1, unanimously of the first class."""
+    x = np.tile([1.0, 0.0], (rows, 1))
+    x[-1] = 0.6, side * 0.8
+    shares = np.tile([0.0, 1.0], (rows, 1))
+    shares[-1] = 1.0, 0.0
+    return x, shares
+
+
+def test_one_step_for_the_replaced_record_would_be_too_little():
+    """No party is replaced, and there are very many: only the record's own term is left."""
+    rows, l2, parties = 2000, 4e-3, 10**9
+    tried = private(2, l2=l2, public=at_odds(rows, 1.0)[0])
+    first, second = (fitted(tried, *at_odds(rows, side)) for side in (1.0, -1.0))
+    moved = np.linalg.norm(first - second)
+    assert 1.2 / (rows * l2) < moved <= tried.sensitivity(parties)
+    assert tried.sensitivity(parties) == pytest.approx(2 / (rows * l2), rel=1e-4)
+
+
+@pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2)])
+def test_the_term_of_the_party_is_reached(classes, constant):
+    rows, parties, l2 = 200, 2, 10.0
+    tried = private(classes, l2=l2, public=np.tile([1.0, 0.0], (rows, 1)))
+    votes = [one_hot(np.full(rows, own), classes) for own in (0, 1)]
+    first, second = (tried.fit((votes[0] + mine) / parties) for mine in votes)
+    claimed = constant * moved_share(parties, rows) / l2
+    assert 0.9 * claimed <= np.linalg.norm(first - second) <= tried.sensitivity(parties)
+
+
+# The audit.
+
+
+def both_replaced() -> tuple[PublishedSoftLabel, np.ndarray, np.ndarray, int]:
+    """Three records, fifty parties: one party turns round and the last record crosses over with everybody's vote."""
+    parties, l2 = 50, 1.0
+    x = np.tile([1.0, 0.0], (3, 1))
+    tried = private(2, l2=l2, public=x)
+    shares = np.full((3, 2), 0.5)
+    shares[-1] = 0.0, 1.0
+    moved = shares.copy()
+    moved[:-1] += np.array([1, -1]) / parties
+    moved[-1] = 1.0, 0.0
+    return tried, tried.fit(shares), tried.fit(moved), parties
+
+
+def released(tried, model, loss, parties: int, seed: int, shrink: float = 1.0) -> np.ndarray:
+    who = replace(consortium(7, loss), parties=tuple(f"p{k}" for k in range(parties)), roster={})
+    release = tried.declare(who)["model"]
+    scale, shape = release.scale(who), (COUNT, *release.shape)
+    source = SeededNoise(seed)
+    if isinstance(loss, Pure):
+        noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
+    else:
+        noise = source.discrete_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
+    return (np.rint(model / scale.grid) + noise) * scale.grid
+
+
+def measured(loss, **kwargs) -> float:
+    tried, first, second, parties = both_replaced()
+    drawn = [released(tried, model, loss, parties, place, **kwargs) for place, model in enumerate((first, second))]
+    if isinstance(loss, Pure):
+
+        def far(models, centre):
+            return np.sqrt(((models - centre) ** 2).sum((1, 2)))
+
+        return epsilon_lower_bound(*(far(m, second) - far(m, first) for m in drawn), confidence=SURE)
+    scores = [(models * (first - second)).sum((1, 2)) for models in drawn]
+    return gdp_lower_bound(*scores, delta=DELTA, confidence=SURE)
+
+
+@pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
+def test_the_noise_hides_a_party_and_a_record(loss):
+    assert 0.1 <= measured(loss) <= 1
+
+
+@pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
+def test_the_noise_of_public_records_is_caught(loss):
+    """A share of one party is far too little where every vote on a record may change."""
+    tried, _, _, parties = both_replaced()
+    public = replace(tried, auxiliary_privacy="public")
+    assert measured(loss, shrink=public.sensitivity(parties) / tried.sensitivity(parties)) > 1
+
+
+# The run.
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(classes):
+    records = [*ordinary(classes, parties=4), Records(np.zeros((0, 4)), np.zeros(0, np.int64))]
+    out = []
+    for tried in (private(classes), protocol(classes)):
+        parties, _, _ = hosted(tried, records)
+        who = parties.consortium
+        out.append((run(parties)["model"], tried.declare(who)["model"].scale(who).grid))
+    (found, grid), (expected, other) = out
+    np.testing.assert_allclose(found, expected, atol=(grid + other) / 2 + 4 * TOLERANCE / 1e-2)
+    assert np.abs(found).max() > 0.1
+
+
+def test_parties_need_no_auxiliary_records_and_get_none():
+    tried, records = private(3), ordinary(3)
+    parties, hosts, channel = hosted(tried, records)
+    for host in hosts.values():
+        # What a party builds without the file: the same declaration, and nothing else of the records.
+        host.protocol = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
+        host.declaration = host.protocol.declare(parties.consortium)
+    released_here = run(parties)["model"]
+    other, _, _ = hosted(tried, records)
+    np.testing.assert_array_equal(released_here, run(other)["model"])
+    secret = [row.astype("<f8").tobytes() for row in tried.auxiliary]
+    asked = [message for _, message in channel.asked]
+    assert len(asked) == 15
+    assert not any(row in message for row in secret for message in asked)
+    for path, exchanges in parties.journal.traffic(parties.study, "run-1"):
+        if path == "train[0]":
+            assert all(set(decode(one.reply)["ok"]) == {"models"} for one in exchanges.values())
+    assert [line.digest for line in parties.transcript if line.path == "train[0]"][1] == ""
+
+
+def test_a_party_that_is_asked_for_votes_refuses():
+    tried = private(3)
+    parties, hosts, _ = hosted(tried, ordinary(3))
+    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    with pytest.raises(Refused, match="undeclared"):
+        parties.ask(tried.vote)
+
+
+def test_with_drop_outs_the_noise_is_for_those_who_may_be_left():
+    tried, records, who = private(3, l2=1.0), ordinary(3), consortium(5, dropouts=1)
+    parties, _, _ = hosted(tried, records, who=who, lose=[("elm", "train[0]")])
+    found = run(parties)["model"]
+    assert parties.declaration["model"].sensitivity == tried.sensitivity(4) > tried.sensitivity(5)
+    alone, _, _ = hosted(tried, records[:4])
+    np.testing.assert_allclose(found, run(alone)["model"], atol=1e-3)
+
+
+def test_a_coordinator_without_the_records_stops_before_anything_is_sent():
+    tried = private(3, public=absent(20, 4))
+    parties, hosts, _ = hosted(tried, ordinary(3))
+    with pytest.raises(Refused, match="not here"):
+        run(parties)
+    assert not any(entry.kind == "draw" for host in hosts.values() for entry in host.store.ledger.entries())
+
+
+def test_stacks_of_parties_are_refused():
+    many = {f"p{k}": one for k, one in enumerate(ordinary(2, parties=1, rows=2) * 1001)}
+    with pytest.raises(Refused, match="at most 1,000 parties"):
+        simulate(private(2), parties=many, epsilon=1.0, seed=1)
+
+
+def test_other_local_models_have_no_place():
+    with pytest.raises(StudyError, match="takes no local models"):
+        simulate(private(3), parties=dict(zip(NAMES, ordinary(3))), epsilon=1.0, seed=1, models=LogisticRegression())
+
+
+@pytest.mark.parametrize(("method", "reason"), [("avg", "does not use auxiliary records"), ("vote", "majority")])
+def test_other_methods_are_refused_with_the_reason(method, reason):
+    with pytest.raises(StudyError, match=reason) as refused:
+        PublishedSoftLabel(
+            auxiliary=auxiliary(), classes=labels(3), method=method, l2=1e-2, auxiliary_privacy="private"
+        )
+    assert refused.value.key == "softlabel.auxiliary_privacy"
+
+
+# The study.
+
+TEXT = """
+[study]
+name = "triage"
+protocol = "softlabel"
+schema = "schema.toml"
+
+[privacy]
+epsilon = 5.0
+
+[softlabel]
+variant = "published"
+auxiliary = "hidden.csv"
+auxiliary_privacy = "private"
+auxiliary_records = 30
+
+[parties.north]
+[parties.south]
+[parties.east]
+
+[simulation]
+data = "records.csv"
+baselines = false
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "schema.toml").write_text(clinic_schema().to_toml())
+    public_cohort(30).to_csv(tmp_path / "hidden.csv", index=False)
+    pd.concat(clinics(3, 40).values()).to_csv(tmp_path / "records.csv", index=False)
+    return tmp_path
+
+
+def load(folder, text: str = TEXT) -> Study:
+    (folder / "study.toml").write_text(text)
+    return Study.load(folder / "study.toml")
+
+
+def test_a_study_runs_and_its_plan_says_what_is_hidden(folder):
+    study = load(folder)
+    shown = study.plan().as_text()
+    assert "private auxiliary records" in shown
+    assert "not in the study's hash" in shown
+    assert "holds the auxiliary records and sees each party's local model" in shown
+    assert study.parameters.public_files() == ()
+    outcome = run_study(study, seed=1)
+    assert np.isfinite(outcome.released["model"]).all()
+
+
+def test_the_content_of_a_private_file_is_no_part_of_the_hash_and_its_absence_neither(folder):
+    first = load(folder)
+    public_cohort(30, "another cohort").to_csv(folder / "hidden.csv", index=False)
+    second = load(folder)
+    assert first.hash == second.hash
+    assert (first.protocol.auxiliary != second.protocol.auxiliary).any()
+    (folder / "hidden.csv").unlink()
+    third = load(folder)
+    assert third.hash == first.hash and third.protocol.auxiliary.shape == first.protocol.auxiliary.shape
+    who = first.consortium
+    assert third.protocol.declare(who)["model"].sensitivity == first.protocol.declare(who)["model"].sensitivity
+    assert load(folder, TEXT.replace("auxiliary_records = 30", "auxiliary_records = 31")).hash != first.hash
+
+
+def test_a_damaged_private_file_is_no_absent_one(folder):
+    (folder / "hidden.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=r"hidden\.csv"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "says"),
+    [
+        ("auxiliary_records = 30", "", "auxiliary_records", "is missing"),
+        ("auxiliary_records = 30", "auxiliary_records = 29", "auxiliary_records", "holds 30 records"),
+        ('auxiliary_privacy = "private"', "", "auxiliary_records", "Leave it out"),
+        (
+            'variant = "published"',
+            'statistic = "votes"',
+            "auxiliary_privacy",
+            "vote at home need the auxiliary records",
+        ),
+        ('variant = "published"', 'variant = "published"\nmethod = "avg"', "auxiliary_privacy", "does not use"),
+        ('variant = "published"', 'variant = "published"\nmethod = "vote"', "auxiliary_privacy", "majority"),
+        ('variant = "published"', 'variant = "published"\nfeature_map = "pca"', "feature_map", "belongs to variant"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_its_key(folder, old, new, key, says):
+    with pytest.raises(StudyError, match=says) as refused:
+        load(folder, TEXT.replace(old, new))
+    assert refused.value.key == f"softlabel.{key}"

@@ -1,0 +1,166 @@
+"""Neighbouring consortia, one party's data replaced by its worst case: measured loss within the claim of each one.
+
+What is drawn are the parts of the honest parties, as they add up in the secure sum, around sums that pass through
+`contribution`, the bound and the grid. Bounds are taken at a confidence of 1 − 1e-7 and draws are seeded. Twins with a
+factor left out of the sensitivity, or with the radius of the published curves, are caught.
+"""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound, gdp_lower_bound
+from comity.entropy import Stream
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaration import Release
+from comity.federation.forms import Array
+from comity.federation.protection import Summed
+from comity.learn.voting import one_hot
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.softlabel.mechanism import mechanism
+from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
+from comity.reproduce.softlabel_har import wrong_radius
+from comity.reproduce.softlabel_release import total
+
+SURE, DELTA, COUNT = 1 - 1e-7, 1e-6, 100_000
+# Under Gaussian noise a factor of √2 takes more draws to tell from none with that confidence.
+MORE = 300_000
+ROWS = np.random.default_rng(0).normal(size=(30, 2)) * np.array([3.0, 1.0])
+
+
+def who(loss: Loss) -> Consortium:
+    """Four parties of whom one colludes: three parts of the noise count."""
+    return Consortium(parties=("ash", "birch", "cedar", "doum"), loss=loss)
+
+
+def released(statistic: Statistic, loss: Loss) -> Release:
+    return Release(
+        name=statistic.name,
+        source=EVERY_PARTY,
+        to=COORDINATOR,
+        protection=Summed(mechanism(loss)),
+        form=Array(statistic.shape, "<i8"),
+        bound=statistic.bound,
+    )
+
+
+def votes(classes: int) -> tuple[Statistic, np.ndarray, np.ndarray]:
+    statistic = Votes.on(ROWS, classes, 1)
+    rest = ROWS[None, :1], np.zeros((1, 1), int), np.ones((1, 1), bool)
+    ballots = [one_hot(np.full(30, c), classes)[None] for c in (0, 1)]
+    return statistic, *(statistic.contribution(*rest, ballot) for ballot in ballots)
+
+
+def histograms() -> tuple[Statistic, np.ndarray, np.ndarray]:
+    statistic = Histograms.on(ROWS[:3], 2)
+    rest = ROWS[None, :1], np.zeros((1, 1), int), np.ones((1, 1), bool)
+    return statistic, *(statistic.contribution(*rest, one_hot(np.full(3, c), 2)[None]) for c in (0, 1))
+
+
+def class_sums() -> tuple[Statistic, np.ndarray, np.ndarray]:
+    """Far beyond the clip on opposite sides."""
+    statistic = ClassSums.on(ROWS, 2, records_per_party=100, dimensions=1)
+    row = ROWS[np.abs(statistic.rows[:, 0]).argmax()]
+    sides = np.stack([row, 2 * statistic.map.mean - row])[:, None]
+    both = statistic.contribution(sides, np.zeros((2, 1), int), np.ones((2, 1), bool))
+    return statistic, both[:1], both[1:]
+
+
+def cells() -> tuple[Statistic, np.ndarray, np.ndarray]:
+    statistic = Cells.on(ROWS, 2, cells=1)
+    both = statistic.contribution(ROWS[:2, None], np.array([[0], [1]]), np.ones((2, 1), bool))
+    return statistic, both[:1], both[1:]
+
+
+def models() -> tuple[Statistic, np.ndarray, np.ndarray]:
+    statistic = Models.on(ROWS, 2, 1)
+    both = statistic.contribution(
+        np.stack([ROWS[:4]] * 2), np.array([[0, 1, 1, 0], [1, 0, 0, 1]]), np.ones((2, 4), bool)
+    )
+    return statistic, both[:1], both[1:]
+
+
+WORST = {
+    "votes of two": lambda: votes(2),
+    "votes of three": lambda: votes(3),
+    "histograms": histograms,
+    "class sums": class_sums,
+    "cells": cells,
+    "models": models,
+}
+
+
+def sums(statistic: Statistic, release: Release, terms: Consortium, *own: np.ndarray) -> list[np.ndarray]:
+    """Totals of three parties that contribute nothing in particular and one of the two."""
+    others = np.stack([statistic.bound.neutral(statistic.shape)] * 3)
+    return [total(release, [others, one], terms).astype(float) for one in own]
+
+
+def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: int) -> np.ndarray:
+    """Many sums of the honest parties' parts; `shrink` draws them for a smaller sensitivity."""
+    scale, source, size = release.scale(terms), SeededNoise(seed), prod(release.shape)
+    honest = terms.honest_parts
+    if isinstance(terms.loss, Pure):
+        drawn = source._part_rows(scale.total * shrink, honest, count * honest, size)
+    else:
+        drawn = source.discrete_gaussian(scale.part * shrink, (count * honest, size), permit=Permit(release.name, 0))
+    return drawn.reshape(count, honest, *release.shape).sum(axis=1)
+
+
+def measured(case: str, loss: Loss, *, shrink: float = 1.0, seed: int = 1, count: int = COUNT) -> float:
+    statistic, *own = WORST[case]()
+    terms, release = who(loss), released(statistic, loss)
+    first, second = sums(statistic, release, terms, *own)
+    noisy = [
+        centre + parts(release, terms, seed + place, shrink, count) for place, centre in enumerate((first, second))
+    ]
+    axes = (1, 2)
+    if isinstance(loss, Pure):
+        far, near = (
+            (lambda y: np.sqrt(((y - second) ** 2).sum(axes))),
+            (lambda y: np.sqrt(((y - first) ** 2).sum(axes))),
+        )
+        return epsilon_lower_bound(*(far(y) - near(y) for y in noisy), confidence=SURE)
+    return gdp_lower_bound(*((y * (first - second)).sum(axes) for y in noisy), delta=DELTA, confidence=SURE)
+
+
+@pytest.mark.parametrize("case", [case for case in WORST if case != "histograms"])
+def test_spherical_parts_hold_the_pure_claim(case):
+    assert 0.4 <= measured(case, Pure(1)) <= 1
+
+
+@pytest.mark.parametrize("case", WORST)
+def test_gaussian_parts_hold_the_claim(case):
+    assert 0.5 <= measured(case, Approx(1, DELTA)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("case", "missing"),
+    [("votes of three", sqrt(2)), ("histograms", sqrt(2)), ("cells", sqrt(2)), ("class sums", 2.0), ("models", 2.0)],
+)
+def test_a_missing_factor_is_caught(case, missing):
+    """√2 between corners of a simplex taken for 1, or the diameter of a ball taken for its radius."""
+    assert measured(case, Approx(1, DELTA), shrink=1 / missing, count=MORE) > 1
+    if case != "histograms":
+        assert measured(case, Pure(1), shrink=1 / missing) > 1
+
+
+def test_the_radius_of_the_published_curves_is_caught():
+    """Gamma(1) instead of Gamma(d), at the right sensitivity."""
+    statistic, *own = votes(3)
+    first, second = (one[0] for one in own)
+    stream = Stream.public("test wrong radius of a sum")
+    scores = [
+        -np.linalg.norm(
+            np.stack([centre + wrong_radius(statistic.bound.l2, statistic.shape, stream) for _ in range(8_000)])
+            - first,
+            axis=(1, 2),
+        )
+        for centre in (first, second)
+    ]
+    assert epsilon_lower_bound(*scores, confidence=SURE) > 1.5
