@@ -197,3 +197,15 @@ def test_doctor_finds_a_data_folder_without_data(  # type: ignore[no-untyped-def
 def test_json_is_one_document(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
     for arguments in (["plan", "study.toml"], ["schema", "check", "schema.toml", "test.csv"], ["bench", "list"]):
         json.loads(comity(*arguments, "--json").out)
+
+
+@pytest.mark.parametrize("protocol", ["averaging", "vertical"])
+def test_new_studies_of_other_methods_run_as_they_are(protocol, comity, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert comity("new", "trial", "--protocol", protocol).code == 0
+    monkeypatch.chdir(tmp_path / "trial")
+    planned = comity("plan", "study.toml", "--json").document
+    assert planned["unit"] == "a record" and planned["claim"] == "private"
+    run = comity("run", "study.toml", "--seed", 7, "--json").document
+    errors = {one["name"]: one["error"] for one in run["baselines"]}
+    assert run["error"] < errors["own data"]

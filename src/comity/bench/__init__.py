@@ -28,6 +28,9 @@ def _measure(module: str) -> Callable[..., list[dict[str, Any]]]:
 BENCHES = {
     bench.name: bench
     for bench in (
+        Measurement(
+            "averaging", "averaged models on Adult, against federated averaging at the same loss", _measure("averaging")
+        ),
         Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
         Measurement(
             "softlabel-parties",
@@ -42,6 +45,9 @@ BENCHES = {
         Measurement("argmin", "argmin of shared integers, and its triples by oblivious transfer", _measure("argmin")),
         Measurement(
             "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
+        ),
+        Measurement(
+            "vertical", "a regression over columns of several parties, against numpy in one place", _measure("vertical")
         ),
     )
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from comity.cli import bench, demo, doctor, keys, ledger, new, plan, predict, report, reproduce, run, schema
+from comity.cli import bench, combine, demo, doctor, keys, ledger, new, plan, predict, report, reproduce, run, schema
 
 app = typer.Typer(
     name="comity",
@@ -41,6 +41,7 @@ app.command("new", short_help="Write a study that runs as it is.")(new.new)
 app.command("plan", short_help="Show what a study would do; reads no data.")(plan.plan)
 app.command("run", short_help="Simulate a study on this machine.")(run.run)
 app.command("report", short_help="Make and open the page of a run.")(report.report)
+app.command("combine", short_help="Add published shares up into a model.")(combine.combine)
 app.command("predict", short_help="Predict with a released model.")(predict.predict)
 app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
 app.add_typer(ledger.app, name="ledger", short_help="An owner's budget: granted, spent, left.")

@@ -25,20 +25,21 @@ def predict(
     """
     from comity.data import Encoding, open_source
     from comity.errors import BadInput
-    from comity.learn import LinearClassifier, load_model
+    from comity.learn import LinearClassifier, LinearRegressor, load_model
 
     if to is not None and to.suffix not in (".csv", ".parquet"):
         raise typer.BadParameter(f"--to writes .csv or .parquet, found {to.name!r}.")
     loaded = load_model(model / "model" if (model / "model").is_dir() else model)
     frame = open_source(data).read()
     rows: Any = frame
-    if isinstance(loaded, LinearClassifier) and loaded.encoding is not None:
+    if isinstance(loaded, LinearClassifier | LinearRegressor) and loaded.encoding is not None:
         # Encoding here rather than in the model lets an error name the file.
         assert isinstance(loaded.encoding, Encoding)
         rows = loaded.encoding.encode_features(frame, where=str(data))
     predicted = frame.iloc[:, :0].assign(predicted=loaded.predict(rows))
-    for label, shares in zip(loaded.classes_, loaded.predict_proba(rows).T):
-        predicted[f"p({label})"] = shares
+    if not isinstance(loaded, LinearRegressor):
+        for label, shares in zip(loaded.classes_, loaded.predict_proba(rows).T):
+            predicted[f"p({label})"] = shares
     if to is None:
         text = predicted.to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)

@@ -77,11 +77,13 @@ class Journal:
                 "select shared from common where run = ? and path = ?", (run, path)
             ).fetchone()
             rows = self._connection.execute(
-                "select party, own, mail, reply from ask where run = ? and path = ? order by seq", (run, path)
+                "select seq, party, own, mail, reply from ask where run = ? and path = ?", (run, path)
             ).fetchall()
+        # Sorted here: SQLite would copy every message through its sorter.
+        rows.sort(key=lambda row: int(row[0]))
         return {
             party: Exchange(encode([study, run, path, row[0], own, decode(mail)]), reply)
-            for party, own, mail, reply in rows
+            for _, party, own, mail, reply in rows
         }
 
     def got(self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool) -> None:

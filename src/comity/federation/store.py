@@ -17,11 +17,12 @@ from comity.federation.effects import Effects
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.unit import Neighbours, Unit
 
+# Bodies and values can be many megabytes: the keys need an index of their own, or a search would read whole messages.
 _TABLES = """
 create table if not exists reply(owner text, run text, path text, study text, digest blob, sent text, body blob,
-                                 primary key(owner, run, path)) without rowid;
+                                 primary key(owner, run, path));
 create table if not exists state(owner text, run text, name text, value blob,
-                                 primary key(owner, run, name)) without rowid;
+                                 primary key(owner, run, name));
 """
 
 

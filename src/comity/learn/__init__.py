@@ -9,6 +9,7 @@ from comity.learn.logistic import logistic
 from comity.learn.models import ConstantClassifier, LinearClassifier
 from comity.learn.named_model import named
 from comity.learn.norm_bound import minimiser_radius, vector_radius
+from comity.learn.regressor import LinearRegressor
 from comity.learn.soft_labels import fit_on_soft_labels
 from comity.learn.softmax import softmax
 from comity.learn.storage import load_model, save_model
@@ -19,6 +20,7 @@ __all__ = [
     "FeatureMap",
     "Fit",
     "LinearClassifier",
+    "LinearRegressor",
     "LocalModel",
     "fit_on_soft_labels",
     "from_callable",

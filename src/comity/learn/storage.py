@@ -22,16 +22,18 @@ from comity.errors import DataError, SchemaError
 from comity.learn.feature_map import FeatureMap
 from comity.learn.models import ConstantClassifier, LinearClassifier
 from comity.learn.newton import Floats
+from comity.learn.regressor import LinearRegressor
 
 _FORMAT: Final = "comity-model"
 _MAPPED: Final = "linear after a feature map"
+_REGRESSION: Final = "regression"
 # Before the names of a feature map's arrays.
 _MAP: Final = "map."
 _VERSION: Final = 1
 _MOST_BYTES: Final = 1 << 28
 _OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
 
-Model = LinearClassifier | ConstantClassifier
+Model = LinearClassifier | ConstantClassifier | LinearRegressor
 
 
 def save_model(model: Model, folder: str | Path) -> None:
@@ -40,16 +42,22 @@ def save_model(model: Model, folder: str | Path) -> None:
     page: dict[str, Any] = {
         "format": _FORMAT,
         "version": _VERSION,
-        "classes": [_scalar(label) for label in model.classes],
+        "classes": [] if isinstance(model, LinearRegressor) else [_scalar(label) for label in model.classes],
     }
-    if isinstance(model, ConstantClassifier):
+    if isinstance(model, LinearRegressor):
+        coef = model.coef_with_errors_
+        page |= {"kind": _REGRESSION, "low": model.low, "high": model.high}
+        page |= {"shape": list(coef.shape), "encoding": _encoding_page(model)}
+    elif isinstance(model, ConstantClassifier):
         page |= {"kind": "constant", "shares": model.shares_.tolist()}
     else:
         # A reader that knows no maps must not take the weights for those of plain rows: it is another kind.
         kind = "linear" if model.feature_map is None else _MAPPED
         page |= {"kind": kind, "shape": list(model.coef_.shape), "encoding": _encoding_page(model)}
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(model, LinearClassifier):
+    if isinstance(model, LinearRegressor):
+        np.savez(folder / "weights.npz", coef=coef)
+    elif isinstance(model, LinearClassifier):
         mapped = {} if model.feature_map is None else model.feature_map.arrays()
         arrays: dict[str, Any] = {"coef": model.coef_} | {_MAP + name: one for name, one in mapped.items()}
         np.savez(folder / "weights.npz", **arrays)
@@ -72,15 +80,21 @@ def load_model(folder: str | Path) -> Model:
         constant = ConstantClassifier(shares, classes)
         _checked(path, lambda: constant.shares_)
         return constant
-    if kind not in ("linear", _MAPPED):
+    if kind not in ("linear", _MAPPED, _REGRESSION):
         raise DataError(
-            f"{path}: kind must be 'linear', {_MAPPED!r} or 'constant', found {kind!r}; a newer comity may know it"
+            f"{path}: kind must be 'linear', {_MAPPED!r}, {_REGRESSION!r} or 'constant', found {kind!r}; a newer "
+            "comity may know it"
         )
     stored = Path(folder) / "weights.npz"
     coef, arrays = _weights(stored, _get(page, "shape", list, path))
     feature_map = _feature_map(arrays, stored) if kind == _MAPPED else None
     encoding = None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path)
-    linear = LinearClassifier(coef, classes, encoding, feature_map)
+    linear: LinearClassifier | LinearRegressor
+    if kind == _REGRESSION:
+        low, high = (_get(page, key, float, path) for key in ("low", "high"))
+        linear = LinearRegressor(coef[0], low, high, encoding, coef[1] if len(coef) == 2 else None)
+    else:
+        linear = LinearClassifier(coef, classes, encoding, feature_map)
     _checked(path, lambda: linear.coef_)
     if encoding is not None and encoding.width != linear.n_features_in_:
         raise DataError(
@@ -97,7 +111,7 @@ def _scalar(label: Any) -> str | int | float | bool:
     return value
 
 
-def _encoding_page(model: LinearClassifier) -> dict[str, Any] | None:
+def _encoding_page(model: LinearClassifier | LinearRegressor) -> dict[str, Any] | None:
     encoding = model.encoding
     if encoding is None:
         return None

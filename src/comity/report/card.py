@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.data import Encoding
-from comity.learn import LinearClassifier
+from comity.learn import LinearClassifier, LinearRegressor
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -48,7 +48,8 @@ def what_it_is(result: Result) -> str:
     """One sentence; the page and the card both begin with it."""
     model, parties = result.model, f"{result.parties:,} {'party' if result.parties == 1 else 'parties'}"
     if not isinstance(model, LinearClassifier):
-        return f"A released {type(model).__name__} from the records of {parties}."
+        kind = "linear regression" if isinstance(model, LinearRegressor) else type(model).__name__
+        return f"A released {kind} from the records of {parties}."
     classes = [str(label) for label in model.classes]
     shown = ", ".join(classes[:6]) + (f" and {len(classes) - 6} more" if len(classes) > 6 else "")
     target, columns = "classes", f"{model.n_features_in_} features"

@@ -20,12 +20,13 @@ from comity.federation.baseline import Baseline
 from comity.federation.plan import Plan, PlanRow
 from comity.federation.protection import Perturbed
 from comity.federation.transcript import Line, Transcript
-from comity.learn import ConstantClassifier, LinearClassifier, load_model, save_model
+from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor, load_model, save_model
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.report.card import model_card
 from comity.report.page import render_result
+from comity.report.published_shares import save_shares
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
 from comity.report.writing import write_text
@@ -103,8 +104,10 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run's files into `folder`, which is made if it is not there."""
         folder = Path(folder)
-        if isinstance(self.model, LinearClassifier | ConstantClassifier):
+        if isinstance(self.model, LinearClassifier | ConstantClassifier | LinearRegressor):
             _save_model(self.model, folder / "model", model_card(self))
+        if self.outcome is not None:
+            save_shares(self.outcome, folder / "shares")
         write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
         self.report(folder / "report.html")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, allow_nan=False, default=str)
@@ -209,7 +212,7 @@ def _json(path: Path) -> Any:
         raise DataError(f"{path}: can't be read ({error}); give the folder of a run that has ended") from error
 
 
-def _save_model(model: LinearClassifier | ConstantClassifier, folder: Path, card: str) -> None:
+def _save_model(model: LinearClassifier | ConstantClassifier | LinearRegressor, folder: Path, card: str) -> None:
     """File by file under its final name only when complete; `model.json`, which is read first, goes last."""
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)

@@ -31,9 +31,39 @@ REPRODUCTIONS = {
     reproduction.name: reproduction
     for reproduction in (
         Reproduction(
+            "averaging-adult",
+            "averaged classifiers on Adult, Pathak, Rane and Raj (2010), Figure 2: test error against epsilon",
+            _redo("averaging_adult"),
+        ),
+        Reproduction(
             "softlabel-har",
             "activity recognition of Hamm, Cao and Belkin (2016): accuracy against epsilon",
             _redo("softlabel_har"),
+        ),
+        Reproduction(
+            "softlabel-kdd",
+            "network intrusions of Hamm, Cao and Belkin (2016): up to 20,000 parties",
+            _redo("softlabel_kdd"),
+        ),
+        Reproduction(
+            "softlabel-mnist",
+            "handwritten digits by parties of 6 and of 50 records: the default rule beside votes",
+            _redo("softlabel_mnist"),
+        ),
+        Reproduction(
+            "vertical-adult",
+            "logistic regression over columns of several parties, Xu, Yuan and Wu (2019), Table 3",
+            _redo("vertical_adult"),
+        ),
+        Reproduction(
+            "vertical-cps",
+            "linear regression over columns of several parties, as Table 1 on tax units of the CPS",
+            _redo("vertical_cps"),
+        ),
+        Reproduction(
+            "vertical-synthetic",
+            "linear regression on 80,000 x 800 generated records, Table 2",
+            _redo("vertical_synthetic"),
         ),
     )
 }

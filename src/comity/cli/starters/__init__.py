@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-NAMES = ("softlabel",)
+NAMES = ("softlabel", "averaging", "vertical")
 
 
 def starter(protocol: str) -> Callable[[Path], None]:

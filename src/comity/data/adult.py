@@ -1,0 +1,97 @@
+"""Adult with a schema: bounds, categories and edges written down, nothing measured; columns dealt to parties."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from comity.data.columns import Categorical, Classes, Column, Numeric
+from comity.data.datasets import dataset
+from comity.data.schema import Schema
+
+_WORK = ("Federal-gov", "Local-gov", "Private", "Self-emp-inc", "Self-emp-not-inc", "State-gov", "Without-pay")
+_MARRIED = (
+    "Divorced",
+    "Married-AF-spouse",
+    "Married-civ-spouse",
+    "Married-spouse-absent",
+    "Never-married",
+    "Separated",
+    "Widowed",
+)
+_OCCUPATION = (
+    "Adm-clerical",
+    "Armed-Forces",
+    "Craft-repair",
+    "Exec-managerial",
+    "Farming-fishing",
+    "Handlers-cleaners",
+    "Machine-op-inspct",
+    "Other-service",
+    "Priv-house-serv",
+    "Prof-specialty",
+    "Protective-serv",
+    "Sales",
+    "Tech-support",
+    "Transport-moving",
+)
+_RELATIONSHIP = ("Husband", "Not-in-family", "Other-relative", "Own-child", "Unmarried", "Wife")
+_RACE = ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White")
+_DROPPED = ("workclass", "occupation", "native_country")
+
+COLUMNS = (
+    "age",
+    "workclass",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+)
+
+
+def adult() -> pd.DataFrame:
+    """The 45,222 records without a missing value, native countries as United-States or other."""
+    frame = dataset("adult")
+    frame = frame[~(frame[list(_DROPPED)] == "?").any(axis=1)].reset_index(drop=True)
+    return frame.assign(
+        native_country=frame["native_country"].where(frame["native_country"] == "United-States", "other")
+    )
+
+
+def adult_schema(*, steps: bool = False) -> Schema:
+    """`steps` turns age and capital gains and losses into steps at round figures, as a user of the method may."""
+    numbers: dict[str, Column] = {
+        "age": Numeric("age", 17, 90),
+        "education_num": Numeric("education_num", 1, 16),
+        "capital_gain": Numeric("capital_gain", 0, 99_999),
+        "capital_loss": Numeric("capital_loss", 0, 4_356),
+        "hours_per_week": Numeric("hours_per_week", 1, 99),
+    }
+    if steps:
+        numbers["age"] = Numeric("age", 17, 90, edges=(25, 35, 45, 55, 65))
+        numbers["capital_gain"] = Numeric("capital_gain", 0, 99_999, edges=(1, 5_000))
+        numbers["capital_loss"] = Numeric("capital_loss", 0, 4_356, edges=(1, 1_500))
+    choices: dict[str, Column] = {
+        "workclass": Categorical("workclass", _WORK),
+        "marital_status": Categorical("marital_status", _MARRIED),
+        "occupation": Categorical("occupation", _OCCUPATION),
+        "relationship": Categorical("relationship", _RELATIONSHIP),
+        "race": Categorical("race", _RACE),
+        "sex": Categorical("sex", ("Female", "Male")),
+        "native_country": Categorical("native_country", ("United-States", "other")),
+    }
+    found = {**numbers, **choices}
+    return Schema(tuple(found[name] for name in COLUMNS), Classes("income", ("<=50K", ">50K")))
+
+
+def adult_columns(parties: int) -> dict[str, tuple[str, ...]]:
+    """Columns in turn to each party; the first one holds the label too."""
+    names = [f"p{number}" for number in range(parties)]
+    held = {name: list(COLUMNS[number::parties]) for number, name in enumerate(names)}
+    held[names[0]].append("income")
+    return {name: tuple(columns) for name, columns in held.items()}

@@ -1,0 +1,285 @@
+"""Averaged models as scikit-learn estimators: `fit` simulates a consortium over the rows it is given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from comity.data import Records, even
+from comity.entropy import Stream
+from comity.errors import DataError, StudyError
+from comity.estimators.debit import debit
+from comity.federation.consortium import Consortium
+from comity.learn.models import LinearClassifier
+from comity.learn.regressor import LinearRegressor
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.unit import Unit
+from comity.protocols.averaging import Averaging
+from comity.report.result import Result
+from comity.runtime.outcome import Outcome
+from comity.runtime.simulate import simulate
+
+Floats = NDArray[np.float64]
+
+# Divisors of rows are rounded up by more than the error of computing a norm, so that no row leaves the unit ball.
+_ROUND_UP = 1 + 2.0**-40
+
+
+class _Averaged(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor share: rows in the unit ball, dealt to parties, one run, one debit."""
+
+    parties: int
+    epsilon: float
+    delta: float
+    bound: float
+    intercept: bool
+    ledger: Ledger | str | PathLike[str] | None
+    random_state: int | None
+
+    def _run(
+        self, protocol: Averaging, rows: Floats, targets: NDArray[Any], dealt: dict[str, NDArray[np.int64]]
+    ) -> Outcome:
+        if not self.epsilon > 0:
+            raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
+        seed = self._seed()
+        colluders = 1 if len(dealt) > 1 else 0
+        if self.ledger is not None:
+            loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+            if seed is not None:
+                warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
+            who = Consortium(parties=tuple(dealt), loss=loss, unit=Unit.RECORD, colluders=colluders)
+            debit(self.ledger, protocol, who)
+        return simulate(
+            protocol,
+            parties={name: Records(rows[places], targets[places]) for name, places in dealt.items()},
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit="record",
+            colluders=colluders,
+            seed=seed,
+            study="estimator",
+            settings={f"averaging.{key}": value for key, value in self._settings().items()},
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        return {key: value for key, value in self.get_params().items() if key not in ("ledger", "classes")}
+
+    def _rows(self, X: Floats) -> Floats:
+        """Rows in the unit ball, by the public bound alone: scaled, long ones projected, the constant included."""
+        if not 0 < self.bound < np.inf:
+            raise StudyError(f"bound must be a public, positive bound on the norm of a row, found {self.bound}")
+        rows = X / self.bound
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = rows / (np.maximum(norms, 1.0) * _ROUND_UP)
+        if self.intercept:
+            rows = np.column_stack([rows, np.ones(len(rows))]) / (np.sqrt(2.0) * _ROUND_UP)
+        return np.asarray(rows, np.float64)
+
+    def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
+        if groups is None:
+            stream = Stream.public("averaging estimator", "split", count)
+            return {f"p{place}": rows for place, rows in enumerate(even(count, self.parties, stream))}
+        names = np.asarray(groups)
+        if names.shape != (count,):
+            raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")
+        known, party = np.unique(names, return_inverse=True)
+        return {str(name): np.flatnonzero(party == place) for place, name in enumerate(known)}
+
+    def _seed(self) -> int | None:
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
+            raise StudyError(f"random_state must be None or a whole number, found {self.random_state!r}")
+        return int(self.random_state)
+
+    def _seen(self, X: Any) -> Floats:
+        check_is_fitted(self, "model_")
+        return self._rows(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _keep(self, outcome: Outcome) -> None:
+        self.result_ = Result.of(outcome)
+        self.guarantee_ = outcome.guarantee
+
+
+def _sizes(dealt: dict[str, NDArray[np.int64]]) -> dict[str, int]:
+    """Under replacement the number of a party's rows is public."""
+    return {name: max(1, len(places)) for name, places in dealt.items()}
+
+
+class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
+    """Linear classifier of all parties' rows, by secure sums of gradients or of local models.
+
+    Promise      the loss (epsilon, delta) for replacing one row, against whoever sees the fitted model, and against a
+                 coordinator with one of the parties.
+    Sensitivity  that of the protocol; rows are brought into the unit ball by the public `bound`, never by the data.
+    Public       the number of rows of each party, the features, and the labels that occur: give `classes` where it is
+                 not known beforehand which can.
+
+    Parameters
+    ----------
+    parties : how many parties the rows are dealt to evenly, where `fit` gets no `groups`
+    epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
+    model : "logistic" or "svm" for two classes, "softmax"; None for logistic, or softmax above two classes
+    solver : "gradient", "average", or "auto": gradient where delta > 0
+    l2, rounds, clip : None leaves them to a rule of public quantities
+    bound : public bound on the norm of a row; longer rows are scaled down to it
+    intercept : add a constant feature
+    classes : the labels, where they are not to be read off `y`
+    ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
+    random_state : None for noise as released; an int for a repeatable simulation that protects nobody
+
+    A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    `guarantee_`.
+    """
+
+    def __init__(
+        self,
+        *,
+        parties: int = 5,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        model: str | None = None,
+        solver: str = "auto",
+        l2: float | None = None,
+        rounds: int | None = None,
+        clip: float | None = None,
+        bound: float = 1.0,
+        intercept: bool = True,
+        classes: Sequence[Any] | None = None,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.parties = parties
+        self.epsilon = epsilon
+        self.delta = delta
+        self.model = model
+        self.solver = solver
+        self.l2 = l2
+        self.rounds = rounds
+        self.clip = clip
+        self.bound = bound
+        self.intercept = intercept
+        self.classes = classes
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
+        """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        known = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(known) < 2:
+            raise DataError(f"y must hold at least two classes, found {known.tolist()}; give classes where one is rare")
+        places = np.searchsorted(known, y)
+        if not np.array_equal(known[np.minimum(places, len(known) - 1)], y):
+            raise DataError("y holds a label that is not among classes; add it to classes, or leave its rows out")
+        rows, dealt = self._rows(X), self._dealt(len(X), groups)
+        protocol = Averaging(
+            features=rows.shape[1],
+            model=self.model or ("logistic" if len(known) == 2 else "softmax"),  # type: ignore[arg-type]
+            classes=tuple(str(label) for label in known),
+            sizes=_sizes(dealt),
+            solver=self.solver,  # type: ignore[arg-type]
+            l2=self.l2,
+            rounds=self.rounds,
+            clip=self.clip,
+        )
+        outcome = self._run(protocol, rows, places.astype(np.int64), dealt)
+        self.classes_ = known
+        self.model_ = LinearClassifier(outcome.model.coef_, classes=known)
+        self._keep(outcome)
+        return self
+
+    @property
+    def coef_(self) -> Floats:
+        """Weights over the scaled rows, the last one of the constant feature where there is one."""
+        check_is_fitted(self, "model_")
+        return self.model_.coef_
+
+    def decision_function(self, X: Any) -> Floats:
+        rows = self._seen(X)
+        return self.model_.decision_function(rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        rows = self._seen(X)
+        return self.model_.predict(rows)
+
+    def predict_proba(self, X: Any) -> Floats:
+        rows = self._seen(X)
+        return self.model_.predict_proba(rows)
+
+
+class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]
+    """Linear regression of all parties' rows; targets outside [low, high], which is public, are clipped to it.
+
+    Promise, sensitivity and the other parameters are those of `AveragedClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        low: float = -1.0,
+        high: float = 1.0,
+        parties: int = 5,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        solver: str = "auto",
+        l2: float | None = None,
+        rounds: int | None = None,
+        clip: float | None = None,
+        bound: float = 1.0,
+        intercept: bool = True,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.low = low
+        self.high = high
+        self.parties = parties
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.l2 = l2
+        self.rounds = rounds
+        self.clip = clip
+        self.bound = bound
+        self.intercept = intercept
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
+        """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        rows, dealt = self._rows(X), self._dealt(len(X), groups)
+        protocol = Averaging(
+            features=rows.shape[1],
+            model="linear",
+            classes=(),
+            low=self.low,
+            high=self.high,
+            sizes=_sizes(dealt),
+            solver=self.solver,  # type: ignore[arg-type]
+            l2=self.l2,
+            rounds=self.rounds,
+            clip=self.clip,
+        )
+        outcome = self._run(protocol, rows, np.asarray(y, np.float64), dealt)
+        self.model_ = LinearRegressor(outcome.model.coef_, self.low, self.high)
+        self._keep(outcome)
+        return self
+
+    @property
+    def coef_(self) -> Floats:
+        """Weights over the scaled rows, for a target on [−1, 1]."""
+        check_is_fitted(self, "model_")
+        return self.model_.coef_
+
+    def predict(self, X: Any) -> Floats:
+        rows = self._seen(X)
+        return self.model_.predict(rows)

@@ -1,0 +1,174 @@
+"""The losses that can be averaged: what a site computes of one, and the constants that the noise rests on.
+
+Rows lie in the unit ball. For a record x with target y the gradient is r xᵀ, where r is the *residual*: the derivative
+of the loss by the k margins W x. Two solvers need two kinds of constants (proof.md, 1 to 3):
+
+    gradient   a residual is clipped to the norm `clip`, so that a record moves a sum of gradients by 2·clip at most if
+               it is replaced and by clip if it is added; `curvature` bounds the second derivative below it.
+    average    `diameter` is c(λ): how far apart two records' gradients can be at weights that a fit can have. Replacing
+               one of n records moves the minimiser by c/(nλ) at most. `radius` bounds any minimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comity.data import Bounded, Classes
+from comity.errors import StudyError
+from comity.learn.fit import Fit
+from comity.learn.hinge import smoothed_hinge
+from comity.learn.logistic import logistic
+from comity.learn.norm_bound import minimiser_radius
+from comity.learn.softmax import contrasts, softmax
+from comity.learn.squared import ridge
+from comity.learn.voting import one_hot
+from comity.protocols.averaging.published_noise import gradient_diameter
+
+Floats = NDArray[np.float64]
+Kind = Literal["logistic", "softmax", "svm", "linear"]
+KINDS: tuple[Kind, ...] = ("logistic", "softmax", "svm", "linear")
+
+# Gradient norm at which a local solver stops; each of two neighbours may be off by this over λ.
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """One loss of k = `width` margins. `steepest` bounds its residual, `start` is its norm at zero weights, `clip` the
+    default norm to cut it at."""
+
+    kind: Kind
+    width: int
+    steepest: float
+    start: float
+    clip: float
+    residual: Callable[[Floats, NDArray[np.float64]], Floats]
+    curvature: Callable[[float], float]
+    diameter: Callable[[float], float]
+    radius: Callable[[float], float]
+    fit: Callable[[Floats, Floats, float], Fit]
+
+    def gradient(self, weights: Floats, x: Floats, y: Floats, present: NDArray[np.bool_], clip: float) -> Floats:
+        """Sum over records of the clipped residual times the record: (..., k, d), of norm clip per record at most.
+
+        A residual that is not finite counts as none, so that no record can turn a sum into NaN.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual = self.residual(x @ weights.T, y)
+            norm = np.sqrt((residual * residual).sum(-1, keepdims=True))
+        usable = np.isfinite(norm) & present[..., None]
+        residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
+        residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
+        return np.asarray(residual.swapaxes(-1, -2) @ x, np.float64)
+
+    def coefficients(self, weights: Floats) -> Floats:
+        """A row per class from the k margins of a softmax; one row otherwise."""
+        return np.asarray(contrasts(self.width + 1).T @ weights, np.float64) if self.kind == "softmax" else weights
+
+
+def loss_of(kind: Kind, target: Classes | Bounded | int | None) -> Loss:
+    """The loss of a model for a target: its classes, their number, or a bounded number (None)."""
+    classes = len(target.values) if isinstance(target, Classes) else target if isinstance(target, int) else 0
+    if (kind == "linear") != (classes == 0):
+        wanted = "low and high" if kind == "linear" else "classes"
+        raise StudyError(
+            f"averaging.model = {kind!r} needs a [target] with {wanted} in the schema", key="averaging.model"
+        )
+    if kind in ("logistic", "svm") and classes != 2:
+        raise StudyError(
+            f'averaging.model = {kind!r} learns two classes and the target has {classes}; set it to "softmax"',
+            key="averaging.model",
+        )
+    return {"logistic": _logistic, "svm": _svm, "linear": _linear}[kind]() if kind != "softmax" else _softmax(classes)
+
+
+def _logistic() -> Loss:
+    """σ(w·x) − y. Clipped at a < ½ it is the derivative of a convex loss that is straight where the margin is short;
+    its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only."""
+    return Loss(
+        "logistic",
+        1,
+        steepest=1.0,
+        start=0.5,
+        clip=0.35,
+        residual=lambda u, y: expit(u) - y[..., None],
+        curvature=lambda clip: min(clip, 0.5) * (1 - min(clip, 0.5)),
+        diameter=gradient_diameter,
+        radius=lambda l2: minimiser_radius(l2, 2),
+        fit=lambda x, y, l2: logistic(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _svm() -> Loss:
+    """The smoothed hinge: slope in [−1, 0], curvature at most 1. At the minimiser λ|w|² is the mean of −h'(m)·m, and
+    (1 − m)·m <= 1/4."""
+
+    def residual(u: Floats, y: Floats) -> Floats:
+        sign = (2.0 * y - 1.0)[..., None]
+        return np.asarray(-sign * np.clip(1.0 - sign * u, 0.0, 1.0), np.float64)
+
+    return Loss(
+        "svm",
+        1,
+        steepest=1.0,
+        start=1.0,
+        clip=1.0,
+        residual=residual,
+        curvature=lambda clip: 1.0,
+        diameter=lambda l2: 2.0,
+        radius=lambda l2: 0.5 / sqrt(l2),
+        fit=lambda x, y, l2: smoothed_hinge(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _linear() -> Loss:
+    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.squared`): without that a
+    record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
+    return Loss(
+        "linear",
+        1,
+        steepest=1.0,
+        start=1.0,
+        clip=1.0,
+        residual=lambda u, y: np.clip(u - y[..., None], -1.0, 1.0),
+        curvature=lambda clip: 1.0,
+        diameter=lambda l2: 2.0,
+        radius=lambda l2: 0.5 / sqrt(l2),
+        fit=lambda x, y, l2: ridge(x, y, l2, tol=TOLERANCE),
+    )
+
+
+def _softmax(classes: int) -> Loss:
+    """p − y in the C − 1 coordinates of vectors that sum to zero: of norm √2 at most, and of curvature ½ at most."""
+    basis = contrasts(classes)
+
+    def residual(u: Floats, y: Floats) -> Floats:
+        scores = u @ basis
+        scores = scores - scores.max(-1, keepdims=True)
+        grown = np.exp(scores)
+        shares = grown / grown.sum(-1, keepdims=True)
+        return np.asarray((shares - one_hot(y.astype(np.int64), classes)) @ basis.T, np.float64)
+
+    def fit(x: Floats, y: Floats, l2: float) -> Fit:
+        found = softmax(x, one_hot(y.astype(np.int64), classes), l2, tol=TOLERANCE)
+        return Fit(basis @ found.weights, found.gradient_norm, found.tol)
+
+    return Loss(
+        "softmax",
+        classes - 1,
+        steepest=sqrt(2.0),
+        start=sqrt(1 - 1 / classes),
+        clip=0.5,
+        residual=residual,
+        curvature=lambda clip: 0.5,
+        diameter=lambda l2: 2.0 * sqrt(2.0),
+        radius=lambda l2: minimiser_radius(l2, classes),
+        fit=fit,
+    )

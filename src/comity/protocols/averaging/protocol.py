@@ -1,0 +1,329 @@
+"""Averaged models, the default: what the parties compute is summed securely, with noise that all of them share.
+
+After M. Pathak, S. Rane, B. Raj, Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers, NIPS
+2010. Weighting local models by their sizes takes the smallest party out of the noise, and shared noise takes the search
+for it out of the protocol (`solver="average"`). With δ > 0 the parties do better by descending together: each round
+opens one noisy sum of clipped gradients (`solver="gradient"`). Derivations are in `proof.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod, sqrt
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Encoding, Records
+from comity.errors import Refused, StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.parties import Parties
+from comity.federation.protection import Derived, Summed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.learn.models import LinearClassifier
+from comity.learn.regressor import LinearRegressor
+from comity.privacy.accounting import budget_to_rho
+from comity.privacy.loss import Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.averaging import rule
+from comity.protocols.averaging.baselines import baselines, error_of
+from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
+from comity.protocols.averaging.record_sum import RecordSum, from_upper_triangle, in_unit_ball, upper_triangle
+from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
+
+Floats = NDArray[np.float64]
+Solver = Literal["auto", "gradient", "average"]
+
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk.
+HEADROOM = 4
+# Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
+SMALLEST_PENALTY = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Averaging(Protocol):
+    """One linear model of all parties' records, by gradients or by local models, summed securely with shared noise.
+
+    Adversary    an honest-but-curious coordinator with up to `colluders` parties, and whoever sees the model.
+    Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
+    Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
+    Sensitivity  gradient: 2·clip for a sum of gradients and √2 for Σxxᵀ (add-remove: clip and 1); average: c(λ)/λ for
+                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4).
+
+    `features` is the width of an encoded row; None for `l2`, `rounds`, `clip` leaves them to `rule`.
+    """
+
+    name: ClassVar[str] = "averaging"
+
+    features: int
+    model: Kind = "logistic"
+    classes: tuple[str, ...] = ("0", "1")
+    low: float = -1.0
+    high: float = 1.0
+    sizes: Sizes = None
+    solver: Solver = "auto"
+    l2: float | None = None
+    rounds: int | None = None
+    clip: float | None = None
+    encoding: Encoding | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.model not in KINDS:
+            raise StudyError(f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="model")
+        if self.solver not in get_args(Solver):
+            known = ", ".join(get_args(Solver))
+            raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="solver")
+        if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
+            raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="l2")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise StudyError(f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="rounds")
+        if self.clip is not None and not 0 < self.clip < float("inf"):
+            raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="clip")
+        if self.features < 1 or (self.encoding is not None and self.encoding.width != self.features):
+            raise StudyError(f"features must be the width of an encoded row, at least 1, found {self.features}")
+        if self.model == "linear" and not self.low < self.high:
+            raise StudyError(f"the target's low must be below its high, found {self.low} and {self.high}")
+        loss_of(self.model, 0 if self.model == "linear" else len(self.classes))
+
+    # What the study fixes.
+
+    @property
+    def title(self) -> str:
+        return f"averaging ({self.model}, solver {self.solver})"
+
+    @property
+    def loss(self) -> Loss:
+        return loss_of(self.model, 0 if self.model == "linear" else len(self.classes))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.loss.width, self.features
+
+    @property
+    def cut(self) -> float:
+        """The norm that residuals are clipped to."""
+        return self.loss.clip if self.clip is None else min(self.clip, self.loss.steepest)
+
+    @property
+    def steps(self) -> int:
+        return rule.ROUNDS if self.rounds is None else self.rounds
+
+    def by_gradient(self, who: Consortium) -> bool:
+        pure = isinstance(who.loss, Pure)
+        if self.solver == "gradient" and pure:
+            raise StudyError(
+                'averaging.solver = "gradient" needs privacy.delta above 0; set it, or solver = "average"',
+                key="averaging.solver",
+            )
+        return self.solver == "gradient" or (self.solver == "auto" and not pure)
+
+    def penalty(self, who: Consortium) -> float:
+        """λ of the local fits."""
+        if self.l2 is not None:
+            return self.l2
+        ruled = rule.penalty(
+            who,
+            self.shape,
+            together(self.sizes, who),
+            start=self.loss.start,
+            of_numbers=self.model == "linear",
+        )
+        return max(SMALLEST_PENALTY, ruled)
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.RECORD:
+            raise StudyError(
+                f'averaging protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+                key="privacy.unit",
+            )
+        checked_sizes(self.sizes, who)
+        sent = self._by_gradient(who) if self.by_gradient(who) else self._by_average(who)
+        model = Release(
+            name="model",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Derived("gradient" if self.by_gradient(who) else "models"),
+            form=Array(self.shape),
+        )
+        return Declaration(
+            (*sent, model),
+            adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
+        )
+
+    def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
+        budget = rule.Budget.of(who, self.features, self.steps)
+        most = HEADROOM * largest(self.sizes)
+        replaced = who.neighbours is Neighbours.REPLACE
+        releases = [
+            Release(
+                name="gradient",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(Gaussian(budget.gradient)),
+                form=Array(self.shape, "<i8"),
+                bound=RecordSum(self.cut * (2 if replaced else 1), self.cut * most, most),
+                times=budget.rounds,
+            ),
+            Release(
+                name="iterate",
+                source=COORDINATOR,
+                to=EVERY_PARTY,
+                protection=Derived("gradient"),
+                form=Array(self.shape),
+                times=budget.rounds,
+            ),
+        ]
+        if budget.second_moment is not None:
+            moment = Release(
+                name="second_moment",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(Gaussian(budget.second_moment)),
+                form=Array((self.features * (self.features + 1) // 2,), "<i8"),
+                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
+            )
+            releases.insert(0, moment)
+        return tuple(releases)
+
+    def _by_average(self, who: Consortium) -> tuple[Release, ...]:
+        l2, most = self.penalty(who), largest(self.sizes)
+        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(budget_to_rho(who.loss))
+        radius = self.loss.radius(l2)
+        moved = min(self.loss.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
+        return (
+            Release(
+                name="models",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(noise),
+                form=Array(self.shape, "<i8"),
+                bound=RecordSum(moved, most * radius),
+            ),
+        )
+
+    # What the coordinator does.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        return {"model": self.descend(parties) if self.by_gradient(parties.consortium) else self.average(parties)}
+
+    def descend(self, parties: Parties) -> Floats:
+        """Steps along noisy gradients, from zero; the mean of the last half of the way."""
+        who = parties.consortium
+        budget = rule.Budget.of(who, self.features, self.steps)
+        moment = None
+        if budget.second_moment is not None:
+            moment = from_upper_triangle(parties.sum(self.second_moment).value, self.features)
+        release = parties.declaration["gradient"]
+        matrix = rule.preconditioner(
+            moment,
+            curvature=self.loss.curvature(self.cut),
+            clip_moved=release.sensitivity,
+            budget=budget,
+            features=self.features,
+            records=together(self.sizes, who),
+            wider=rule.shared_factor(who),
+        )
+        weights, kept = np.zeros(self.shape), np.zeros(self.shape)
+        first = rule.averaged_from(budget.rounds)
+        for number in range(budget.rounds):
+            noisy = parties.sum(self.gradient, iterate=weights).value
+            weights = weights - np.linalg.solve(matrix, noisy.T).T
+            if number >= first:
+                kept += weights / (budget.rounds - first)
+        return kept
+
+    def average(self, parties: Parties) -> Floats:
+        """Σ m_j·w_j over those who answered, by the sum of their public sizes."""
+        who, total = parties.consortium, parties.sum(self.train)
+        answered = None if total.parties == who.size else _summed(parties, "models")
+        return np.asarray(total.value / together(self.sizes, who, answered), np.float64)
+
+    # What a site does.
+
+    @step(sends="second_moment", stacked=True)
+    def second_moment(self, site: Site) -> None:
+        site.contribute(upper_triangle(in_unit_ball(site.features) * site.present[..., None]))
+
+    @step(sends="gradient", stacked=True)
+    def gradient(self, site: Site, iterate: Floats) -> None:
+        rows = in_unit_ball(site.features)
+        site.contribute(self.loss.gradient(iterate, rows, self.targets(site.labels), site.present, self.cut))
+
+    @step(sends="models")
+    def train(self, site: Site) -> None:
+        if not len(site.features):
+            site.contribute()
+            return
+        size = size_of(self.sizes, site.party)
+        # With fewer records than the study says the mean is over as many as it says: a record weighs 1/m at most.
+        l2 = self.penalty(site.consortium) * max(1.0, size / len(site.features))
+        fit = self.loss.fit(in_unit_ball(site.features), self.targets(site.labels), l2)
+        if not fit.converged:
+            # A neutral value instead would be further from a neighbour's fit than the noise is scaled for.
+            raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
+        site.contribute(size * np.atleast_2d(fit.weights))
+
+    def targets(self, labels: NDArray[Any]) -> Floats:
+        """Class indices as they are; numbers on [−1, 1] by the target's bounds."""
+        values = np.asarray(labels, np.float64)
+        if self.model != "linear":
+            return values
+        return np.clip(2 * (values - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        weights = np.asarray(released["model"], np.float64)
+        if self.model == "linear":
+            return LinearRegressor(weights[0], self.low, self.high, self.encoding)
+        return LinearClassifier(self.loss.coefficients(weights), classes=self.classes, encoding=self.encoding)
+
+    def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
+        return error_of(self.loss, np.atleast_2d(np.asarray(model.coef_)), test.features, self.targets(_labels(test)))
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]
+        return baselines(self.loss, sets, in_unit_ball(test.features), self.targets(_labels(test)))
+
+    def expectation(self, who: Consortium) -> str:
+        declared = self.declare(who)
+        records, wider = together(self.sizes, who), rule.shared_factor(who)
+        if self.by_gradient(who):
+            release = declared["gradient"]
+            scale = release.scale(who)
+            noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
+            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > self.cut else ""
+            return (
+                f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
+                f"{self.cut:.3g}; {self.steps} rounds are averaged{useless}"
+            )
+        release = declared["models"]
+        scale = release.scale(who)
+        noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
+        radius = self.loss.radius(self.penalty(who))
+        useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
+        return (
+            f"the model carries noise of norm {noise:.3g}; no fit with l2 = {self.penalty(who):.3g} is longer than "
+            f"{radius:.3g}{useless}"
+        )
+
+
+def _labels(records: Records) -> NDArray[Any]:
+    assert records.labels is not None
+    return records.labels
+
+
+def _summed(parties: Parties, release: str) -> list[str]:
+    """Whose contributions are in a sum that was opened: those who sent a masked vector."""
+    exchanges = parties.journal.exchanges(parties.study, parties.run, f"sum.mask[{release}/0]")
+    return [party for party, exchange in exchanges.items() if exchange.reply is not None]

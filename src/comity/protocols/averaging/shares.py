@@ -1,0 +1,166 @@
+"""Stage 3: additive shares of the noisy sum of models, published one per participant; anybody adds them up.
+
+Any of the K + 1 shares but one are uniform and independent of the model, whatever computing power looks at them; all
+together show the noisy sum and nothing else of the summands. A file holds one share with what is public about the run,
+so that shares of different runs, or the same one twice, are noticed before they are added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto.additive import join
+from comity.data import Encoding, Schema
+from comity.errors import DataError, SchemaError
+from comity.learn.models import LinearClassifier
+
+Words = NDArray[np.uint64]
+
+SUFFIX: Final = ".share.json"
+_FORMAT: Final = "comity-share"
+_VERSION: Final = 1
+_MOST_BYTES: Final = 1 << 28
+_OPTIONS: Final = {"scaling": str, "rows": str, "intercept": bool, "bins": bool}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all shares of a run have in common: the sum is in units of `grid` and stands for `parties` models."""
+
+    study: str
+    run: str
+    participants: tuple[str, ...]
+    parties: int
+    grid: float
+    classes: tuple[str, ...]
+    encoding: Encoding | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    participant: str
+    words: Words
+    terms: Terms
+
+
+def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[np.float64]:
+    """The model: the shares added up modulo 2^64, in the units of a weight, over the number of parties."""
+    return np.asarray(join(list(shares.values())) * grid / parties, np.float64)
+
+
+def combined(shares: Sequence[Share]) -> LinearClassifier:
+    """The model that all shares of one run add up to."""
+    if not shares:
+        raise DataError("at least one share was expected, found none; give the files of all participants")
+    terms, found = shares[0].terms, [share.participant for share in shares]
+    for share in shares:
+        if _without_encoding(share.terms) != _without_encoding(terms) or _options(share.terms) != _options(terms):
+            raise DataError(
+                f"the shares of {share.participant} and {shares[0].participant} are of different runs; give one run's"
+            )
+    missing = [name for name in terms.participants if name not in found]
+    if missing or len(set(found)) != len(found):
+        wrong = f"{', '.join(missing)} missing" if missing else "one is there twice"
+        raise DataError(
+            f"run {terms.run} has {len(terms.participants)} shares, found {len(found)} ({wrong}); give each once"
+        )
+    coef = mean_of({share.participant: share.words for share in shares}, terms.parties, terms.grid)
+    return LinearClassifier(coef[None, :], classes=terms.classes, encoding=terms.encoding)
+
+
+def _without_encoding(terms: Terms) -> Terms:
+    return replace(terms, encoding=None)
+
+
+def _options(terms: Terms) -> dict[str, Any] | None:
+    encoding = terms.encoding
+    if encoding is None:
+        return None
+    return {"schema": encoding.schema.to_toml()} | {key: getattr(encoding, key) for key in _OPTIONS}
+
+
+def save_share(share: Share, path: Path) -> None:
+    terms = share.terms
+    page = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "participant": share.participant,
+        "study": terms.study,
+        "run": terms.run,
+        "participants": list(terms.participants),
+        "parties": terms.parties,
+        "grid": terms.grid,
+        "classes": list(terms.classes),
+        "encoding": _options(terms),
+        "words": [f"{word:016x}" for word in share.words.tolist()],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load_share(path: Path) -> Share:
+    """A share from a file of anybody: checked before use, and no code is run."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise DataError(f"{path}: is larger than any share; give a file that a participant published")
+        page = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: no share can be read here ({error}); give a file that was published") from error
+    if not isinstance(page, dict) or page.get("format") != _FORMAT or page.get("version") != _VERSION:
+        raise DataError(f"{path}: expected format {_FORMAT!r}, version {_VERSION}; it is of another program or version")
+    grid = _get(page, "grid", float, path)
+    parties = _get(page, "parties", int, path)
+    if not 0 < grid < float("inf") or not 2 <= parties < 1 << 20:
+        raise DataError(f"{path}: a grid above 0 and 2 parties or more were expected, found {grid} and {parties}")
+    terms = Terms(
+        study=_get(page, "study", str, path),
+        run=_get(page, "run", str, path),
+        participants=tuple(_texts(page, "participants", path)),
+        parties=parties,
+        grid=grid,
+        classes=tuple(_texts(page, "classes", path)),
+        encoding=None if page.get("encoding") is None else _encoding(_get(page, "encoding", dict, path), path),
+    )
+    words = _words(_texts(page, "words", path), path)
+    if len(set(terms.classes)) != 2 or (terms.encoding is not None and terms.encoding.width != words.size):
+        raise DataError(f"{path}: its classes, its schema and its {words.size} numbers are not of one model")
+    return Share(_get(page, "participant", str, path), words, terms)
+
+
+def _words(texts: list[str], path: Path) -> Words:
+    try:
+        if not texts or any(len(text) != 16 for text in texts):
+            raise ValueError("16 hexadecimal digits were expected in each")
+        return np.array([int.from_bytes(bytes.fromhex(text), "big") for text in texts], "<u8")
+    except ValueError as error:
+        raise DataError(f"{path}: words can't be read ({error}); fetch the share again") from error
+
+
+def _encoding(page: dict[str, Any], path: Path) -> Encoding:
+    text = _get(page, "schema", str, path)
+    options: dict[str, Any] = {key: _get(page, key, kind, path) for key, kind in _OPTIONS.items()}
+    try:
+        return Encoding(Schema.parse(text, f"{path}, schema"), **options)
+    except SchemaError as error:
+        raise DataError(f"{path}: the encoding can't be used ({error}); fetch the share again") from error
+
+
+def _texts(page: dict[str, Any], key: str, path: Path) -> list[str]:
+    values: list[str] = _get(page, key, list, path)
+    if any(not isinstance(value, str) for value in values):
+        raise DataError(f"{path}: {key} must be texts; fetch the share again")
+    return values
+
+
+def _get(page: dict[str, Any], key: str, kind: type, path: Path) -> Any:
+    value = page.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+        raise DataError(f"{path}: {key} must be a {kind.__name__}, found {value!r}; fetch the share again")
+    return value

@@ -1,0 +1,5 @@
+"""Regression over features held by different owners (after Xu, Yuan and Wu 2019)."""
+
+from comity.protocols.vertical.protocol import VerticalRegression
+
+__all__ = ["VerticalRegression"]

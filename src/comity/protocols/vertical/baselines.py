@@ -1,0 +1,70 @@
+"""Simulation only: errors of a constant, of the label's holder alone, and of all columns pooled without noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Records
+from comity.federation.baseline import Baseline
+from comity.protocols.vertical.columns import LABEL, Columns, scaled_target
+from comity.protocols.vertical.dissection import Dissection
+from comity.protocols.vertical.fit import fitted
+
+Floats = NDArray[np.float64]
+
+
+def error_of(columns: Columns, coef: Floats, test: Records) -> float:
+    """Share of wrong classes, or the mean squared error of a target scaled to [−1, 1], over encoded whole rows."""
+    scores = test.features @ coef
+    assert test.labels is not None
+    if columns.classes:
+        return float(np.mean((scores > 0) != (test.labels > 0)))
+    return float(np.mean((scores - scaled_target(columns.schema, test.labels)) ** 2))
+
+
+def pooled(columns: Columns, parties: Sequence[Records]) -> Floats:
+    """The columns of z in one place, over the rows that all parties have."""
+    orders: list[NDArray[np.int64] | None] = [None] * len(parties)
+    ids = [records.ids for records in parties]
+    if all(found is not None for found in ids):
+        common = set.intersection(*(set(found) for found in ids if found is not None))
+        orders = []
+        for found in ids:
+            assert found is not None
+            place = {one: at for at, one in enumerate(found)}
+            orders.append(np.array([place[one] for one in sorted(common)], np.int64))
+    parts = []
+    for party, records, order in zip(columns.parties, parties, orders):
+        matrix = columns.matrix(records, party)
+        parts.append(matrix if order is None else matrix[order])
+    return np.hstack(parts)
+
+
+def baselines(columns: Columns, train: Sequence[Records], test: Records) -> list[Baseline]:
+    rows = pooled(columns, train)
+    if not len(rows):
+        return []
+    dissection = Dissection.of(columns)
+    exact = fitted(dissection, dissection.exact(rows), len(rows), 0.0)
+    # Columns of others held at zero carry nothing: what the label's holder reaches by itself.
+    own = rows.copy()
+    for piece in columns.pieces:
+        if piece.party != columns.label_at and piece.kind != LABEL:
+            own[:, piece.start : piece.stop] = 0.0
+    alone = fitted(dissection, dissection.exact(own), len(rows), 0.0)
+    assert test.labels is not None
+    if columns.classes:
+        most = np.mean(rows[:, columns.label.start] > 0) > 0.5
+        constant, said = float(np.mean((test.labels > 0) != most)), "always the most frequent class"
+    else:
+        middle = rows[:, columns.label.start].mean() / columns.label.table[0, 0]
+        constant = float(np.mean((scaled_target(columns.schema, test.labels) - middle) ** 2))
+        said = "always the mean"
+    return [
+        Baseline("constant", constant, note=said),
+        Baseline("own data", error_of(columns, alone.coef, test), note="the label's holder alone"),
+        Baseline("pooled", error_of(columns, exact.coef, test), note="all columns in one place, no privacy"),
+    ]

@@ -1,0 +1,63 @@
+"""Budgets from the top down and from the bottom up: what a study's loss means to one party, and the reverse.
+
+Ledgers debit the loss about whole records. A party may also ask what the release tells about *its own* columns when all
+others are fixed: less, unless it holds half of the squared norm or more (proof.md, 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from comity.errors import StudyError
+from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
+from comity.privacy.loss import Approx, Loss
+from comity.protocols.vertical.columns import Columns
+from comity.protocols.vertical.sensitivity import party_share
+
+
+def party_losses(columns: Columns, loss: Loss) -> dict[str, float]:
+    """From the top down: the ε about each party's own columns, at the δ of the study's Gaussian loss."""
+    rho, delta = float(budget_to_rho(loss).rho), _delta(loss)
+    return {party: zcdp_epsilon(rho * party_share(columns, party), delta) for party in columns.parties}
+
+
+def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> float:
+    """From the bottom up: the largest ε about whole records at which no party's own columns lose more than wished."""
+    least = float("inf")
+    for party, epsilon in wished.items():
+        if party not in columns.parties:
+            raise StudyError(
+                f"vertical.party_epsilon names {party}, the parties are {', '.join(columns.parties)}; correct it",
+                key="vertical.party_epsilon",
+            )
+        rho = float(budget_to_rho(Approx(epsilon, delta)).rho) / party_share(columns, party)
+        least = min(least, zcdp_epsilon(rho, delta))
+    return least
+
+
+def composed(own: Mapping[str, float], pairs: Mapping[tuple[str, str], float]) -> float:
+    """The global ε when each party's block has noise for its own ε and each pair's block for the pair's.
+
+    Every released entry lies in one block, and one record moves all blocks: losses add up. The paper's Corollary 1
+    multiplies each term by a ratio of sensitivities that is already in the noise, and overcounts.
+    """
+    return sum(own.values()) + sum(pairs.values())
+
+
+def of_party(party: str, own: Mapping[str, float], pairs: Mapping[tuple[str, str], float]) -> float:
+    """What those blocks tell about one party's columns: its own block and the pairs it takes part in."""
+    return own[party] + sum(epsilon for pair, epsilon in pairs.items() if party in pair)
+
+
+def published_share(coordinates: int, features: int) -> float:
+    """Corrected share of ε about a party with so many of the d + 1 coordinates (label included), under L1 noise on all
+    ordered pairs: 4 d_k (d + 1 − d_k) of (d + 1)², all of it from half of the coordinates on."""
+    every = features + 1
+    return 1.0 if 2 * coordinates >= every else 4 * coordinates * (every - coordinates) / every**2
+
+
+def _delta(loss: Loss) -> float:
+    if not isinstance(loss, Approx) or loss.delta == Decimal(0):
+        raise StudyError("losses about one party's columns are stated for Gaussian noise; set privacy.delta above 0")
+    return float(loss.delta)

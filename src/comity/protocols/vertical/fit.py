@@ -1,0 +1,51 @@
+"""From noisy moments to a model: the quadratic objective, its minimiser, and standard errors of its coefficients.
+
+Linear: least squares. Logistic: the loss to second order around zero, x·w/2 + (x·w)²/8 − y x·w, whose minimiser is
+four times the least-squares fit of y − ½. Everything here is post-processing of one release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.learn.quadratic import covariance, needed_ridge, solve, spectral_norm
+from comity.protocols.vertical.dissection import Dissection
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Coefficients of encoded rows with their standard errors, and the ridge that they were shrunk by.
+
+    Errors account for the noise and, in a linear model, for the residuals; they say nothing about the ridge's bias, and
+    for a logistic one they are about the quadratic objective's minimiser.
+    """
+
+    coef: Floats
+    errors: Floats
+    ridge: float
+
+
+def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) -> Regression:
+    """`deviation` is that of the noise in each opened entry; 0 gives the exact minimiser."""
+    columns = dissection.columns
+    gram, moment, square = dissection.split(dissection.assembled(opened, rows))
+    variances, moment_variances, _ = dissection.split(dissection.variances(deviation))
+    norm = spectral_norm(variances)
+    # A classifier needs the direction alone, which a ridge of half the noise's norm keeps steady. A regression needs
+    # the length as well: it is shrunk only where the noise could have made an eigenvalue.
+    ridge = norm / 2 if columns.classes else needed_ridge(gram, norm)
+    found = solve(gram, moment, ridge)
+    label = float(np.abs(columns.label.table).max())
+    # The label column is ±label for y = 1 and 0, so that Σ x (y − ½) is the moment over twice that.
+    factor = 2.0 / label if columns.classes else 1.0 / label
+    squares = float(square - 2 * found.weights @ moment + found.weights @ gram @ found.weights)
+    residual = max(0.0, squares) / rows
+    spread = covariance(found, variances, moment_variances, gram, residual)
+    mapping = columns.mapping
+    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0))
+    return Regression(factor * mapping @ found.weights, factor * errors, ridge)

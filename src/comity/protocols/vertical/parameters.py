@@ -1,0 +1,72 @@
+"""The `[vertical]` table of a study."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from comity.data import by_features
+from comity.errors import StudyError
+from comity.protocols.parameters import Parameters, Setting
+from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.published import PublishedVertical
+
+
+class VerticalParameters(Parameters):
+    """One regression over columns that different parties hold of the same records."""
+
+    variant: Literal["private", "published"] = Field(
+        "private", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
+    )
+    label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
+    model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
+    products: Literal["rlwe", "dealer"] = Field("rlwe", description="how products across parties are computed")
+    alignment: Literal["none", "keyed", "ecdh"] | None = Field(
+        None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
+    )
+    intercept: bool = Field(True, description="a constant feature")
+    bins: bool = Field(False, description="numbers that declare edges become steps between them")
+    party_epsilon: dict[str, float] = Field(
+        default_factory=dict,
+        description="largest loss about a party's own columns, by party; the study is refused above",
+    )
+    rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
+
+    def build(self, setting: Setting) -> VerticalRegression | PublishedVertical:
+        if not setting.columns:
+            raise StudyError(
+                f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
+                key="parties",
+            )
+        held = by_features(setting.schema, setting.columns)
+        built = self._built(setting, held)
+        if self.label_at is not None and self.label_at != built.layout.label_at:
+            raise StudyError(
+                f"{setting.where}: vertical.label_at = {self.label_at!r}, and the target is among the columns of "
+                f"{built.layout.label_at}; correct one of them",
+                key="vertical.label_at",
+            )
+        kind = "logistic" if built.layout.classes else "linear"
+        if self.model is not None and self.model != kind:
+            raise StudyError(
+                f"{setting.where}: vertical.model = {self.model!r}, and the schema's target is for a {kind} model; "
+                "declare [target] with classes for logistic, with low and high for linear",
+                key="vertical.model",
+            )
+        return built
+
+    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> VerticalRegression | PublishedVertical:
+        if self.variant == "published":
+            return PublishedVertical(schema=setting.schema, columns=held, most=self.rows_at_most)
+        return VerticalRegression(
+            schema=setting.schema,
+            columns=held,
+            pure=setting.pure,
+            products=self.products,
+            alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
+            intercept=self.intercept,
+            bins=self.bins,
+            party_epsilon=self.party_epsilon,
+            most=self.rows_at_most,
+        )

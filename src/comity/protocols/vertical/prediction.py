@@ -1,0 +1,194 @@
+"""Joint prediction: scores of new records whose columns different parties hold, without pooling the columns.
+
+    align    (where the schema has an identifier) the common rows of all parties
+    seeds    each pair of parties agrees on a fresh mask seed, sealed
+    partial  each party's partial scores, masked, leave for the coordinator, whose sum has no masks in it
+
+Adversary    an honest-but-curious coordinator with up to K − 2 parties, as far as single partial scores are concerned.
+Learned      coordinator: the exact score of every new record. That is a function of its columns without any noise: it
+             is outside every guarantee, and a party's policy must allow it (`joint_predictions`). Of two parties, the
+             one that learns a score knows the other's exact partial score.
+
+The other way to predict gives nobody a score: the whole model is released to everyone, and whoever has whole records
+applies it at home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto import prg
+from comity.data import Encoding, Schema
+from comity.errors import DataError, Refused, StudyError
+from comity.federation.alignment import ROWS, Alignment
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array, Blob, Count
+from comity.federation.parties import Parties
+from comity.federation.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+
+Floats = NDArray[np.float64]
+
+_PLACES = 24
+_LARGEST = 2.0**20
+MOST_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointPrediction(Protocol):
+    """Scores of a released linear model over columns that stay where they are. `coef` belongs to encoded whole rows."""
+
+    name: ClassVar[str] = "vertical"
+    title: ClassVar[str] = "vertical (joint prediction)"
+
+    schema: Schema
+    columns: Mapping[str, tuple[str, ...]]
+    coef: Floats
+    intercept: bool = True
+    bins: bool = False
+    alignment: str = "none"
+
+    def __post_init__(self) -> None:
+        if len(self.columns) < 2:
+            raise StudyError("a joint prediction needs the columns of two parties or more", key="parties")
+        if self.coef.shape != (self.encoding.width,) or not np.isfinite(self.coef).all():
+            raise StudyError(
+                f"the model has weights of shape {self.coef.shape}, its schema encodes {self.encoding.width} features; "
+                "give the model and the schema of one study"
+            )
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return Encoding(self.schema, scaling="symmetric", rows="none", intercept=self.intercept, bins=self.bins)
+
+    def encoding_of(self, party: str) -> Encoding:
+        """A party's columns of a new record, which has no label."""
+        target = () if self.schema.target is None else (self.schema.target.name,)
+        names = tuple(name for name in self.columns[party] if name not in target)
+        held = self.schema.restrict(names) if names else replace(self.schema, columns=())
+        return Encoding(replace(held, target=None), scaling="symmetric", rows="none", bins=self.bins)
+
+    def weights_of(self, party: str) -> Floats:
+        """The weights of a party's own encoded columns."""
+        place = {group.column: slice(group.start, group.stop) for group in self.encoding.bounds.groups}
+        found = [self.coef[place[group.column]] for group in self.encoding_of(party).bounds.groups]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+        return {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
+
+    def declare(self, who: Consortium) -> Declaration:
+        aligned = self.parts.get("align")
+        before = (
+            Release(
+                name="size",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Public("how many new records a party has"),
+                form=Count(MOST_ROWS),
+            ),
+            Release(
+                name="rows",
+                source=COORDINATOR,
+                to=EVERY_PARTY,
+                protection=Public("how many new records there are"),
+                form=Count(MOST_ROWS),
+            ),
+        )
+        return Declaration(
+            (
+                *(before if aligned is None else aligned.declare(who).releases),
+                Release(
+                    name="mask_seed",
+                    source=EVERY_PARTY,
+                    to=EVERY_PARTY,
+                    protection=Sealed("the seed of a mask"),
+                    form=Blob(32),
+                ),
+                Release(
+                    name="masked",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Disclosed(self._said(who), "joint_predictions"),
+                    form=Array(("rows",), "<u8"),
+                ),
+                Release(
+                    name="scores",
+                    source=COORDINATOR,
+                    to=COORDINATOR,
+                    protection=Derived("masked"),
+                    form=Array(("rows",)),
+                ),
+            ),
+            adversary="nobody who learns a score; single partial scores hold against an honest-but-curious coordinator "
+            f"with up to {who.size - 2} of {who.size} parties",
+        )
+
+    def _said(self, who: Consortium) -> str:
+        exact = "the exact score of each new record, once all parties' numbers are added"
+        return exact + (", and of two parties each one's exact partial score to the other" if who.size == 2 else "")
+
+    # The coordinator's side.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        aligned = self.parts.get("align")
+        if isinstance(aligned, Alignment):
+            rows = aligned.coordinate_alignment(parties)
+        else:
+            sizes = {values["size"] for values in parties.ask(self.count).values()}
+            if len(sizes) != 1 or 0 in sizes:
+                raise DataError(
+                    "the parties have different numbers of new records, or none; give all the same rows in the same "
+                    "order, or declare [identifier] in the schema to align them",
+                    key="identifier",
+                )
+            rows = int(sizes.pop())
+        parties.ask(self.seeds)
+        masked = parties.ask(self.partial, rows=rows)
+        total = np.zeros(rows, np.uint64)
+        for values in masked.values():
+            total += values["masked"]
+        offset = self.coef[-1] if self.intercept else 0.0
+        return {"scores": total.view(np.int64) * 2.0**-_PLACES + offset}
+
+    # At a site.
+
+    @step()
+    def count(self, site: Site) -> dict[str, Any]:
+        return {"size": len(site.records)}
+
+    @step()
+    def seeds(self, site: Site) -> None:
+        for party in site.consortium.parties:
+            if site.party < party:
+                seed = site.secret()
+                site.keep(f"mask.{party}", seed)
+                site.send(party, "mask_seed", seed)
+
+    @step()
+    def partial(self, site: Site, rows: int) -> dict[str, Any]:
+        order = site.kept(ROWS)
+        features = site.features if order is None else site.features[order]
+        weights = self.weights_of(site.party)
+        if features.shape != (rows, len(weights)):
+            raise Refused("the new records have another shape than agreed on", code="stopped")
+        scores = np.nan_to_num(np.clip(features, -1.0, 1.0)) @ weights
+        units = np.rint(np.clip(scores, -_LARGEST, _LARGEST) * 2.0**_PLACES).astype(np.int64).view(np.uint64)
+        received = site.received("mask_seed")
+        for party in site.consortium.parties:
+            if party == site.party:
+                continue
+            seed = site.kept(f"mask.{party}") if site.party < party else received.get(party)
+            if seed is None:
+                raise Refused("the mask of this run did not arrive", code="sealed")
+            (prg.add if site.party < party else prg.subtract)(units, seed)
+        return {"masked": units}

@@ -1,0 +1,340 @@
+"""Vertical regression: one model over features held by different owners.
+
+The method goes back to D. Xu, S. Yuan, X. Wu, Achieving differential privacy in vertically partitioned multiparty
+learning (2019): a quadratic objective is a polynomial whose coefficients are sums of products, some within a party,
+some across. Here the noise enters on shares, before anything is opened, so that no participant ever sees an exact sum
+of products across parties. In the order of the method:
+
+    align    (where the schema has an identifier) the common rows of all parties, in one order
+    size     the number of common rows, public under replacement
+    product  shares of all products across parties stay at the sites
+    moments  each party adds its own sums, its shares and its part of the noise; the secure sum opens the total
+    model    positive part, ridge of the noise's size, solution; with standard errors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import floor, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Bounded, Encoding, Records, Schema
+from comity.errors import DataError, StudyError
+from comity.federation.alignment import Alignment
+from comity.federation.baseline import Baseline
+from comity.federation.bounds import Opened
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array, Count
+from comity.federation.parties import Parties
+from comity.federation.protection import Derived, Public, Summed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.learn.models import LinearClassifier
+from comity.learn.regressor import LinearRegressor
+from comity.privacy.accounting import budget_to_rho
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.vertical.baselines import baselines, error_of
+from comity.protocols.vertical.budgets import affordable, party_losses
+from comity.protocols.vertical.columns import PLACES, Columns
+from comity.protocols.vertical.dissection import BESIDE, Dissection
+from comity.protocols.vertical.fit import Regression, fitted
+from comity.protocols.vertical.products import ColumnProducts
+from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerticalRegression(Protocol):
+    """Linear or logistic regression from noisy sums of products.
+
+    Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
+                 that colludes with a party learns that party's peers' columns: the coordinator deals.
+    Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public.
+    Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).
+    Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
+    """
+
+    name: ClassVar[str] = "vertical"
+
+    schema: Schema
+    columns: Mapping[str, tuple[str, ...]]
+    pure: bool = False
+    products: str = "rlwe"
+    alignment: str = "none"
+    intercept: bool = True
+    bins: bool = False
+    party_epsilon: Mapping[str, float] = field(default_factory=dict)
+    most: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if self.products not in ("rlwe", "dealer"):
+            raise StudyError(f"vertical.products must be rlwe or dealer, found {self.products!r}")
+        if self.alignment not in ("none", "keyed", "ecdh"):
+            raise StudyError(f"vertical.alignment must be none, keyed or ecdh, found {self.alignment!r}")
+        if self.alignment != "none" and self.schema.identifier is None:
+            raise StudyError(
+                f"vertical.alignment = {self.alignment!r} needs an identifier; declare [identifier] in the schema"
+            )
+        if not 2 <= self.most <= 1 << 24:
+            raise StudyError(f"vertical.rows_at_most must lie between 2 and {1 << 24}, found {self.most}")
+        _ = self.layout.pieces
+
+    @property
+    def title(self) -> str:
+        kind = "logistic" if self.layout.classes else "linear"
+        return f"vertical ({kind}, {'Laplace' if self.pure else 'Gaussian'}, {self.products})"
+
+    @cached_property
+    def layout(self) -> Columns:
+        return Columns(self.schema, self.columns, centred=not self.pure, intercept=self.intercept, bins=self.bins)
+
+    @cached_property
+    def dissection(self) -> Dissection:
+        return Dissection.of(self.layout)
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.layout.encoding
+
+    def encoding_of(self, party: str) -> Encoding:
+        return self.layout.encoding_of(party)
+
+    @cached_property
+    def product(self) -> ColumnProducts:
+        return ColumnProducts(
+            columns=self.layout.widths,
+            places=PLACES,
+            bound=1.0,
+            method=self.products,
+            most=self.most,
+            # Room for the weights, for every party's rounding, and for the noise, whatever the budget.
+            noise=(len(self.columns) * BESIDE * self.most << (2 * PLACES)) + (1 << 46),
+            layout=self.layout,
+        )
+
+    @cached_property
+    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+        aligned: dict[str, Protocol] = {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
+        return {**aligned, "product": self.product}
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        self._check(who)
+        readers = EVERYONE if who.colluders else COORDINATOR
+        width = self.layout.encoding.width
+        aligned = self.parts.get("align")
+        before = (
+            (
+                Release(
+                    name="size",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Public("how many records a party has; replacing one does not change it"),
+                    form=Count(self.most),
+                ),
+            )
+            if aligned is None
+            else aligned.declare(who).releases
+        )
+        names = {release.name for release in before}
+        # The parts check their own letters; here they stand for the plan, and "rows" once.
+        between = tuple(release for release in self.product.declare(who).releases if release.name not in names)
+        own = (
+            self.moments(who.loss),
+            Release(
+                name="model",
+                source=COORDINATOR,
+                to=readers,
+                protection=Derived("moments"),
+                form=Array((width,)),
+            ),
+            Release(
+                name="errors",
+                source=COORDINATOR,
+                to=readers,
+                protection=Derived("moments"),
+                form=Array((width,)),
+            ),
+        )
+        return Declaration((*before, *between, *own), adversary=self._adversary(who))
+
+    def _adversary(self, who: Consortium) -> str:
+        """Whom the noise, the products and the alignment hold against, all at once."""
+        if self.products == "dealer" or self.alignment == "keyed":
+            # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
+            does = " and ".join(
+                word
+                for word, holds in (("deals", self.products == "dealer"), ("matches ids", self.alignment == "keyed"))
+                if holds
+            )
+            alone = f"an honest-but-curious coordinator that works with no party (it {does})"
+            return alone + (f", and up to {who.colluders} of {who.size} parties together" if who.colluders else "")
+        if not who.colluders:
+            return "an honest-but-curious coordinator alone, who keeps the model to itself"
+        return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"
+
+    def _check(self, who: Consortium) -> None:
+        if who.unit is Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+            raise StudyError(
+                f"vertical protects a record that may be replaced; found unit = {who.unit}, neighbours = "
+                f'{who.neighbours}. Set privacy.unit = "record" and privacy.neighbours = "replace"',
+                key="privacy.unit",
+            )
+        if who.dropouts:
+            raise StudyError(
+                f"vertical needs every party to the end, found privacy.dropouts = {who.dropouts}; set it to 0: a run "
+                "that lost a party waits for it",
+                key="privacy.dropouts",
+            )
+        if set(who.parties) != set(self.columns):
+            raise StudyError(
+                f"the columns are those of {', '.join(self.columns)}, the parties are {', '.join(who.parties)}; "
+                "give every party its columns",
+                key="parties",
+            )
+        if isinstance(who.loss, Pure) != self.pure:
+            found = "0" if isinstance(who.loss, Pure) else "above 0"
+            needed = "Laplace noise needs privacy.delta = 0" if self.pure else "Gaussian noise needs privacy.delta > 0"
+            raise StudyError(f"vertical: {needed}, found delta {found}", key="privacy.delta")
+        if self.party_epsilon:
+            self._check_wishes(who.loss)
+
+    def _check_wishes(self, loss: Loss) -> None:
+        """No party's own columns may lose more than it asked for."""
+        if not isinstance(loss, Approx):
+            raise StudyError(
+                "vertical.party_epsilon is about Gaussian noise; set privacy.delta above 0, or leave it out",
+                key="vertical.party_epsilon",
+            )
+        most = affordable(self.layout, self.party_epsilon, float(loss.delta))
+        if float(loss.epsilon) > most:
+            raise StudyError(
+                f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
+                f"{loss.epsilon}; lower it, or raise the wish that is exceeded",
+                key="vertical.party_epsilon",
+            )
+
+    def noise(self, loss: Loss) -> Noise:
+        if isinstance(loss, Pure):
+            return Laplace(loss)
+        return Gaussian(budget_to_rho(loss))
+
+    def moments(self, loss: Loss) -> Release:
+        """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
+        size, unit = self.dissection.size, self.product.unit
+        # With rlwe an entry may be one unit beside the product, and it is weighted.
+        carry = BESIDE * unit if self.products == "rlwe" else 0.0
+        bound = Opened(
+            l2=l2_sensitivity(self.layout) + carry * sqrt(size),
+            l1=l1_sensitivity(self.layout) + carry * size if self.pure else float("inf"),
+            limit=float(BESIDE * self.most),
+            ring=self.product.bits,
+        )
+        return Release(
+            name="moments",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(self.noise(loss)),
+            form=Array((size,), "<i8"),
+            bound=bound,
+            grid=unit,
+        )
+
+    # The coordinator's side.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        aligned = self.parts.get("align")
+        rows = aligned.coordinate_alignment(parties) if isinstance(aligned, Alignment) else self._size(parties)
+        if rows > self.most:
+            raise StudyError(
+                f"products are laid out for {self.most} rows, the parties share {rows}; raise vertical.rows_at_most",
+                key="vertical.rows_at_most",
+            )
+        self.product.coordinate_products(parties, rows)
+        opened = parties.sum(self.contribute).value
+        found = self.fit(opened, rows, parties.consortium)
+        return {"model": found.coef, "errors": found.errors}
+
+    def _size(self, parties: Parties) -> int:
+        sizes = {party: values["size"] for party, values in parties.ask(self.count).items()}
+        if len(set(sizes.values())) != 1 or not min(sizes.values()):
+            raise DataError(
+                "without an alignment all parties need the same rows in the same order, and at least one; their "
+                "numbers of records differ or are zero. Declare [identifier] in the schema to align them",
+                key="identifier",
+            )
+        return int(next(iter(sizes.values())))
+
+    def fit(self, opened: Floats, rows: int, who: Consortium) -> Regression:
+        """The model from opened moments, and from nothing else that is private."""
+        return fitted(self.dissection, opened, rows, self.deviation(who))
+
+    def deviation(self, who: Consortium) -> float:
+        """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
+        release = self.moments(who.loss)
+        scale = release.scale(who)
+        return release.deviation(scale) * scale.grid * sqrt(who.size / who.honest_parts)
+
+    # At a site.
+
+    @step()
+    def count(self, site: Site) -> dict[str, Any]:
+        if len(site.records) > self.most:
+            raise DataError(
+                f"{site.party}: the products are laid out for {self.most} rows, found {len(site.records)}; raise "
+                "vertical.rows_at_most",
+                key="vertical.rows_at_most",
+            )
+        return {"size": len(site.records)}
+
+    @step(sends="moments")
+    def contribute(self, site: Site) -> None:
+        rows = site.dims["rows"]
+        shares = self.product.shares(site, rows)
+        site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        return self.model(np.asarray(released["model"], np.float64), np.asarray(released["errors"], np.float64))
+
+    def model(self, coef: Floats, errors: Floats | None = None) -> LinearClassifier | LinearRegressor:
+        if self.layout.classes:
+            return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
+        target = self.schema.target
+        assert isinstance(target, Bounded)
+        return LinearRegressor(coef, target.low, target.high, self.encoding, errors)
+
+    def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
+        return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self.layout, train, test)
+
+    def expectation(self, who: Consortium) -> str:
+        release = self.moments(who.loss)
+        scale = release.scale(who)
+        alone = release.deviation(scale) * scale.grid / float(self.dissection.weight.max())
+        factor = who.size / who.honest_parts
+        text = (
+            f"each released sum carries noise of deviation {alone * sqrt(factor):.3g}, where one record counts at most "
+            f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's)"
+        )
+        if isinstance(who.loss, Approx):
+            losses = ", ".join(
+                f"{party} {epsilon:.3g}" for party, epsilon in party_losses(self.layout, who.loss).items()
+            )
+            text += f"; eps about a party's own columns alone: {losses}"
+        return text

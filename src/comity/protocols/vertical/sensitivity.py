@@ -1,0 +1,45 @@
+"""How far one replaced record moves the released entries. Derivations are in proof.md; bounds are those on the grid."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import sqrt
+
+from comity.protocols.vertical.columns import ONE_HOT, Columns
+from comity.protocols.vertical.dissection import BESIDE, DIAGONAL
+
+# More than the rounding of the few floating-point operations below.
+_UP = 1 + 1e-12
+
+
+def squared_bound(columns: Columns) -> float:
+    """B²: the largest squared norm of (c, z), piece by piece, since nobody sees a whole row."""
+    return columns.constant**2 + sum(piece.squared for piece in columns.pieces)
+
+
+def l2_sensitivity(columns: Columns) -> float:
+    """Of the weighted entries: at most max(5, 7/√2)·√2·B² (proof.md, 2)."""
+    return max(DIAGONAL, BESIDE / sqrt(2)) * sqrt(2) * squared_bound(columns) * _UP
+
+
+def l1_sensitivity(columns: Columns) -> float:
+    """Of entries of weight 1 (proof.md, 3). One-hot pieces have one entry that is not zero; squares of numbers are
+    never negative; of signed entries only pairs of which one changes its sign move; what everybody knows is not there.
+    """
+    one_hot = [piece for piece in columns.pieces if piece.kind == ONE_HOT]
+    signed = [piece for piece in columns.pieces if piece.kind != ONE_HOT]
+    total = sum(2 * piece.squared for piece in one_hot)
+    total += sum(piece.squared for piece in signed if not piece.constant_square)
+    total += sum(2 * one.absolute * other.absolute for one, other in combinations(one_hot, 2))
+    total += sum(2 * one.absolute * other.absolute for one in one_hot for other in signed)
+    bounds = [columns.constant, *(piece.absolute for piece in signed)]
+    every, largest = sum(bounds), max(bounds)
+    apart = max(largest, every / 2)
+    return (total + 2 * apart * (every - apart)) * _UP
+
+
+def party_share(columns: Columns, party: str) -> float:
+    """The loss in ρ about one party's columns alone, as a share of the whole: 4f(1 − f) for a party with a share
+    f <= ½ of B², all of it for a larger one (proof.md, 5)."""
+    fraction = sum(piece.squared for piece in columns.pieces if piece.party == party) / squared_bound(columns)
+    return 1.0 if fraction >= 0.5 else 4 * fraction * (1 - fraction)

@@ -1,0 +1,111 @@
+"""Small consortia for the default of averaged models: made records, exact sums, plain computations to compare with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from comity.crypto.sealed import Identity
+from comity.data import Records
+from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties
+from comity.federation.store import Store
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Loss
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.averaging import Averaging
+from tests.federation.toy import NAMES, STUDY, LossyChannel, NoNoise, identity
+
+KINDS = ("logistic", "svm", "softmax", "linear")
+
+
+class Exact(NoNoise):
+    """No noise in shared parts either."""
+
+    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
+        permit.use()
+        return np.zeros(shape, np.int64)
+
+
+def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 4, seed: int = 0) -> dict[str, Records]:
+    """Parties whose target follows a linear rule, with rows in the unit ball."""
+    generator = np.random.default_rng(seed)
+    rule = generator.normal(size=(3, width))
+    out = {}
+    for name, size in zip(NAMES, sizes):
+        x = generator.normal(size=(size, width))
+        x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+        scores = x @ rule.T + 0.1 * generator.normal(size=(size, 3))
+        if kind == "linear":
+            y = np.clip(scores[:, 0], -3, 3)
+        elif kind == "softmax":
+            y = scores.argmax(1)
+        else:
+            y = (scores[:, 0] > 0).astype(np.int64)
+        out[name] = Records(x, y)
+    return out
+
+
+def protocol(kind: str = "logistic", records: dict[str, Records] | None = None, **options: Any) -> Averaging:
+    records = records or made(kind)
+    classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
+    options.setdefault("sizes", {name: len(own) for name, own in records.items()})
+    width = next(iter(records.values())).features.shape[1]
+    return Averaging(features=width, model=kind, classes=classes, low=-3.0, high=3.0, **options)
+
+
+def consortium(
+    loss: Loss | None = None, *, parties: int = 5, dropouts: int = 0, neighbours: str = "replace"
+) -> Consortium:
+    names = NAMES[:parties]
+    return Consortium(
+        parties=names,
+        loss=loss or Approx(1.0, 1e-5),
+        unit=Unit.RECORD,
+        neighbours=Neighbours(neighbours),
+        colluders=1 if parties > 1 else 0,
+        dropouts=dropouts,
+        roster={name: identity(name).public for name in (COORDINATOR, *names)},
+    )
+
+
+def parties(
+    built: Averaging,
+    records: dict[str, Records],
+    who: Consortium,
+    *,
+    lose: tuple[tuple[str, str], ...] = (),
+    noise: Any = None,
+    folder: Any = None,
+    hosts: dict[str, Host] | None = None,
+) -> tuple[Parties, dict[str, Host]]:
+    keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *who.parties)}
+    if hosts is None:
+        hosts = {}
+        for name in who.parties:
+            path = None if folder is None else folder / f"{name}.ledger"
+            account = {"dataset": name, "unit": who.unit, "neighbours": who.neighbours}
+            if path is None:
+                ledger = Ledger.in_memory(**account)
+            else:
+                ledger = Ledger(path) if path.exists() else Ledger.create(path, grant=Approx(5, 1e-5), **account)
+            store = Store(ledger, unit=who.unit, neighbours=who.neighbours)
+            hosts[name] = Host(
+                name,
+                records=records[name],
+                keys=keys[name],
+                store=store,
+                noise=noise or Exact(),
+                protocol=built,
+                who=who,
+                study=STUDY,
+            )
+    journal = Journal(None if folder is None else folder / "journal")
+    channel = LossyChannel(hosts, lose)
+    coordinator = Parties(
+        built, who, study=STUDY, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None
+    )
+    return coordinator, hosts

@@ -1,0 +1,271 @@
+"""Runs of the default: exact sums equal the plain computation, whoever drops out, whenever it is resumed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from comity.data import Records
+from comity.errors import SiteLost, StudyError
+from comity.federation.parties import run
+from comity.learn.models import LinearClassifier
+from comity.learn.regressor import LinearRegressor
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.seeded_draws import SeededDraws
+from comity.protocols.averaging import Averaging, rule
+from comity.protocols.averaging.record_sum import in_unit_ball
+from comity.runtime.local.cohort import Cohort
+from comity.runtime.simulate import simulate, stacks
+from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol
+
+NAMES = ("ash", "birch", "cedar", "doum", "elm")
+
+
+def descended(built, records, who, present_in=lambda number: NAMES):
+    """The gradient solver in one place: `present_in` says who is in the sum of each round."""
+    everyone = [records[name].features for name in present_in(-1)]
+    budget = rule.Budget.of(who, built.features, built.steps)
+    matrix = rule.preconditioner(
+        sum(x.T @ x for x in everyone),
+        curvature=built.loss.curvature(built.cut),
+        clip_moved=built.declare(who)["gradient"].sensitivity,
+        budget=budget,
+        features=built.features,
+        records=sum(built.sizes.values()),
+        wider=rule.shared_factor(who),
+    )
+    weights, way = np.zeros(built.shape), []
+    for number in range(built.steps):
+        gradient = np.zeros(built.shape)
+        for name in present_in(number):
+            own = records[name]
+            gradient += built.loss.gradient(
+                weights, own.features, built.targets(own.labels), np.ones(len(own), bool), built.cut
+            )
+        weights = weights - np.linalg.solve(matrix, gradient.T).T
+        way.append(weights)
+    return np.mean(way[-(built.steps // 2) :], axis=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_without_noise_are_the_descent_in_one_place(kind):
+    records, who = made(kind), consortium(Approx(1.0, 1e-5))
+    built = protocol(kind, records, rounds=4)
+    released = run(parties(built, records, who)[0])["model"]
+    np.testing.assert_allclose(released, descended(built, records, who), atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_average_without_noise_is_the_size_weighted_mean(kind):
+    records, who = made(kind), consortium(Pure(1.0))
+    built = protocol(kind, records, l2=0.02)
+    released = run(parties(built, records, who)[0])["model"]
+    sizes = np.array(list(built.sizes.values()))
+    fits = [np.atleast_2d(built.loss.fit(r.features, built.targets(r.labels), 0.02).weights) for r in records.values()]
+    np.testing.assert_allclose(released, np.tensordot(sizes / sizes.sum(), fits, 1), atol=2e-3)
+
+
+@pytest.mark.parametrize("lose", ["train[0]", "sum.mask[models/0]", "sum.agree[models/0]", "sum.unmask[models/0]"])
+def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose):
+    records, who = made("logistic"), consortium(Pure(1.0), dropouts=1)
+    built = protocol(records=records, l2=0.02)
+    released = run(parties(built, records, who, lose=(("cedar", lose),))[0])["model"]
+    counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
+    fits = sum(
+        len(records[n]) * built.loss.fit(records[n].features, built.targets(records[n].labels), 0.02).weights
+        for n in counted
+    )
+    np.testing.assert_allclose(released[0], fits / sum(len(records[n]) for n in counted), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "lost_in", ["second_moment[0]", "sum.mask[second_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "gradient[3]"]
+)
+def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in):
+    records, who = made("logistic"), consortium(dropouts=1)
+    built = protocol(records=records, rounds=4)
+    released = run(parties(built, records, who, lose=(("cedar", lost_in),))[0])["model"]
+    last = {
+        "second_moment[0]": -2,
+        "sum.mask[second_moment/0]": -2,
+        "gradient[0]": -1,
+        "sum.unmask[gradient/1]": 1,
+        "gradient[3]": 2,
+    }
+    there = lambda number: [n for n in NAMES if n != "cedar" or number <= last[lost_in]]  # noqa: E731
+    np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
+
+
+def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path):
+    records, who = made("logistic"), consortium(dropouts=1)
+    built = protocol(records=records, rounds=4)
+    lose = (("cedar", "gradient[2]"), ("doum", "sum.mask[gradient/2]"))
+    with pytest.raises(SiteLost, match="doum"):
+        run(parties(built, records, who, lose=lose, folder=tmp_path)[0])
+    # A new coordinator and new hosts on the same files.
+    again, hosts = parties(built, records, who, folder=tmp_path)
+    released = run(again)["model"]
+    # The drop-out of cedar was closed in round 2; doum, whose ask was open, is in that round again.
+    there = lambda number: [n for n in NAMES if n != "cedar" or number < 2]  # noqa: E731
+    np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
+    draws = {n: [e.kind for e in host.store.ledger.entries()].count("draw") for n, host in hosts.items()}
+    assert draws == {"ash": 5, "birch": 5, "cedar": 3, "doum": 5, "elm": 5}
+
+
+def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path):
+    records, who = made("logistic"), consortium()
+    built = protocol(records=records, rounds=3)
+    noise = SeededDraws(b"n" * 32)
+    first, hosts = parties(built, records, who, folder=tmp_path, noise=noise)
+    ask, asked = first.channel.ask, []
+
+    class Killed(Exception):
+        pass
+
+    def until_killed(messages):
+        asked.append(1)
+        if len(asked) == 12:
+            raise Killed
+        return ask(messages)
+
+    first.channel.ask = until_killed
+    with pytest.raises(Killed):
+        run(first)
+    again, _ = parties(built, records, who, folder=tmp_path, hosts=hosts)
+    resumed = run(again)["model"]
+    fresh, _ = parties(built, records, who, noise=SeededDraws(b"n" * 32))
+    assert resumed.shape == run(fresh)["model"].shape
+    for host in hosts.values():
+        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 4
+    np.testing.assert_array_equal(run(parties(built, records, who, folder=tmp_path, hosts=hosts)[0])["model"], resumed)
+
+
+@pytest.mark.parametrize("solver", ["gradient", "average"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_learns_through_every_solver(kind, solver):
+    records = made(kind, (3000, 2000, 1500, 2500, 1000))
+    built = protocol(kind, records, solver=solver, rounds=10)
+    test = made(kind, (500,) * 5, seed=0)["elm"]
+    outcome = simulate(
+        built, parties=records, epsilon=2.0, delta=1e-6, unit="record", seed=3, test=test, study_hash="ab" * 32
+    )
+    constant, pooled = outcome.baseline("constant"), outcome.baseline("pooled")
+    assert outcome.error is not None and constant is not None and pooled is not None
+    assert outcome.error < 0.75 * constant.error
+    assert pooled.error <= outcome.error + 0.03
+    assert isinstance(outcome.model, LinearRegressor if kind == "linear" else LinearClassifier)
+    assert outcome.guarantee.epsilon <= 2.0 and outcome.guarantee.unit == "a record"
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_auto_takes_gradients_with_delta_and_the_average_without(delta):
+    built = protocol()
+    declared = built.declare(consortium(Approx(1.0, delta) if delta else Pure(1.0)))
+    names = [release.name for release in declared.releases]
+    assert names == (["second_moment", "gradient", "iterate", "model"] if delta else ["models", "model"])
+
+
+def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds():
+    records = made("logistic", (300, 200, 150, 250, 100))
+    bounds = {name: max(1, len(own) // 2) for name, own in records.items()}
+    for delta in (1e-5, 0.0):
+        replaced = protocol(records=records, sizes=bounds)
+        outcome = simulate(
+            replaced, parties=records, epsilon=4.0, delta=delta, unit="record", neighbours="add-remove", seed=1
+        )
+        assert outcome.guarantee.neighbours == "added or removed"
+        assert np.isfinite(outcome.released["model"]).all()
+
+
+def test_a_party_with_fewer_records_than_said_or_none_takes_part():
+    records, who = made("logistic"), consortium(Pure(1.0))
+    few = {**records, "elm": Records(records["elm"].features[:0], records["elm"].labels[:0])}
+    built = protocol(records=records, l2=0.02)
+    released = run(parties(built, few, who)[0])["model"][0]
+    others = {n: r for n, r in records.items() if n != "elm"}
+    fits = sum(len(r) * built.loss.fit(r.features, built.targets(r.labels), 0.02).weights for r in others.values())
+    np.testing.assert_allclose(released, fits / sum(built.sizes.values()), atol=2e-3)
+    half = {**records, "ash": Records(records["ash"].features[:30], records["ash"].labels[:30])}
+    released = run(parties(built, half, who)[0])["model"][0]
+    heavier = built.loss.fit(half["ash"].features, built.targets(half["ash"].labels), 0.04).weights
+    rest = {n: r for n, r in records.items() if n != "ash"}
+    fits = sum(len(r) * built.loss.fit(r.features, built.targets(r.labels), 0.02).weights for r in rest.values())
+    np.testing.assert_allclose(released, (60 * heavier + fits) / 200, atol=2e-3)
+
+
+def test_a_stack_of_parties_contributes_what_single_parties_do():
+    records, who = made("softmax"), consortium()
+    built = protocol("softmax", records)
+    ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
+    stacked = Cohort(
+        built, who, blocks=partial(stacks, list(records.values())), noise=Exact(), ledger=ledger, study="s", run="r"
+    )
+    weights = np.random.default_rng(0).normal(size=built.shape)
+    moment, gradient = stacked.sum(built.second_moment).value, stacked.sum(built.gradient, iterate=weights).value
+    single, _ = parties(built, records, who)
+    single.under("run").ask("begin", each={p: {"seen": {"head": "", "signature": b""}} for p in NAMES})
+    np.testing.assert_array_equal(single.sum(built.second_moment).value, moment)
+    np.testing.assert_array_equal(single.sum(built.gradient, iterate=weights).value, gradient)
+
+
+def test_one_owner_alone_needs_nobody():
+    records = {"ash": made("logistic", (500,) * 5)["ash"]}
+    outcome = simulate(protocol(records=records), parties=records, epsilon=1.0, delta=1e-5, unit="record", seed=0)
+    assert outcome.released["model"].shape == (1, 4)
+
+
+def test_wide_records_leave_the_second_moment_out():
+    built = Averaging(features=rule.WIDEST_SECOND_MOMENT + 1, sizes=1000, rounds=2)
+    assert [r.name for r in built.declare(consortium()).releases] == ["gradient", "iterate", "model"]
+    rows = np.zeros((50, built.features))
+    rows[:, 0] = np.linspace(-1, 1, 50)
+    records = {n: Records(rows, (rows[:, 0] > 0).astype(int)) for n in NAMES}
+    model = run(parties(built, records, consortium())[0])["model"]
+    assert model[0, 0] > 0 and not model[0, 1:].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "said"),
+    [
+        ({"sizes": None}, "averaging.sizes", "averaging.sizes is missing"),
+        ({"sizes": {"ash": 5}}, "averaging.sizes", "no size for 'birch'"),
+        ({"sizes": dict.fromkeys((*NAMES, "oak"), 5)}, "averaging.sizes", "'oak', which is no party"),
+        ({"sizes": {**dict.fromkeys(NAMES, 5), "elm": 0}}, "averaging.sizes.elm", "found 0"),
+        ({"sizes": 0}, "averaging.sizes", "found 0"),
+    ],
+)
+def test_sizes_are_never_assumed(options, key, said):
+    with pytest.raises(StudyError, match=said) as found:
+        protocol(**options).declare(consortium())
+    assert found.value.key == key
+
+
+def test_bad_parameters_are_refused_before_anything_is_spent():
+    with pytest.raises(StudyError, match=r"privacy\.unit"):
+        simulate(protocol(), parties=made("logistic"), epsilon=1.0, unit="party")
+    with pytest.raises(StudyError, match=r"needs privacy\.delta"):
+        protocol(solver="gradient").declare(consortium(Pure(1.0)))
+    for options, said in (
+        ({"l2": 0.0}, "averaging.l2"),
+        ({"rounds": 0}, "averaging.rounds"),
+        ({"clip": -1.0}, "averaging.clip"),
+        ({"solver": "newton"}, "averaging.solver"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            protocol(**options)
+    with pytest.raises(StudyError, match="two classes"):
+        Averaging(features=2, model="logistic", classes=("a", "b", "c"), sizes=1)
+
+
+def test_expectations_say_when_the_noise_drowns_everything():
+    built = protocol(sizes=3)
+    assert "useless" in built.expectation(consortium(Approx(0.01, 1e-6)))
+    assert "useless" in built.expectation(consortium(Pure(0.001)))
+    assert "useless" not in protocol(sizes=10**6).expectation(consortium(Approx(1.0, 1e-6)))
+
+
+def test_rows_of_features_are_bounded_at_the_site():
+    assert np.linalg.norm(in_unit_ball(np.full((1, 4), 7.0))) == pytest.approx(1)

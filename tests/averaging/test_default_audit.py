@@ -1,0 +1,170 @@
+"""What a coordinator with one party sees of two neighbours: measured loss within the claim, broken twins beyond it.
+
+The coalition knows every contribution but the changed one, and its own part of the noise: left are the honest parts.
+Bounds are taken at a confidence of 1 − 1e-7 and draws are seeded.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound
+from comity.audit.bound import mu_lower_bound
+from comity.federation.plan import spent_by
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.averaging import Averaging
+from comity.protocols.averaging.record_sum import upper_triangle
+from comity.reproduce.averaging_adult import noises
+from tests.averaging.default_consortium import consortium
+
+SURE = 1 - 1e-7
+COUNT = 40_000
+DELTA = 1e-5
+
+
+def heard(release, who, values, seed, *, parts=None, count=COUNT):
+    """`count` views of one contribution under the honest parts of its noise, in units of the grid."""
+    scale, source = release.scale(who), SeededNoise(seed)
+    parts = who.honest_parts if parts is None else parts
+    shape = (count, *release.shape)
+    total = np.rint(values / scale.grid) + np.zeros(shape)
+    for _ in range(parts):
+        if isinstance(who.loss, Pure):
+            total += source._part_rows(scale.total, who.honest_parts, count, int(np.prod(release.shape))).reshape(shape)
+        else:
+            total += source.discrete_gaussian(scale.part, shape, permit=Permit(release.name, 0))
+    return total * scale.grid
+
+
+def gradients(built, y, clip):
+    """A party of one record, at the weights that the first round asks for."""
+    x = np.zeros((1, built.features))
+    x[0, 0] = 1.0
+    return built.loss.gradient(np.zeros(built.shape), x, np.array([float(y)]), np.ones(1, bool), clip)
+
+
+def measured_gradients(built, who, *, clip=None, parts=None):
+    """All rounds at the worst weights that a coordinator can ask for."""
+    release = built.declare(who)["gradient"]
+    first, second = (gradients(built, y, built.cut if clip is None else clip) for y in (0, 1))
+    scores = []
+    for side, value in enumerate((first, second)):
+        rounds = [heard(release, who, value, 100 * side + number, parts=parts) for number in range(built.steps)]
+        scores.append(sum((one * (first - second)).sum((-2, -1)) for one in rounds))
+    return mu_lower_bound(*scores, confidence=SURE)
+
+
+def claimed_mu(release):
+    """With Gaussian noise of this ρ the neighbours are no further apart than N(0, 1) and N(μ, 1)."""
+    return sqrt(2 * release.times * float(release.loss.rho))
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+def test_gradients_lose_no_more_than_is_debited_for_them(epsilon):
+    built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(epsilon, DELTA))
+    found, claimed = measured_gradients(built, who), claimed_mu(built.declare(who)["gradient"])
+    assert 0.7 * claimed < found <= claimed
+    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(who.loss.delta)) <= epsilon
+    # Gradients as they come, without the clip.
+    assert measured_gradients(built, who, clip=1.0) > claimed
+
+
+def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught():
+    built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(8.0, DELTA), parties=3)
+    claimed = claimed_mu(built.declare(who)["gradient"])
+    assert measured_gradients(built, who) <= claimed
+    # As if nobody colluded: one of the two counted parts is the reader's own.
+    assert measured_gradients(built, who, parts=1) > claimed
+
+
+def test_the_second_moment_loses_no_more_than_its_share():
+    built, who = Averaging(features=2, sizes=100), consortium(Approx(20.0, DELTA))
+    release = built.declare(who)["second_moment"]
+    pair = [upper_triangle(np.array([row])) for row in ([1.0, 0.0], [0.0, 1.0])]
+
+    def measured(stretched=1.0):
+        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
+
+    assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
+    # Rows that were not brought into the unit ball.
+    assert measured(stretched=2.0) > claimed_mu(release)
+
+
+def averages(built, who, flipped):
+    """m·w of a party whose one record is flipped; the study takes it for a larger one, so that it moves furthest."""
+    x, y = np.array([[1.0, 0.0]]), np.array([1.0 if flipped else 0.0])
+    l2 = built.penalty(who) * built.sizes
+    return built.sizes * np.atleast_2d(built.loss.fit(x, built.targets(y), l2).weights)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_pure_average_keeps_its_epsilon(epsilon):
+    built, who = Averaging(features=2, model="svm", sizes=1000, l2=0.1), consortium(Pure(epsilon))
+    release = built.declare(who)["models"]
+    first, second = averages(built, who, False), averages(built, who, True)
+    # The pair is nearly the worst that the noise is scaled for.
+    assert np.linalg.norm(first - second) > 0.95 * release.sensitivity
+
+    def measured(parts=None):
+        scores = []
+        for side, value in enumerate((first, second)):
+            seen = heard(release, who, value, 7 + side, parts=parts)
+            scores.append(np.linalg.norm(seen - second, axis=(1, 2)) - np.linalg.norm(seen - first, axis=(1, 2)))
+        return epsilon_lower_bound(*scores, confidence=SURE)
+
+    found = measured()
+    assert 0.6 * epsilon < found <= epsilon
+    # Two of the four counted parts are missing.
+    assert measured(parts=2) > epsilon
+
+
+def test_the_average_with_delta_keeps_its_loss():
+    built = Averaging(features=2, model="svm", sizes=1000, l2=0.1, solver="average")
+    who = consortium(Approx(4.0, DELTA))
+    release = built.declare(who)["models"]
+    first, second = averages(built, who, False), averages(built, who, True)
+    scores = [(heard(release, who, v, s) * (first - second)).sum((1, 2)) for s, v in enumerate((first, second))]
+    assert 0.7 * claimed_mu(release) < mu_lower_bound(*scores, confidence=SURE) <= claimed_mu(release)
+
+
+def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not():
+    """K = 1 and 64 weights: a record whose features are all alike moves every weight by as much."""
+    epsilon, l2, width, count = 3.0, 10.0, 64, 300_000
+    loss = Averaging(features=width, sizes=1).loss
+    x = np.full((1, width), 1 / sqrt(width))
+    fits = [loss.fit(x, np.array([y]), l2).weights for y in (0.0, 1.0)]
+    scale, generator = 2.0 / (epsilon * l2), np.random.default_rng(8)
+
+    def measured(kind):
+        scores = []
+        for fit in fits:
+            found = []
+            for _ in range(6):
+                if kind == "literal":
+                    seen = fit + generator.laplace(scale=scale, size=(count // 6, width))
+                    found.append(np.abs(seen - fits[1]).sum(1) - np.abs(seen - fits[0]).sum(1))
+                else:
+                    noise = generator.normal(size=(count // 6, width))
+                    noise *= generator.gamma(width, scale, (count // 6, 1)) / np.linalg.norm(
+                        noise, axis=1, keepdims=True
+                    )
+                    far = [np.linalg.norm(fit + noise - other, axis=1) for other in fits]
+                    found.append(far[1] - far[0])
+            scores.append(np.concatenate(found))
+        return epsilon_lower_bound(*scores, confidence=SURE)
+
+    assert measured("literal") > epsilon
+    assert measured("spherical") <= epsilon
+
+
+def test_the_noise_of_the_reproduction_has_the_shapes_that_it_names():
+    literal = np.array(list(noises("literal", 2.0, 3, 4000, "test")))
+    assert np.abs(literal).mean() == pytest.approx(2.0, rel=0.05)
+    radius = np.linalg.norm(list(noises("spherical", 2.0, 3, 4000, "test")), axis=1)
+    assert radius.mean() == pytest.approx(6.0, rel=0.05) and radius.var() == pytest.approx(12.0, rel=0.15)

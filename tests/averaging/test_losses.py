@@ -1,0 +1,97 @@
+"""The fits behind the smoothed hinge and the regression, against other solvers and their own derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import Ridge
+
+from comity.errors import DataError
+from comity.learn.hinge import SmoothedHinge, smoothed_hinge
+from comity.learn.squared import Huber, ridge
+from comity.protocols.averaging.losses import KINDS, loss_of
+
+
+def sample(count=80, width=5, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(count, width)) / 3
+    scores = x @ generator.normal(size=width)
+    return x, (scores > 0).astype(float), np.clip(scores, -1, 1)
+
+
+@pytest.mark.parametrize("loss", [SmoothedHinge(), Huber()])
+def test_residual_and_curvature_are_derivatives(loss):
+    margins = np.linspace(-3.03, 3.02, 200)
+    labels = np.tile([0.0, 1.0], 100)[None]
+
+    def value(shift):
+        return loss.evaluate((margins + shift)[None, :, None], labels)[0][0]
+
+    _, state = loss.evaluate(margins[None, :, None], labels)
+    slope = (value(1e-6) - value(-1e-6)) / 2e-6
+    np.testing.assert_allclose(loss.residual(state, labels)[0, :, 0], slope, atol=1e-6)
+    _, ahead = loss.evaluate((margins + 1e-6)[None, :, None], labels)
+    bend = (loss.residual(ahead, labels) - loss.residual(state, labels))[0, :, 0] / 1e-6
+    smooth = np.isclose(bend, np.rint(bend), atol=1e-3)
+    np.testing.assert_allclose(loss.curvature(state)[0, :, 0, 0][smooth], bend[smooth], atol=1e-3)
+    assert smooth.mean() > 0.9
+
+
+@pytest.mark.parametrize("l2", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize("kind", ["hinge", "squared"])
+def test_fits_are_the_minimisers(l2, kind):
+    x, classes, numbers = sample()
+    fit, loss, y = (smoothed_hinge, SmoothedHinge(), classes) if kind == "hinge" else (ridge, Huber(), numbers)
+    found = fit(x, y, l2)
+    assert found.converged and found.weights.shape == (5,)
+
+    def objective(w):
+        return float(loss.evaluate((x @ w)[None, :, None], y[None])[0].mean() + l2 / 2 * w @ w)
+
+    best = minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9})
+    assert objective(found.weights) <= best.fun + 1e-10
+
+
+def test_a_regression_whose_distances_stay_below_one_is_ridge_regression():
+    x, _, y = sample()
+    found = ridge(x, y, 0.1).weights
+    np.testing.assert_allclose(found, Ridge(alpha=0.1 * len(x), fit_intercept=False).fit(x, y).coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("fit", [smoothed_hinge, ridge])
+def test_padding_is_not_read_and_a_stack_is_its_parties(fit):
+    x, y, _ = sample()
+    stack = np.stack([x, np.full_like(x, np.nan)])
+    stack[1, :30] = x[:30]
+    mask = np.stack([np.ones(80, bool), np.arange(80) < 30])
+    labels = np.stack([y, np.where(np.arange(80) < 30, y, 7.0)])
+    found = fit(stack, labels, 0.05, mask=mask).weights
+    np.testing.assert_allclose(found[0], fit(x, y, 0.05).weights, atol=1e-8)
+    np.testing.assert_allclose(found[1], fit(x[:30], y[:30], 0.05).weights, atol=1e-8)
+
+
+def test_wrong_targets_are_refused():
+    x, y, _ = sample()
+    with pytest.raises(DataError, match="0 or 1"):
+        smoothed_hinge(x, 2 * y, 0.1)
+    with pytest.raises(DataError, match="between -1 and 1"):
+        ridge(x, 2 * y, 0.1)
+    for fit in (smoothed_hinge, ridge):
+        with pytest.raises(DataError, match="one entry per record"):
+            fit(x, y[:5], 0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind):
+    """At its minimiser the sum of gradients balances the penalty, where nothing is clipped."""
+    classes = {"softmax": 3, "linear": 0}.get(kind, 2)
+    loss = loss_of(kind, classes)
+    x, y, numbers = sample()
+    y = numbers if kind == "linear" else np.digitize(numbers, [-0.2, 0.3]).astype(float) if kind == "softmax" else y
+    weights = np.atleast_2d(loss.fit(x, y, 0.05).weights)
+    gradient = loss.gradient(weights, x, y, np.ones(len(x), bool), loss.steepest)
+    np.testing.assert_allclose(gradient / len(x) + 0.05 * weights, 0, atol=1e-9)
+    start = loss.residual(np.zeros((len(x), loss.width)), y)
+    if kind != "linear":
+        np.testing.assert_allclose(np.linalg.norm(start, axis=-1), loss.start)

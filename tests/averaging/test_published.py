@@ -1,0 +1,198 @@
+"""The published average between hosts: what is opened is what one computer would have computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.crypto.additive import join
+from comity.data import Records
+from comity.errors import Refused, StudyError
+from comity.federation.parties import run
+from comity.federation.policy import Policy
+from comity.federation.protection import Selected
+from comity.privacy.loss import Approx
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.averaging.published import PublishedAverage
+from comity.protocols.averaging.published_noise import PublishedNoise
+from comity.runtime.simulate import simulate
+
+from .published_consortium import Meeting, QuickKeys, consortium, records
+
+WIDTH = 12
+
+
+def protocol(**changes: object) -> QuickKeys:
+    settings: dict[str, object] = {"width": WIDTH, "l2": 0.1}
+    return QuickKeys(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def drawn_by(meeting: Meeting, name: str) -> np.ndarray:
+    (only,) = meeting.noises[name].drawn
+    return only
+
+
+@pytest.mark.parametrize(
+    ("noise", "sizes"),
+    [
+        ("spherical", (30, 50)),
+        ("spherical", (50, 30)),
+        ("spherical", (40, 25, 60)),
+        ("spherical", (70, 60, 50, 20, 40)),
+        ("literal", (40, 60, 25)),
+    ],
+)
+def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise, sizes):
+    meeting = Meeting(protocol(noise=noise), sizes)
+    released = run(meeting.parties())
+    smallest = meeting.who.parties[int(np.argmin(sizes))]
+    expected = meeting.exact() + drawn_by(meeting, smallest)
+    np.testing.assert_array_equal(join(list(released["shares"].values())), expected)
+    model = meeting.protocol.present(released, meeting.who)
+    grid = meeting.protocol.scaled(meeting.who).grid
+    np.testing.assert_allclose(model.coef_[0], expected * grid / len(sizes), rtol=1e-14)
+
+
+def test_every_participant_publishes_a_share_and_none_can_be_left_out():
+    meeting = Meeting(protocol(), (30, 20, 40))
+    shares = run(meeting.parties())["shares"]
+    assert set(shares) == {*meeting.who.parties, "curator"}
+    whole = join(list(shares.values()))
+    for name in shares:
+        rest = join([words for other, words in shares.items() if other != name])
+        # Without it what is left is spread over the whole ring, 2^20 times further than the model.
+        assert np.median(np.abs(rest.astype(float))) > 2.0**20 * np.median(np.abs(whole.astype(float)))
+
+
+def test_of_equal_sizes_one_noise_is_taken_and_the_model_is_that_of_all():
+    meeting = Meeting(protocol(), (25, 25, 60))
+    added = join(list(run(meeting.parties())["shares"].values())) - meeting.exact()
+    matching = [name for name in meeting.who.parties if np.array_equal(added, drawn_by(meeting, name))]
+    assert len(matching) == 1 and matching[0] in meeting.who.parties[:2]
+
+
+def test_everyone_draws_once_and_is_charged_whoever_the_smallest_is():
+    meeting = Meeting(protocol(), (30, 20, 40), epsilon=0.5)
+    run(meeting.parties())
+    assert {name: meeting.spent(name) for name in meeting.who.parties} == dict.fromkeys(meeting.who.parties, 0.5)
+    assert all(len(noise.drawn) == 1 for noise in meeting.noises.values())
+
+
+def test_noise_is_scaled_for_the_own_records_as_published():
+    meeting = Meeting(protocol(), (30, 20, 40))
+    run(meeting.parties())
+    terms = meeting.protocol.scaled(meeting.who)
+    for name, size in zip(meeting.who.parties, meeting.sizes):
+        published = 3 * 2 / (size * 1.0 * 0.1) / terms.grid
+        assert meeting.noises[name].scales[0] == pytest.approx(published, rel=2e-3)
+        assert meeting.noises[name].scales[0] >= published
+
+
+def test_a_party_without_records_or_with_too_many_takes_part():
+    empty = Meeting(protocol(), (30, 0, 40))
+    added = join(list(run(empty.parties())["shares"].values()))
+    np.testing.assert_array_equal(added, _sum_without(empty, "birch") + drawn_by(empty, "birch"))
+    many = Meeting(protocol(most=25), (40, 30))
+    run(many.parties())
+    # Neither counts for more than 25 records, so that both have the same noise, more than they need.
+    assert many.noises["ash"].scales == many.noises["birch"].scales
+
+
+def _sum_without(meeting: Meeting, left_out: str) -> np.ndarray:
+    grid = meeting.protocol.scaled(meeting.who).grid
+    models = [
+        meeting.protocol._fit(host.records.features, host.records.labels)
+        for name, host in meeting.hosts.items()
+        if name != left_out
+    ]
+    return np.sum([np.rint(model / grid).astype(np.int64) for model in models], axis=0)
+
+
+def test_records_outside_the_unit_ball_are_brought_inside():
+    far = {name: Records(100 * data.features, data.labels) for name, data in _two_parties().items()}
+    near = {name: Records(_projected(data.features), data.labels) for name, data in far.items()}
+    models = [_simulated(protocol(), parties).model.coef_ for parties in (far, near)]
+    np.testing.assert_allclose(*models, atol=1e-6)
+
+
+def _projected(features: np.ndarray) -> np.ndarray:
+    return features / np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+
+
+def _two_parties() -> dict[str, Records]:
+    return {"ash": records(30, WIDTH, 1), "birch": records(40, WIDTH, 2)}
+
+
+def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object):
+    settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
+    return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
+
+
+def test_a_simulation_learns_and_compares():
+    parties = {name: records(4000, 3, place) for place, name in enumerate(("ash", "birch", "cedar"))}
+    outcome = _simulated(protocol(width=3), parties, epsilon=5.0, test=records(2000, 3, 9))
+    constant, without = outcome.baseline("constant"), outcome.baseline("without noise")
+    assert constant is not None and without is not None and outcome.error is not None
+    assert without.error - 0.01 <= outcome.error < constant.error / 2
+    assert outcome.guarantee.epsilon == 5.0
+    assert "smallest party needs" in outcome.plan.expected
+
+
+def test_spherical_noise_is_claimed_private_and_literal_noise_is_not():
+    who = consortium(2)
+    spherical, literal = (protocol(noise=noise, width=123, l2=1.0).declare(who) for noise in ("spherical", "literal"))
+    assert spherical.private and isinstance(spherical["noise"].protection, Selected)
+    assert not literal.private and "not private as claimed" in literal.claim and "2.826" in literal.claim
+    charged = literal["noise"].loss
+    assert charged is not None and float(charged.epsilon) == pytest.approx(2.826, abs=1e-3)
+
+
+def test_a_site_refuses_literal_noise_before_anything_is_drawn():
+    meeting = Meeting(protocol(noise="literal"), (30, 20), policy=Policy())
+    with pytest.raises(Refused, match="policy"):
+        run(meeting.parties())
+    assert not any(noise.drawn for noise in meeting.noises.values())
+    run(Meeting(protocol(), (30, 20), policy=Policy()).parties())
+
+
+def test_literal_noise_is_charged_what_it_costs():
+    meeting = Meeting(protocol(noise="literal", width=60), (30, 20))
+    run(meeting.parties())
+    terms = PublishedNoise("literal", 2, 60, 0.1, 1.0, 1 << 20)
+    assert meeting.spent("ash") == pytest.approx(terms.true_epsilon) and terms.true_epsilon > 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unit": Unit.PARTY}, "privacy.unit"),
+        ({"neighbours": Neighbours.ADD_REMOVE}, "secret sizes"),
+        ({"colluders": 1}, "no collusion"),
+        ({"dropouts": 1}, "privacy.dropouts"),
+        ({"loss": Approx(1, 1e-6)}, "privacy.delta"),
+    ],
+)
+def test_terms_that_the_proof_does_not_cover_are_refused(changes, said):
+    with pytest.raises(StudyError, match=said):
+        protocol().declare(consortium(3, **changes))
+
+
+def test_one_party_has_nobody_to_hide_among():
+    with pytest.raises(StudyError, match="2 to 1000 parties"):
+        protocol().declare(consortium(1))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"classes": ("a", "b", "c")}, {"noise": "gaussian"}, {"l2": 0.0}, {"key_bits": 512}, {"most": 0}]
+)
+def test_parameters_are_checked_when_a_study_is_read(changes):
+    with pytest.raises(StudyError):
+        protocol(**changes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "width", "bar"), [(5, 124, 20.0), (50, 20, 60.0)])
+def test_a_run_ends_in_time(size, width, bar):
+    parties = {f"party {place}": records(200 + 10 * place, width, place) for place in range(size)}
+    method = PublishedAverage(width=width, l2=0.1)
+    assert _simulated(method, parties, seed=None).seconds < bar

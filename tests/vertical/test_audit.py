@@ -1,0 +1,98 @@
+"""Neighbouring records: measured loss of what is opened within the claim, broken twins beyond it.
+
+The pair is the one that moves the released entries furthest. A coalition's view at t = 1 is the opened sum less its own
+part of the noise, and that is what is audited: with a part too few it is caught.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound, gdp_lower_bound
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.vertical.columns import PLACES
+from comity.protocols.vertical.dissection import integers
+
+from .consortia import consortium, protocol
+from .test_sensitivity import every_record
+
+SURE = 1 - 1e-7
+DRAWS = 60_000
+
+
+def furthest(tried):
+    """Exact entries of two neighbours: the furthest pair of single records, beside nothing else."""
+    rows = integers(every_record(tried.layout)) * 2.0**-PLACES
+    found = np.array([tried.dissection.exact(row[None]) for row in rows])
+    norm = 1 if tried.pure else 2
+    best, pair = -1.0, (0, 0)
+    for one in range(len(found)):
+        apart = np.linalg.norm(found - found[one], ord=norm, axis=1)
+        if apart.max() > best:
+            best, pair = float(apart.max()), (one, int(apart.argmax()))
+    return found[pair[0]], found[pair[1]]
+
+
+def scores(tried, who, parts_left, shrink=1.0, seed=0):
+    """Log-likelihood ratios of the sum with `parts_left` parts of the noise, under either neighbour."""
+    release = tried.moments(who.loss)
+    scale, noise = release.scale(who), release.noise
+    first, second = (np.rint(value / scale.grid) for value in furthest(tried))
+    step = second - first
+    moving = np.flatnonzero(step)
+    step = step[moving]
+    out = []
+    for place, shift in enumerate((0.0, 1.0)):
+        source = SeededNoise(1000 * seed + place)
+        drawn = np.zeros((DRAWS, len(moving)))
+        for _ in range(parts_left):
+            drawn += noise.draw(source, scale, (DRAWS, len(moving)), permit=Permit("moments", 0), part=True)
+        seen = shift * step + shrink * drawn
+        if tried.pure:
+            width = scale.total * shrink
+            out.append((np.abs(seen) - np.abs(seen - step)).sum(axis=1) / width)
+        else:
+            out.append(seen @ step)
+    return out
+
+
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_gaussian_moments_lose_no_more_than_they_claim(colluders):
+    tried = protocol(2)
+    who = consortium(tried, Approx(1, 1e-5), colluders=colluders)
+    found = gdp_lower_bound(*scores(tried, who, 2 - colluders), delta=1e-5, confidence=SURE)
+    assert 0.4 < found <= 1
+
+
+def test_gaussian_moments_without_a_part_of_the_noise_are_caught():
+    """Noise laid out for all three (t = 0), and two of them pool what they know: their own parts."""
+    tried = protocol(3)
+    who = consortium(tried, Approx(1, 1e-5), colluders=0)
+    assert gdp_lower_bound(*scores(tried, who, 1), delta=1e-5, confidence=SURE) > 1
+
+
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_pure_moments_lose_no_more_than_they_claim(colluders):
+    tried = protocol(2, pure=True)
+    who = consortium(tried, Pure(1), colluders=colluders)
+    found = epsilon_lower_bound(*scores(tried, who, 2 - colluders), confidence=SURE)
+    # Laplace noise on many coordinates hides more than its worst case says.
+    assert 0.15 < found <= 1
+
+
+def test_pure_moments_with_a_third_of_the_noise_are_caught():
+    tried = protocol(2, pure=True)
+    who = consortium(tried, Pure(1), colluders=1)
+    assert epsilon_lower_bound(*scores(tried, who, 1, shrink=1 / 3), confidence=SURE) > 1
+
+
+def test_noise_after_decryption_is_caught():
+    """The published order: who takes part in the decryption sees the exact sum, and tells neighbours apart always."""
+    tried = protocol(2)
+    who = consortium(tried, Approx(1, 1e-5), colluders=0)
+    before = scores(tried, who, 0)
+    jitter = np.random.default_rng(0).normal(size=(2, DRAWS)) * 1e-6
+    assert epsilon_lower_bound(before[0] + jitter[0], before[1] + jitter[1], confidence=SURE) > 5

@@ -1,0 +1,68 @@
+"""Budgets from the top down and from the bottom up agree, and the corrected constants are attained."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from comity.errors import StudyError
+from comity.privacy.loss import Approx
+from comity.protocols.vertical.budgets import affordable, composed, of_party, party_losses, published_share
+from comity.protocols.vertical.published import published_sensitivity
+
+from .consortia import consortium, protocol
+
+
+def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study():
+    layout = protocol(4).layout
+    losses = party_losses(layout, Approx(1, 1e-5))
+    assert max(losses.values()) <= 1.0 + 1e-9 and losses["doum"] < losses["cedar"]
+
+
+def test_wishes_and_losses_are_each_others_inverse():
+    layout = protocol(4).layout
+    losses = party_losses(layout, Approx(1, 1e-5))
+    assert affordable(layout, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert affordable(layout, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
+
+
+def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure():
+    tried = protocol(2, party_epsilon={"birch": 0.4})
+    with pytest.raises(StudyError, match=r"up to 0\.4"):
+        tried.declare(consortium(tried, Approx(1, 1e-5)))
+    tried.declare(consortium(tried, Approx(0.4, 1e-5)))
+    with pytest.raises(StudyError, match="names elm"):
+        affordable(tried.layout, {"elm": 1.0}, 1e-5)
+
+
+def test_blocks_with_budgets_of_their_own_add_up():
+    own, pairs = {"ash": 0.1, "birch": 0.2, "cedar": 0.3}, {("ash", "birch"): 0.1, ("birch", "cedar"): 0.05}
+    assert composed(own, pairs) == pytest.approx(0.75)
+    assert of_party("birch", own, pairs) == pytest.approx(0.35)
+
+
+def moves(features: int, changing: range) -> float:
+    """The furthest that ordered pairs of z in {−1, 0, 1} move when the coordinates in `changing` may."""
+    rows = np.array(list(product((-1, 0, 1), repeat=features + 1)))
+    outer = np.einsum("na,nb->nab", rows, rows).reshape(len(rows), -1)
+    fixed = [place for place in range(features + 1) if place not in changing]
+    best = 0.0
+    for row, own in zip(rows, outer):
+        alike = (rows[:, fixed] == row[fixed]).all(axis=1)
+        best = max(best, np.abs(outer[alike] - own).sum(axis=1).max())
+    return best
+
+
+def test_the_papers_linear_constant_is_twice_the_truth():
+    for features in (1, 3):
+        assert moves(features, range(features + 1)) == (features + 1) ** 2
+        assert published_sensitivity(features, logistic=False) == 2 * (features + 1) ** 2
+
+
+def test_the_corrected_loss_of_a_party_is_attained():
+    """d = 4, one coordinate: 16 of 25, where the paper's formula gives 12 of 25 after halving its constant."""
+    assert moves(4, range(1)) == 16 == published_share(1, 4) * 25
+    assert moves(4, range(2)) == 24 == published_share(2, 4) * 25
+    assert published_share(3, 4) == 1.0

@@ -1,0 +1,106 @@
+"""Columns of z: every record within its bounds, whatever it holds, and scores that survive the change of columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.data import Categorical, Classes, Numeric, Records, Schema
+from comity.errors import StudyError
+from comity.protocols.vertical.columns import PLACES, Columns, simplex
+from comity.protocols.vertical.dissection import Dissection, integers
+from comity.protocols.vertical.sensitivity import squared_bound
+
+from .consortia import HELD, parts, people, protocol, schema
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("linear", [False, True])
+def test_no_record_is_longer_than_the_bound_and_some_come_close(pure, linear):
+    tried = protocol(3, pure=pure, linear=linear)
+    frame = people(400, linear=linear)
+    frame.loc[:3, "age"], frame.loc[:3, "dose"] = 100, -1
+    rows = np.hstack([tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()])
+    on_grid = integers(rows) * 2.0**-PLACES
+    lengths = (on_grid**2).sum(axis=1) + tried.layout.constant**2
+    assert lengths.max() <= squared_bound(tried.layout)
+    assert lengths.max() >= 0.75 * squared_bound(tried.layout)
+
+
+def test_records_that_are_no_encoded_rows_stay_within_the_bounds():
+    """A host may be given anything; nobody clips a row that spans parties, so each piece is forced into its set."""
+    layout = protocol(2).layout
+    wild = np.array([[1e9, np.nan, -5, 7, 3, 3], [np.inf, 1, 1, -1e300, 0.5, 0.5]])
+    rows = integers(layout.matrix(Records(wild), "birch")) * 2.0**-PLACES
+    bound = sum(piece.squared for piece in layout.pieces if piece.party == "birch")
+    assert ((rows**2).sum(axis=1) <= bound).all()
+
+
+def test_corners_of_a_simplex_are_centred_and_equally_far_apart():
+    for corners in (3, 5, 14):
+        table = simplex(corners)
+        np.testing.assert_allclose(table.sum(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose((table**2).sum(axis=1), 1 - 1 / corners)
+        apart = ((table[:, None] - table[None]) ** 2).sum(axis=2)
+        np.testing.assert_allclose(apart[~np.eye(corners, dtype=bool)], 2)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("parties", [2, 3, 4])
+def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure, parties):
+    tried = protocol(parties, pure=pure)
+    frame, layout = people(50), tried.layout
+    rows = np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()])
+    weights = np.random.default_rng(1).normal(size=len(layout.features))
+    scores = rows[:, layout.features] @ weights + layout.constant * 0.3
+    encoded = layout.encoding.encode_features(frame)
+    np.testing.assert_allclose(encoded @ layout.coefficients(weights, 0.3), scores, atol=1e-9)
+    np.testing.assert_allclose(layout.mapping @ np.append(weights, 0.3), layout.coefficients(weights, 0.3))
+
+
+def test_what_everybody_knows_is_not_released_and_comes_back():
+    for pure in (False, True):
+        tried = protocol(2, pure=pure)
+        frame, layout = people(300), tried.layout
+        rows = integers(np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()]))
+        rows *= 2.0**-PLACES
+        whole = np.column_stack([rows, np.full(len(rows), layout.constant)])
+        dissection = Dissection.of(layout)
+        found = dissection.assembled(dissection.exact(rows), len(rows))
+        np.testing.assert_allclose(found, whole.T @ whole, atol=1e-9)
+        width = layout.width + 1
+        assert dissection.size < width * (width + 1) // 2 - 1
+
+
+def test_variances_belong_to_the_entries_that_carry_noise():
+    tried = protocol(2, pure=True)
+    dissection = tried.dissection
+    generator = np.random.default_rng(2)
+    base = dissection.assembled(np.zeros(dissection.size), 10)
+    drawn = [dissection.assembled(generator.normal(size=dissection.size), 10) - base for _ in range(4000)]
+    np.testing.assert_allclose(np.var(drawn, axis=0), dissection.variances(1.0), rtol=0.15, atol=1e-12)
+
+
+def test_wrong_targets_and_parties_are_named():
+    three = Schema((Numeric("age", 0, 1),), Classes("kind", ("a", "b", "c")))
+    with pytest.raises(StudyError, match="two classes"):
+        Columns(three, {"ash": ("age",), "birch": ("kind",)})
+    with pytest.raises(StudyError, match="needs a target"):
+        Columns(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
+    with pytest.raises(StudyError, match="two parties"):
+        Columns(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
+
+
+def test_a_party_may_hold_the_label_alone():
+    held = {"ash": ("age", "place", "dose", "sex"), "birch": ("sick",)}
+    layout = Columns(schema(), held)
+    assert layout.widths["birch"] == 1 and layout.label_at == "birch" and layout.pieces[-1].kind == "label"
+    first = Columns(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
+    assert first.pieces[0].kind == "label" and first.places("birch") == slice(0, 1)
+
+
+def test_a_column_of_one_category_is_a_constant():
+    one = Schema((Categorical("only", ("x",)), Numeric("age", 0, 1)), Classes("sick", ("no", "yes")))
+    layout = Columns(one, {"ash": ("only",), "birch": ("age", "sick")})
+    assert layout.matrix(Records(np.ones((3, 1))), "ash").ptp() == 0 if hasattr(np.ndarray, "ptp") else True
+    assert HELD[2].keys() == {"ash", "birch"}

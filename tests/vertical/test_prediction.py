@@ -1,0 +1,75 @@
+"""Joint prediction: the scores of the whole model, partial scores masked, and a policy that must allow it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import Refused, StudyError
+from comity.federation.codec import decode
+from comity.federation.parties import run
+from comity.federation.policy import Policy
+from comity.protocols.vertical.prediction import JointPrediction
+
+from .consortia import HELD, NoNoise, consortium, hosted, people, schema
+
+
+def prediction(parties=2, **options):
+    identifier = options.get("alignment", "none") != "none"
+    coef = np.array([1.0, 0.2, -0.3, 0.1, -2.0, 0.4, -0.4, 0.05])
+    return JointPrediction(schema=schema(identifier=identifier), columns=HELD[parties], coef=coef, **options)
+
+
+def new(tried, frame):
+    return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
+
+
+@pytest.mark.parametrize("parties", [2, 3, 4])
+def test_scores_are_those_of_the_whole_model(parties):
+    tried, frame = prediction(parties), people(200).drop(columns="sick")
+    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    wanted = tried.encoding.encode_features(frame) @ tried.coef
+    np.testing.assert_allclose(run(coordinator)["scores"], wanted, atol=1e-6)
+
+
+def test_new_records_are_aligned():
+    tried, frame = prediction(2, alignment="keyed"), people(50).drop(columns="sick")
+    records = {"ash": new(tried, frame.iloc[10:])["ash"], "birch": new(tried, frame.iloc[::-1])["birch"]}
+    coordinator, _ = hosted(tried, records, consortium(tried), NoNoise())
+    found = np.sort(run(coordinator)["scores"])
+    np.testing.assert_allclose(found, np.sort(tried.encoding.encode_features(frame.iloc[10:]) @ tried.coef), atol=1e-6)
+
+
+def test_single_partial_scores_are_uniform_to_the_coordinator():
+    tried, frame = prediction(3), people(2000).drop(columns="sick")
+    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    run(coordinator)
+    for path, exchanges in coordinator.journal.traffic(coordinator.study, coordinator.run):
+        if not path.startswith("partial"):
+            continue
+        for party, exchange in exchanges.items():
+            words = decode(exchange.reply)["ok"]["masked"]
+            shares = words / 2.0**64
+            assert abs(shares.mean() - 0.5) < 0.04, party
+            # Without masks the scores of a party with few columns would be few different numbers near zero.
+            assert len(np.unique(words)) == len(words) and np.abs(words.view(np.int64)).min() < 2**60
+
+
+def test_a_site_whose_policy_does_not_allow_it_refuses():
+    tried, frame = prediction(2), people(20).drop(columns="sick")
+    coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    hosts["birch"].policy = Policy()
+    with pytest.raises(Refused, match="joint_predictions"):
+        run(coordinator)
+
+
+def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part():
+    two, three = (prediction(k) for k in (2, 3))
+    said = two.declare(consortium(two))["masked"].protection.text
+    assert "EXACT" in said and "partial score to the other" in said
+    assert "partial score to the other" not in three.declare(consortium(three))["masked"].protection.text
+
+
+def test_weights_of_another_schema_are_refused():
+    with pytest.raises(StudyError, match="encodes 8 features"):
+        JointPrediction(schema=schema(), columns=HELD[2], coef=np.zeros(5))

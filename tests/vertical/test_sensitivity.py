@@ -1,0 +1,88 @@
+"""Sensitivities against brute force: no pair of records moves the released entries further, and some nearly do."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from comity.protocols.vertical.columns import NUMBER, PLACES
+from comity.protocols.vertical.dissection import integers
+from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity, party_share, squared_bound
+
+from .consortia import protocol
+
+
+def every_record(layout, steps=(-1.0, 0.0, 1.0)) -> np.ndarray:
+    """Rows of z for every combination of categories, with numbers at both ends and in the middle."""
+    choices = []
+    for piece in layout.pieces:
+        numeric = piece.kind == NUMBER or len(piece.table) == 1
+        choices.append([s * piece.table[0] for s in steps] if numeric else list(piece.table))
+    return np.array([np.concatenate(found) for found in product(*choices)])
+
+
+def moved(tried) -> np.ndarray:
+    """The weighted entries of each single record."""
+    rows = integers(every_record(tried.layout)) * 2.0**-PLACES
+    return np.array([tried.dissection.exact(row[None]) for row in rows])
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("parties", [2, 3])
+def test_no_replacement_moves_the_entries_further_in_l2(parties, linear):
+    tried = protocol(parties, linear=linear)
+    found = moved(tried)
+    squares = (found**2).sum(axis=1)
+    furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
+    claimed = l2_sensitivity(tried.layout)
+    assert furthest <= claimed
+    assert furthest >= 0.8 * claimed
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_no_replacement_moves_the_entries_further_in_l1(linear):
+    tried = protocol(2, linear=linear, pure=True)
+    found = moved(tried)
+    furthest = max(np.abs(found - one).sum(axis=1).max() for one in found)
+    claimed = l1_sensitivity(tried.layout)
+    assert furthest <= claimed
+    assert furthest >= 0.8 * claimed
+
+
+def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_records():
+    tried = protocol(2)
+    found = moved(tried)
+    squares = (found**2).sum(axis=1)
+    furthest = sqrt((squares[:, None] + squares[None] - 2 * found @ found.T).max())
+    assert furthest > 5 * sqrt(2) * (squared_bound(tried.layout) - tried.layout.label.squared)
+
+
+def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to():
+    """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
+    tried = protocol(3, linear=True)
+    layout = tried.layout
+    rows = integers(every_record(layout)) * 2.0**-PLACES
+    found = np.array([tried.dissection.exact(row[None]) for row in rows])
+    squares = (found**2).sum(axis=1)
+    apart = squares[:, None] + squares[None] - 2 * found @ found.T
+    for party in tried.columns:
+        others = np.ones(layout.width, bool)
+        others[layout.places(party)] = False
+        alike = (np.abs(rows[:, None][..., others] - rows[None][..., others]) < 1e-12).all(axis=2)
+        furthest = apart[alike].max()
+        assert furthest <= party_share(layout, party) * l2_sensitivity(layout) ** 2
+        assert furthest >= 0.5 * party_share(layout, party) * l2_sensitivity(layout) ** 2
+
+
+def test_columns_of_the_ledger_and_of_the_noise_agree():
+    """What the release declares is what the mechanism scales by, with the carry of the ring product on top."""
+    from .consortia import consortium
+
+    for products in ("rlwe", "dealer"):
+        tried = protocol(2, products=products)
+        release = tried.moments(consortium(tried).loss)
+        carry = 7 * 4.0**-PLACES * sqrt(tried.dissection.size) if products == "rlwe" else 0
+        assert release.sensitivity == pytest.approx(l2_sensitivity(tried.layout) + carry, rel=1e-12)

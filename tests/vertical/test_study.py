@@ -1,0 +1,173 @@
+"""A vertical study as a file: columns by party, one table or a file each, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import DataError, StudyError
+from comity.protocols.vertical import VerticalRegression
+from comity.protocols.vertical.published import PublishedVertical
+from comity.runtime.run import gather, run_study
+from comity.runtime.study import Study
+
+from .consortia import people, schema
+
+TEXT = """
+[study]
+name = "sickness"
+protocol = "vertical"
+schema = "schema.toml"
+
+[privacy]
+unit = "record"
+epsilon = 2.0
+delta = 1e-5
+colluders = 1
+
+[vertical]
+products = "dealer"
+rows_at_most = 20000
+
+[parties.north]
+columns = ["a*", "sick"]
+[parties.south]
+columns = ["place", "dose", "sex"]
+
+[simulation]
+data = "people.parquet"
+split = "by-features"
+"""
+
+
+def study(folder, text=TEXT, *, linear=False, identifier=False, overrides=None):
+    (folder / "schema.toml").write_text(schema(linear=linear, identifier=identifier).to_toml())
+    people(3000, linear=linear).to_parquet(folder / "people.parquet")
+    return Study.parse(text, folder=folder, where="study.toml", overrides=overrides)
+
+
+def test_a_study_by_features_learns_better_than_the_labels_holder_alone(tmp_path):
+    found = run_study(study(tmp_path), seed=1)
+    alone, pooled = found.baseline("own data"), found.baseline("pooled")
+    assert found.error < alone.error and found.error < pooled.error + 0.03
+    assert set(found.model.predict(people(20, seed=9))) <= {"no", "yes"}
+
+
+def test_a_linear_study_predicts_in_the_units_of_its_target(tmp_path):
+    found = run_study(study(tmp_path, linear=True), seed=1)
+    assert found.error < found.baseline("constant").error
+    predicted = found.model.predict(people(500, seed=9, linear=True))
+    assert 2 < predicted.mean() < 8 and predicted.std() > 0.5
+    assert (found.released["errors"] > 0).all()
+
+
+def test_delta_zero_is_laplace_noise(tmp_path):
+    built = study(tmp_path, overrides={"privacy.delta": 0.0})
+    assert built.protocol.pure and "eps 2.00" in built.plan().as_text()
+    assert run_study(built, seed=1).error < 0.4
+
+
+def test_an_identifier_aligns_rows_of_files_that_differ(tmp_path):
+    built = study(tmp_path, identifier=True)
+    assert built.protocol.alignment == "keyed"
+    frame = people(3000)
+    frame[["person", "age", "sick"]].iloc[100:].to_csv(tmp_path / "north.csv", index=False)
+    frame[["person", "place", "dose", "sex"]].sample(frac=0.9, random_state=1).to_parquet(tmp_path / "south.parquet")
+    people(1000, seed=5).to_csv(tmp_path / "test.csv", index=False)
+    text = TEXT.replace('data = "people.parquet"\nsplit = "by-features"', 'test = "test.csv"')
+    text += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.parquet"\n'
+    found = run_study(study(tmp_path, text, identifier=True), seed=1)
+    assert found.error < found.baseline("own data").error
+
+
+def test_the_published_variant_runs_and_says_what_it_is(tmp_path):
+    built = study(tmp_path, overrides={"vertical.variant": "published", "privacy.delta": 0.0})
+    assert isinstance(built.protocol, PublishedVertical)
+    found = run_study(built, seed=1)
+    assert not found.guarantee.private and "not private as claimed" in built.plan().as_text()
+
+
+def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path):
+    material = gather(study(tmp_path))
+    sizes = {len(records) for records in material.parties.values()}
+    assert sizes == {2400} and material.test is not None and len(material.test) == 600
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vertical.label_at": "south"}, "label_at"),
+        ({"vertical.model": "linear"}, "model"),
+        ({"parties.south.columns": ["place", "dose"]}, "'sex'"),
+        ({"parties.south.columns": ["place", "dose", "sex", "age"]}, "already"),
+        ({"parties.south.columns": ["place", "dose", "sexx"]}, "sexx"),
+        ({"vertical.alignment": "keyed"}, "identifier"),
+        ({"vertical.product": "rlwe"}, "products"),
+    ],
+)
+def test_what_is_wrong_with_a_study_is_named(tmp_path, change, said):
+    with pytest.raises(StudyError, match=said):
+        study(tmp_path, overrides=change)
+
+
+def test_a_split_by_rows_is_refused_for_columns(tmp_path):
+    with pytest.raises(StudyError, match="by-features"):
+        gather(study(tmp_path, overrides={"simulation.split": "even"}))
+    with pytest.raises(StudyError, match="record"):
+        gather(study(tmp_path, overrides={"privacy.unit": "party"}))
+
+
+def test_missing_columns_name_the_file(tmp_path):
+    built = study(tmp_path)
+    people(30).drop(columns="dose").to_parquet(tmp_path / "people.parquet")
+    with pytest.raises(DataError, match="dose"):
+        gather(built)
+
+
+def test_columns_are_needed(tmp_path):
+    text = TEXT.replace('[parties.north]\ncolumns = ["a*", "sick"]\n', "").replace(
+        '[parties.south]\ncolumns = ["place", "dose", "sex"]', "[parties]\ncount = 2"
+    )
+    with pytest.raises(StudyError, match="columns"):
+        study(tmp_path, text)
+    assert isinstance(study(tmp_path).protocol, VerticalRegression)
+
+
+def test_a_linear_model_is_saved_with_its_errors_and_read_again(tmp_path):
+    from comity.report.result import Result, load_result
+
+    found = run_study(study(tmp_path, linear=True), seed=1)
+    Result.of(found).save(tmp_path / "out")
+    model = load_result(tmp_path / "out").model
+    frame = people(50, seed=9, linear=True)
+    np.testing.assert_array_equal(model.predict(frame), found.model.predict(frame))
+    lower, upper = model.interval(0.9).T
+    assert (lower < model.coef_).all() and (model.coef_ < upper).all()
+    with pytest.raises(DataError, match="confidence"):
+        model.interval(1.5)
+
+
+def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from comity.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    study(tmp_path, linear=True)
+    (tmp_path / "study.toml").write_text(TEXT)
+    people(30, seed=4, linear=True).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "study.toml"), "--seed", "3", "--json"])
+    assert done.exit_code == 0, done.output
+    run = next((tmp_path / "runs").iterdir())
+    told = CliRunner().invoke(app, ["predict", str(run), str(tmp_path / "new.csv")])
+    assert told.exit_code == 0 and told.output.count("\n") >= 30
+
+
+def test_comity_new_writes_a_study_that_runs(tmp_path, monkeypatch):
+    from comity.cli.starters import starter
+
+    starter("vertical")(tmp_path)
+    built = Study.load(tmp_path / "study.toml")
+    assert "keyed" in built.plan().as_text() or "matches ids" in built.plan().as_text()
+    found = run_study(built, seed=1)
+    assert found.error < found.baseline("own data").error - 0.03
