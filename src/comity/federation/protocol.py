@@ -63,6 +63,8 @@ class Protocol:
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
     parts: Mapping[str, Protocol] = {}
+    scratch: int = 0
+    """Numbers that a step holds for one party beside its contribution, where that is more: sizes stacks of parties."""
 
     def declare(self, who: Consortium) -> Declaration:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")

@@ -84,6 +84,11 @@ class SoftLabel(Protocol):
             )
 
     @property
+    def scratch(self) -> int:  # type: ignore[override]
+        """Votes on all auxiliary rows are held before they become a contribution."""
+        return len(self.auxiliary) * len(self.classes)
+
+    @property
     def title(self) -> str:
         return f"softlabel ({self.statistic})"
 

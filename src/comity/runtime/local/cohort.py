@@ -25,7 +25,7 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 
-# Contributions of one stack take at most this much memory.
+# Contributions of one stack, or what a step holds on the way to them, take at most this much memory.
 STACK_BYTES = 32 << 20
 # No stack has more parties, so that what a step computes on the way stays small too.
 STACK_PARTIES = 512
@@ -160,7 +160,8 @@ class Cohort:
         self._counts[release.name] = index
         with self.ledger.transaction() as transaction:
             transaction.draw(run=self._run, release=release.name, index=index, step=f"{spec.name}[{index}]")
-        most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * int(np.prod(release.shape)))))
+        held = max(int(np.prod(release.shape)), self.protocol.scratch)
+        most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * held)))
         units, count = np.zeros(release.shape, "<i8"), 0
         for features, labels, present in self._blocks(most):
             stack = Stack(release, self.consortium, self._noise, features, labels, present, self._local)
