@@ -24,25 +24,35 @@ if TYPE_CHECKING:
     from comity.data import Encoding as Encoding
     from comity.data import Records as Records
     from comity.data import Schema as Schema
+    from comity.estimators import AveragedClassifier as AveragedClassifier
+    from comity.estimators import AveragedRegressor as AveragedRegressor
     from comity.estimators import SoftLabelClassifier as SoftLabelClassifier
     from comity.federation.parties import Progress
     from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
     from comity.privacy.ledger import Ledger as Ledger
+    from comity.protocols.averaging import Averaging as Averaging
     from comity.protocols.softlabel import PublishedSoftLabel as PublishedSoftLabel
+    from comity.protocols.softlabel import SoftLabel as SoftLabel
+    from comity.protocols.vertical import VerticalRegression as VerticalRegression
     from comity.report.result import Result as Result
     from comity.report.result import load_result as load_result
     from comity.runtime.study import Study as Study
 
 __all__ = [
+    "AveragedClassifier",
+    "AveragedRegressor",
+    "Averaging",
     "Encoding",
     "Ledger",
     "PublishedSoftLabel",
     "Records",
     "Result",
     "Schema",
+    "SoftLabel",
     "SoftLabelClassifier",
     "Study",
+    "VerticalRegression",
     "__version__",
     "load_model",
     "load_result",
@@ -50,14 +60,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AveragedClassifier": "comity.estimators",
+    "AveragedRegressor": "comity.estimators",
+    "Averaging": "comity.protocols.averaging",
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
     "PublishedSoftLabel": "comity.protocols.softlabel",
     "Records": "comity.data",
     "Result": "comity.report.result",
     "Schema": "comity.data",
+    "SoftLabel": "comity.protocols.softlabel",
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.runtime.study",
+    "VerticalRegression": "comity.protocols.vertical",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",
 }

@@ -163,7 +163,7 @@ def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path, monkeypat
     assert told.exit_code == 0 and told.output.count("\n") >= 30
 
 
-def test_comity_new_writes_a_study_that_runs(tmp_path, monkeypatch):
+def test_comity_new_writes_a_study_that_runs(tmp_path):
     from comity.cli.starters import starter
 
     starter("vertical")(tmp_path)

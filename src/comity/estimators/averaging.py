@@ -129,7 +129,8 @@ class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
     epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
     model : "logistic" or "svm" for two classes, "softmax"; None for logistic, or softmax above two classes
     solver : "gradient", "average", or "auto": gradient where delta > 0
-    l2, rounds, clip : None leaves them to a rule of public quantities
+    l2, rounds, clip : None leaves them to a rule of public quantities. A clip below 1, as the rule takes, costs a
+        logistic fit nothing in its classes and makes its probabilities too sure
     bound : public bound on the norm of a row; longer rows are scaled down to it
     intercept : add a constant feature
     classes : the labels, where they are not to be read off `y`

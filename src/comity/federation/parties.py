@@ -33,10 +33,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A sum over `parties` contributions, in the units of the value."""
+    """A sum over `parties` contributions, in the units of the value; `names` says whose, where sites answered."""
 
     value: NDArray[np.float64]
     parties: int
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(eq=False)
@@ -243,13 +244,13 @@ class Parties:
         if isinstance(release.protection, Summed):
             from comity.federation.secure_sum import SecureSum
 
-            units, count = SecureSum().open(self, release, index)
+            units, names = SecureSum().open(self, release, index)
         else:
             units = np.zeros(release.shape, "<i8")
             for values_of in got.values():
                 units += values_of[release.name]
-            count = len(got)
-        return Total(np.asarray(units * grid, np.float64), count)
+            names = tuple(got)
+        return Total(np.asarray(units * grid, np.float64), len(names), names)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""

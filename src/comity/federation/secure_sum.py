@@ -235,8 +235,8 @@ class SecureSum(Protocol):
 
     # The coordinator's side.
 
-    def open(self, parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], int]:
-        """The sum of a contributed release, and over how many parties."""
+    def open(self, parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """The sum of a contributed release, and over whose contributions."""
         who, label, view = parties.consortium, f"{release.name}/{index}", parties.under("sum")
         near = neighbours(who, parties.study, parties.run)
         threshold = degree_of(who).threshold
@@ -275,7 +275,7 @@ class SecureSum(Protocol):
             for party in near[lost]:
                 if party in alive:
                     (prg.subtract if party < lost else prg.add)(total, seeds[party])
-        return to_units(total) >> np.int64(64 - release.ring), len(survivors)
+        return to_units(total) >> np.int64(64 - release.ring), tuple(survivors)
 
     def _set_up(self, parties: Parties, view: Parties, near: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         """Once per run, for all of its sums: the wills of the parties that met."""

@@ -317,7 +317,9 @@ def stacks(records: Sequence[Records], most: int) -> Iterator[Block]:
         block = records[start : start + most]
         rows, width = max(1, max(map(len, block))), block[0].features.shape[1]
         features = np.zeros((len(block), rows, width))
-        labels = np.zeros((len(block), rows), np.int64)
+        # Classes are indices, and a target may be a number.
+        kinds = [one.labels.dtype for one in block if one.labels is not None]
+        labels = np.zeros((len(block), rows), np.result_type(np.int64, *kinds))
         present = np.zeros((len(block), rows), bool)
         for place, one in enumerate(block):
             features[place, : len(one)] = one.features

@@ -20,7 +20,7 @@ _STUDY = """\
 [study]
 name = "{name}"
 protocol = "vertical"           # one regression over columns at different owners; only noisy sums are opened
-schema = "schema.toml"          # the public description of a whole record, and of the identifier that rows are matched by
+schema = "schema.toml"          # the public description of a whole record, with the identifier that rows are matched by
 
 [privacy]
 unit = "record"                 # who is protected: one patient, at all owners together

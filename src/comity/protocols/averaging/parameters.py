@@ -33,7 +33,9 @@ class AveragingParameters(Parameters):
     )
     l2: float | Literal["auto"] = Field("auto", description="penalty of local fits; auto: by a public rule")
     rounds: int | Literal["auto"] = Field("auto", description="gradient sums; auto: 20")
-    clip: float | Literal["auto"] = Field("auto", description="norm that residuals are cut at; auto: by the model")
+    clip: float | Literal["auto"] = Field(
+        "auto", description="norm that residuals are cut at; 1 keeps probabilities of logistic true"
+    )
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
     intercept: bool = Field(True, description="append a constant feature, bounded and penalised like any other")

@@ -245,8 +245,7 @@ class Averaging(Protocol):
     def average(self, parties: Parties) -> Floats:
         """Σ m_j·w_j over those who answered, by the sum of their public sizes."""
         who, total = parties.consortium, parties.sum(self.train)
-        answered = None if total.parties == who.size else _summed(parties, "models")
-        return np.asarray(total.value / together(self.sizes, who, answered), np.float64)
+        return np.asarray(total.value / together(self.sizes, who, total.names), np.float64)
 
     # What a site does.
 
@@ -321,9 +320,3 @@ class Averaging(Protocol):
 def _labels(records: Records) -> NDArray[Any]:
     assert records.labels is not None
     return records.labels
-
-
-def _summed(parties: Parties, release: str) -> list[str]:
-    """Whose contributions are in a sum that was opened: those who sent a masked vector."""
-    exchanges = parties.journal.exchanges(parties.study, parties.run, f"sum.mask[{release}/0]")
-    return [party for party, exchange in exchanges.items() if exchange.reply is not None]

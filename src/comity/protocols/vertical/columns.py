@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Encoding, Records, Schema
+from comity.data import Bounded, Classes, Encoding, Records, Schema, by_features
 from comity.errors import Refused, StudyError
 
 Floats = NDArray[np.float64]
@@ -84,6 +84,8 @@ class Columns:
             )
         if len(self.held) < 2:
             raise StudyError("vertical regression needs the columns of two parties or more", key="parties")
+        # Every column, the target too, at exactly one party.
+        by_features(self.schema, self.held)
 
     @property
     def parties(self) -> tuple[str, ...]:

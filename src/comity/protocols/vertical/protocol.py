@@ -198,10 +198,10 @@ class VerticalRegression(Protocol):
                 "that lost a party waits for it",
                 key="privacy.dropouts",
             )
-        if set(who.parties) != set(self.columns):
+        if tuple(who.parties) != tuple(self.columns):
             raise StudyError(
                 f"the columns are those of {', '.join(self.columns)}, the parties are {', '.join(who.parties)}; "
-                "give every party its columns",
+                "give every party its columns, in the same order",
                 key="parties",
             )
         if isinstance(who.loss, Pure) != self.pure:
