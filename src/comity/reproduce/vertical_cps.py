@@ -6,8 +6,8 @@ squared errors on that scale, on 20 % of the records, over ten random splits; th
 stand in no row. `ratio` is to the non-private error of the same splits.
 
 The bounds were settled on these very records: wider ones (all amounts of money up to 50,000) were tried first and gave
-ratios of 1.19, 1.03 and 1.007 at ε = 0.1, 1 and 10 without colluders. A study that can't look chooses bounds blindly and
-may land there. DPFW has one untuned setting.
+ratios of 1.19, 1.03 and 1.007 at ε = 0.1, 1 and 10 without colluders. A study that can't look chooses bounds blindly
+and may land there. DPFW has one untuned setting.
 """
 
 from __future__ import annotations

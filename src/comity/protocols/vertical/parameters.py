@@ -16,8 +16,8 @@ from comity.protocols.vertical.published import PublishedVertical
 class VerticalParameters(Parameters):
     """One regression over columns that different parties hold of the same records."""
 
-    variant: Literal["private", "published"] = Field(
-        "private", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
+    variant: Literal["default", "published"] = Field(
+        "default", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
     )
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
