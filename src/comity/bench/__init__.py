@@ -31,6 +31,11 @@ BENCHES = {
         Measurement(
             "averaging", "averaged models on Adult, against federated averaging at the same loss", _measure("averaging")
         ),
+        Measurement(
+            "averaging-published",
+            "the published protocol of averaged classifiers, against the same model in one place",
+            _measure("averaging_published"),
+        ),
         Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
         Measurement(
             "softlabel-parties",
