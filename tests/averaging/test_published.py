@@ -138,21 +138,22 @@ def test_a_simulation_learns_and_compares():
     assert "smallest party needs" in outcome.plan.expected
 
 
-def test_spherical_noise_is_claimed_private_and_literal_noise_is_not():
+def test_the_claim_excepts_the_smallest_party_and_literal_noise_is_worse():
     who = consortium(2)
     spherical, literal = (protocol(noise=noise, width=123, l2=1.0).declare(who) for noise in ("spherical", "literal"))
-    assert spherical.private and isinstance(spherical["noise"].protection, Selected)
+    assert not spherical.private and "against the party with the fewest records" in spherical.claim
+    assert "as claimed" not in spherical.claim and isinstance(spherical["noise"].protection, Selected)
     assert not literal.private and "not private as claimed" in literal.claim and "2.826" in literal.claim
     charged = literal["noise"].loss
     assert charged is not None and float(charged.epsilon) == pytest.approx(2.826, abs=1e-3)
 
 
-def test_a_site_refuses_literal_noise_before_anything_is_drawn():
-    meeting = Meeting(protocol(noise="literal"), (30, 20), policy=Policy())
+@pytest.mark.parametrize("noise", ["spherical", "literal"])
+def test_a_site_refuses_what_is_not_private_before_anything_is_drawn(noise):
+    meeting = Meeting(protocol(noise=noise), (30, 20), policy=Policy())
     with pytest.raises(Refused, match="policy"):
         run(meeting.parties())
     assert not any(noise.drawn for noise in meeting.noises.values())
-    run(Meeting(protocol(), (30, 20), policy=Policy()).parties())
 
 
 def test_literal_noise_is_charged_what_it_costs():

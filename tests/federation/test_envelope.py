@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,15 +140,18 @@ def test_a_reply_from_whoever_was_not_asked_is_refused():
 def test_a_site_whose_roster_has_no_coordinator_answers_nobody():
     who = consortium()
     roster = {name: key for name, key in who.roster.items() if name != COORDINATOR}
-    from dataclasses import replace
-
     one = host(Rounds(), replace(who, roster=roster), "ash")
     raw = sign_ask(identity(COORDINATOR), "ash", encode([STUDY, "run-1", "run.begin[0]", encode({}), encode({}), []]))
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 
 def test_no_party_is_called_like_a_role():
-    from dataclasses import replace
-
     with pytest.raises(StudyError, match="'coordinator'"):
         replace(consortium(), parties=("ash", COORDINATOR))
+
+
+def test_two_participants_can_not_have_one_key():
+    """A coordinator that is also a party would see what neither may see alone."""
+    who = consortium()
+    with pytest.raises(StudyError, match="the same key"):
+        replace(who, roster={**who.roster, COORDINATOR: who.roster["ash"]})

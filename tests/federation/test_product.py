@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.crypto import dealer_product
+from comity.crypto.dealer_product import Layout, Party, deal
+from comity.crypto.fixed_point import FixedPoint
 from comity.data import Records
-from comity.errors import Refused
+from comity.errors import Refused, Stopped
+from comity.federation import product
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
@@ -23,6 +27,7 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 
+from .test_resume import Killed, kill_at, stored
 from .toy import UNSEEN, NoNoise, consortium, setup
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
@@ -143,11 +148,13 @@ def test_a_lone_share_would_tell_the_dealer_the_product():
     site = _site(hosts["cedar"])
     share = protocol.product.shares(site, ROWS)[("ash", "cedar")]
     # share = D_ashᵀ X_cedar + W, with D = X − U: the dealer, who knows U and W, lacks only Xᵀ X_cedar …
-    from comity.crypto.dealer_product import _own_share
+    from comity.crypto.dealer_product import _fill_mask, _own_share
 
     w = _own_share(hands["cedar"]["seed"], 0, COLUMNS["ash"], COLUMNS["cedar"])
-    opened = site.received("blinded")["ash"].reshape(COLUMNS["ash"], -1)
-    x = np.rint(hosts["cedar"].records.features * 2.0**12).astype(np.int64).view(np.uint64)
+    mask = np.empty((COLUMNS["ash"], ROWS), np.uint64)
+    _fill_mask(mask, hands["ash"]["seed"], 0)
+    units = {p: np.rint(hosts[p].records.features * 2.0**12).astype(np.int64).view(np.uint64) for p in ("ash", "cedar")}
+    opened, x = units["ash"].T - mask, units["cedar"]
     np.testing.assert_array_equal(share - w, opened @ x)
 
 
@@ -190,3 +197,145 @@ def test_a_record_outside_its_bound_is_clipped_and_can_not_be_noticed(method):
     result = run(parties)["result"]
     hosts["cedar"].__dict__["records"] = Records(np.clip(np.nan_to_num(wild), -1, 1))
     np.testing.assert_allclose(result, exact(protocol, hosts), atol=1.5 * 2.0**-24)
+
+
+# Rows in several stretches.
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Blocks of 512 rows, one to a stretch: 1,400 rows are three of them."""
+    monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
+    monkeypatch.setattr(product, "STRETCH", 1)
+    monkeypatch.setattr(f"{__name__}.ROWS", 1400)
+
+
+def begun(parties):
+    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    return parties.under("product")
+
+
+def dealt(protocol, view):
+    """The first stretch, masked and on its way."""
+    order = list(COLUMNS)
+    hands = [
+        {"seed": hand.seed, "corrections": {order[j]: words for j, words in hand.corrections.items()}}
+        for hand in deal(protocol.product._layout(ROWS))
+    ]
+    view.ask("blind", each={party: {"hand": hand} for party, hand in zip(order, hands)}, rows=ROWS)
+
+
+def test_rows_in_several_stretches_give_the_same_products(short):
+    protocol, parties, hosts = study("dealer", NoNoise())
+    found = run(parties)["result"]
+    np.testing.assert_allclose(found, exact(protocol, hosts), atol=1.5 * 2.0**-24)
+    paths = [path for path, _ in parties.journal.traffic(parties.study, parties.run)]
+    assert [p for p in paths if p.startswith("product.")] == [
+        "product.blind[0]",
+        "product.absorb[0]",
+        "product.absorb[1]",
+    ]
+
+
+def test_one_stretch_and_several_release_the_same(monkeypatch):
+    protocol, parties, _ = study("dealer", NoNoise())
+    whole = run(parties)["result"]
+    monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
+    monkeypatch.setattr(product, "STRETCH", 1)
+    protocol, parties, _ = study("dealer", NoNoise())
+    assert len(protocol.product._stretches(ROWS)) == 2
+    np.testing.assert_array_equal(run(parties)["result"], whole)
+
+
+def test_a_site_does_not_keep_what_it_has_absorbed(short):
+    protocol, parties, hosts = study("dealer", NoNoise())
+    begun(parties)
+    protocol.product.coordinate_products(parties, ROWS)
+    parties.sum(protocol.open)
+    for host in hosts.values():
+        with host.store.ledger.reading() as connection:
+            names = connection.execute(
+                "select name, length(value) from state where owner = ?", (host.store.ledger.owner,)
+            ).fetchall()
+        assert {"product.sums", "product.absorbed"} <= {name for name, _ in names}
+        assert not any(name.startswith("in:blinded") for name, _ in names)
+        assert max(length for _, length in names) < 8 * 512, "nothing as long as a stretch"
+
+
+def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short):
+    layout = Layout(1400, (2, 3, 1))
+    hands, form = deal(layout), FixedPoint(12)
+    rows = np.random.default_rng(3).uniform(-1, 1, (1400, 2))
+    blocks = [rows[start : start + 512] for start in range(0, 1400, 512)]
+    whole = Party(layout, 0, hands[0], [form] * 3)
+    masks = []
+    for number, block in enumerate(blocks):
+        words = whole.mask(block)
+        whole.forgo()
+        later = Party(layout, 0, hands[0], [form] * 3, block=number)
+        np.testing.assert_array_equal(later.mask(block), words)
+        masks.append(form.columns(block, np.int64).view(np.uint64) - words)
+    flat = np.concatenate([mask.reshape(-1) for mask in masks])
+    assert len(np.unique(flat)) == flat.size
+    other = Party(layout, 0, deal(layout)[0], [form] * 3)
+    assert not np.isin(form.columns(blocks[0], np.int64).view(np.uint64) - other.mask(blocks[0]), flat).any()
+
+
+def test_masked_rows_of_an_earlier_stretch_are_not_taken_for_the_next(short):
+    protocol, parties, _ = study("dealer", NoNoise())
+    view = begun(parties)
+    dealt(protocol, view)
+    first = {party: list(letters) for party, letters in parties._memory.mail.items()}
+    view.ask("absorb", label=0)
+    parties._memory.mail["ash"] = first["ash"]
+    with pytest.raises(Refused, match="form"):
+        view.ask("absorb", label=1)
+
+
+def test_masked_rows_that_did_not_come_are_missed(short):
+    protocol, parties, _ = study("dealer", NoNoise())
+    view = begun(parties)
+    dealt(protocol, view)
+    parties._memory.mail["ash"].pop()
+    with pytest.raises(Refused, match="form"):
+        view.ask("absorb", label=0)
+
+
+def test_stretches_are_absorbed_in_order_and_no_more_than_there_are(short):
+    protocol, parties, _ = study("dealer", NoNoise())
+    view = begun(parties)
+    dealt(protocol, view)
+    with pytest.raises(Stopped):
+        view.ask("absorb", to=["ash"], label=1)
+    with pytest.raises(Refused, match="too-often"):
+        view.ask("absorb", to=["birch"], label=2)
+
+
+def test_records_that_change_between_two_passes_over_a_stretch_stop_it(short):
+    protocol, parties, hosts = study("dealer", NoNoise())
+    view = begun(parties)
+    dealt(protocol, view)
+    changed = hosts["birch"].records.features.copy()
+    changed[511] += 0.01
+    hosts["birch"].__dict__["records"] = Records(changed)
+    with pytest.raises(Stopped):
+        view.ask("absorb", label=0)
+
+
+KILLS = [("coordinator", moment) for moment in ("before-ask", "before-journal", "after-journal")]
+KILLS += [("birch", moment) for moment in ("before-commit", "after-commit")]
+
+
+@pytest.mark.parametrize("path", ["product.blind[0]", "product.absorb[0]", "product.absorb[1]"])
+@pytest.mark.parametrize(("who", "moment"), KILLS)
+def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch, path, who, moment):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    _, parties, hosts = study("dealer", NoNoise(), folder=tmp_path)
+    kill_at(parties, hosts, (who, path, moment))
+    with pytest.raises(Killed):
+        run(parties)
+    before = stored(hosts)
+    protocol, parties, hosts = study("dealer", NoNoise(), folder=tmp_path)
+    np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
+    after = stored(hosts)
+    assert all(after[key] == value for key, value in before.items())

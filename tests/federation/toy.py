@@ -103,6 +103,10 @@ class NoNoise:
         permit.use()
         return np.zeros(shape, np.int64)
 
+    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
+        permit.use()
+        return np.zeros(shape, np.int64)
+
 
 class LossyChannel:
     """Loses a party for good when a chosen step is asked of it."""

@@ -340,3 +340,17 @@ def test_what_others_wrote_imports_from_known_libraries_only(tmp_path, monkeypat
         named("sideways.Model", libraries=LIBRARIES)
     with pytest.raises(SystemExit):
         named("sideways.Model")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (["sklearn.preprocessing.StandardScaler", "sklearn.linear_model.LogisticRegression"], {"memory": "cache"}),
+        (["sklearn.pipeline.Pipeline", "sklearn.svm.SVC"], {"pipeline__memory": "cache"}),
+        ("sklearn.ensemble.RandomForestClassifier", {"train_dir": "x"}),
+    ],
+)
+def test_a_study_file_gives_no_model_a_place_to_load_from(name, parameters):
+    """A cache that a library unpickles would run the study's author's code on the owner's machine."""
+    with pytest.raises(StudyError, match="can run code"):
+        named(name, libraries=LIBRARIES, **parameters)

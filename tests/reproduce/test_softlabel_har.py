@@ -35,7 +35,7 @@ from comity.reproduce.softlabel_har import (
 SMALL = Size(
     parties=20, records=5, auxiliary=40, dimensions=6, splits=2, draws=3, random_splits=1, hosts=("soft", "avg")
 )
-FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "constant", "non_private", "note"}
+FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "constant", "non_private", "note"}
 
 data_folder = os.environ.get("COMITY_DATA", "")
 needs_har = pytest.mark.skipif(

@@ -17,8 +17,9 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.federation.parties import run
 from comity.learn.local_model import as_local_model
+from comity.privacy.accounting import budget_to_rho
 from comity.privacy.infinitely_divisible import parts_of
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.protocol import SoftLabel
@@ -41,6 +42,11 @@ def protocol(statistic: str, classes: int) -> SoftLabel:
     rows = 4 if statistic == "histograms" else 40
     auxiliary = np.random.default_rng(3).normal(size=(rows, 2)) / 4
     return SoftLabel(auxiliary=auxiliary, classes=labels(classes), statistic=statistic, records_per_party=1)
+
+
+def gaussian(epsilon: float) -> ZCDP:
+    """The Gaussian noise of (epsilon, DELTA): over so few numbers the protocol would take spherical noise instead."""
+    return budget_to_rho(Approx(epsilon, DELTA))
 
 
 def who_for(loss):
@@ -111,7 +117,7 @@ def measured(statistic: str, classes: int, loss, **kwargs) -> float:
     return gdp_lower_bound(*((s * apart).sum((1, 2)) for s in sums), delta=DELTA, confidence=SURE)
 
 
-@pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
+@pytest.mark.parametrize("loss", [Pure(1), gaussian(1)])
 @pytest.mark.parametrize("statistic", ["votes", "cells"])
 def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypatch):
     tried, who = protocol(statistic, 3), who_for(loss)
@@ -135,7 +141,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypa
 
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
 def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic, classes):
-    loss = Approx(1, DELTA)
+    loss = gaussian(1)
     first, second = neighbours(statistic, classes, loss)
     who, tried = who_for(loss), protocol(statistic, classes)
     release = release_of(tried, who)
@@ -147,7 +153,7 @@ def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic, 
 
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
 def test_gaussian_noise_holds_its_claim(statistic, classes):
-    assert 0.4 <= measured(statistic, classes, Approx(1, DELTA)) <= 1
+    assert 0.4 <= measured(statistic, classes, gaussian(1)) <= 1
 
 
 @pytest.mark.parametrize(("statistic", "classes"), PURE_CASES)
@@ -157,7 +163,7 @@ def test_spherical_noise_holds_its_pure_claim(statistic, classes):
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_half_of_the_sensitivity_is_caught(statistic):
-    assert measured(statistic, 3, Approx(1, DELTA), shrink=1 / 2) > 1
+    assert measured(statistic, 3, gaussian(1), shrink=1 / 2) > 1
 
 
 @pytest.mark.parametrize("statistic", PURE)
@@ -168,7 +174,7 @@ def test_half_of_the_sensitivity_is_caught_under_pure_epsilon(statistic):
 @pytest.mark.parametrize("statistic", ["votes", "histograms", "cells"])
 def test_a_missing_factor_of_the_root_of_two_is_caught(statistic):
     """Two points of the simplex, or two disjoint cells, lie that much further apart than each from the origin."""
-    assert measured(statistic, 3, Approx(1, DELTA), shrink=1 / sqrt(2)) > 1
+    assert measured(statistic, 3, gaussian(1), shrink=1 / sqrt(2)) > 1
 
 
 def gamma_one(tried: SoftLabel, units: np.ndarray, seed: int) -> np.ndarray:
@@ -195,6 +201,6 @@ def test_a_radius_of_gamma_one_is_caught(statistic):
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
 @pytest.mark.parametrize("epsilon", [0.3, 3])
 def test_other_claims_hold_over_more_draws(statistic, classes, epsilon):
-    assert measured(statistic, classes, Approx(epsilon, DELTA), count=1_000_000) <= epsilon
+    assert measured(statistic, classes, gaussian(epsilon), count=1_000_000) <= epsilon
     if statistic != "histograms":
         assert measured(statistic, classes, Pure(epsilon), count=1_000_000) <= epsilon

@@ -21,6 +21,7 @@ from comity.federation.plan import plan
 from comity.learn.feature_map import pca
 from comity.learn.local_model import as_local_model
 from comity.privacy.loss import Approx, Pure
+from comity.protocols.softlabel import SoftLabel
 from comity.report.result import Result
 from comity.runtime.simulate import simulate
 
@@ -381,3 +382,23 @@ def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal(
     deviation = scale.part * scale.grid * sqrt(8) / 8
     ratio = deviation * sqrt(5) / 0.5
     assert f"Noise is {ratio:.0%} of the signal" in protocol.expectation(who)
+
+
+@pytest.mark.parametrize("statistic", ["votes", "class-sums", "cells", "models"])
+@pytest.mark.parametrize("bad", ["feature", "label"])
+def test_records_that_can_not_be_used_do_not_stop_the_others(statistic, bad):
+    """Whether a run stops would tell something about one party's records."""
+    generator = np.random.default_rng(3)
+    public = generator.normal(size=(60, 4)) / 4
+    parties = {}
+    for place in range(4):
+        rows = generator.normal(size=(8, 4)) / 4
+        parties[f"p{place}"] = Records(rows, (rows[:, 0] > 0).astype(np.int64))
+    broken = parties["p2"]
+    if bad == "feature":
+        broken.features[0, 0] = np.nan
+    else:
+        broken.labels[0] = 7
+    method = SoftLabel(auxiliary=public, statistic=statistic, records_per_party=8)
+    outcome = simulate(method, parties=parties, epsilon=50.0, delta=1e-6, seed=1)
+    assert np.isfinite(outcome.released["model"]).all()

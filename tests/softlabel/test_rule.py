@@ -7,7 +7,11 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.consortium import Consortium
+from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Approx, Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import cell_count, choose, class_sum_directions, noise_multiplier, vote_directions
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Votes
 from comity.runtime.local.cohort import Numbered
@@ -72,3 +76,20 @@ def test_what_is_missing_or_wrong_is_named():
     with pytest.raises(StudyError, match="must be one of"):
         choose(who(), ROWS, classes=3, records_per_party=3, statistic="sums")
     assert isinstance(choose(who(), ROWS, classes=3, statistic="votes").statistic, Votes)
+
+
+CASES = [(0.01, 6, Spherical), (0.01, 500, Gaussian), (1.0, 60, Gaussian)]
+
+
+@pytest.mark.parametrize(("epsilon", "size", "kind"), CASES)
+def test_with_a_delta_the_quieter_noise_is_taken(epsilon, size, kind):
+    loss = Approx(epsilon, 1e-6)
+    chosen = mechanism(loss, size)
+    assert isinstance(chosen, kind)
+
+    def deviation(noise):
+        scale = noise.scale(sensitivity=1.0, shape=(size,), parts=1)
+        return scale.total * scale.grid * (np.sqrt(size + 1) if isinstance(noise, Spherical) else 1)
+
+    others = [Spherical(Pure(epsilon)), Gaussian(budget_to_rho(loss))]
+    assert deviation(chosen) == pytest.approx(min(map(deviation, others)), rel=1e-6)

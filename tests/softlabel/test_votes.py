@@ -12,11 +12,10 @@ from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.parties import run
 from comity.federation.protocol import step
 from comity.federation.site import Site
-from comity.learn.softmax import softmax
+from comity.learn.softmax import contrasts, softmax
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
-from comity.learn.softmax import contrasts
 from tests.federation.toy import UNSEEN
 
 from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol

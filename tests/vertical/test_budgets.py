@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.privacy.loss import Approx
-from comity.protocols.vertical.budgets import affordable, composed, of_party, party_losses, published_share
+from comity.privacy.loss import Approx, Pure
+from comity.protocols.vertical.budgets import affordable, party_losses, published_share
+from comity.protocols.vertical.columns import PLACES
+from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.published import published_sensitivity
+from comity.protocols.vertical.sensitivity import l1_sensitivity_about
 
 from .consortia import consortium, protocol
+from .test_sensitivity import every_record
 
 
 def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study():
@@ -37,10 +41,32 @@ def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure():
         affordable(tried.layout, {"elm": 1.0}, 1e-5)
 
 
-def test_blocks_with_budgets_of_their_own_add_up():
-    own, pairs = {"ash": 0.1, "birch": 0.2, "cedar": 0.3}, {("ash", "birch"): 0.1, ("birch", "cedar"): 0.05}
-    assert composed(own, pairs) == pytest.approx(0.75)
-    assert of_party("birch", own, pairs) == pytest.approx(0.35)
+def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan():
+    tried = protocol(4, pure=True)
+    losses = party_losses(tried.layout, Pure(2))
+    assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
+    assert affordable(tried.layout, losses, 0.0) == pytest.approx(2.0)
+    assert f"doum {losses['doum']:.3g}" in tried.expectation(consortium(tried, Pure(2)))
+    wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
+    with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
+        wishing.declare(consortium(wishing, Pure(2)))
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear):
+    tried = protocol(3, linear=linear, pure=True)
+    layout = tried.layout
+    rows = integers(every_record(layout)) * 2.0**-PLACES
+    found = np.array([tried.dissection.exact(row[None]) for row in rows])
+    for party in tried.columns:
+        others = np.ones(layout.width, bool)
+        others[layout.places(party)] = False
+        furthest = 0.0
+        for row, own in zip(rows, found):
+            alike = (np.abs(rows[:, others] - row[others]) < 1e-12).all(axis=1)
+            furthest = max(furthest, np.abs(found[alike] - own).sum(axis=1).max())
+        claimed = l1_sensitivity_about(layout, party)
+        assert 0.7 * claimed <= furthest <= claimed, party
 
 
 def moves(features: int, changing: range) -> float:

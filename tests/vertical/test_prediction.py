@@ -8,6 +8,7 @@ import pytest
 from comity.errors import Refused, StudyError
 from comity.federation.codec import decode
 from comity.federation.parties import run
+from comity.federation.plan import plan
 from comity.federation.policy import Policy
 from comity.protocols.vertical.prediction import JointPrediction
 
@@ -73,3 +74,36 @@ def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part()
 def test_weights_of_another_schema_are_refused():
     with pytest.raises(StudyError, match="encodes 8 features"):
         JointPrediction(schema=schema(), columns=HELD[2], coef=np.zeros(5))
+
+
+def test_its_plan_warns_that_it_is_not_private():
+    for parties in (2, 3):
+        tried = prediction(parties)
+        planned = plan("scores", tried, consortium(tried))
+        assert planned.claim.startswith("not private") and "WARNING" in planned.as_text()
+
+
+def test_there_is_none_where_the_coordinator_keeps_the_model():
+    tried = prediction(2)
+    with pytest.raises(Refused, match="colluders"):
+        tried.declare(consortium(tried, colluders=0))
+
+
+def test_the_policy_counts_records_and_not_only_consents():
+    frame = people(20).drop(columns="sick")
+    for most, allowed in ((20, True), (21, False)):
+        tried = prediction(2, most=most)
+        coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+        hosts["birch"].policy = Policy(joint_predictions=20)
+        if allowed:
+            assert len(run(coordinator)["scores"]) == 20
+        else:
+            with pytest.raises(Refused, match="joint_predictions"):
+                run(coordinator)
+
+
+def test_more_records_than_agreed_on_are_not_scored():
+    tried, frame = prediction(2, most=10), people(20).drop(columns="sick")
+    coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
+    with pytest.raises(Refused):
+        run(coordinator)

@@ -36,7 +36,7 @@ def test_rows_have_figures_of_the_paper_and_repeats():
     rows = {row["case"]: row for row in table.reproduced(like_adult(3000), splits=1, out=None)}
     assert rows["published eps=1"]["paper"] == 0.7315 and rows["published eps=1"]["repeats"] == 1
     assert rows["Gaussian t=0 eps=10"]["ours"] > rows["Gaussian t=0 eps=10"]["constant"]
-    assert rows["Dutch census"]["ours"] is None and "not done" in rows["Dutch census"]["note"]
+    assert rows["Dutch census"]["ours"] is None and "not in COMITY_DATA" in rows["Dutch census"]["note"]
     assert "exact products" in rows["published eps=1"]["note"]
 
 

@@ -103,6 +103,8 @@ def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path):
         ({"parties.south.columns": ["place", "dose", "sexx"]}, "sexx"),
         ({"vertical.alignment": "keyed"}, "identifier"),
         ({"vertical.product": "rlwe"}, "products"),
+        ({"vertical.block_epsilon": {"north": 1.0}, "privacy.delta": 0.0}, r"nothing for south, north\+south"),
+        ({"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"}, "leave it out"),
     ],
 )
 def test_what_is_wrong_with_a_study_is_named(tmp_path, change, said):

@@ -15,6 +15,8 @@ class Measurement:
     name: str
     about: str
     run: Callable[..., list[dict[str, Any]]]
+    # Whether `run` takes a folder `out` for a plot.
+    plots: bool = False
 
 
 def _measure(module: str) -> Callable[..., list[dict[str, Any]]]:
@@ -52,7 +54,10 @@ BENCHES = {
             "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
         ),
         Measurement(
-            "vertical", "a regression over columns of several parties, against numpy in one place", _measure("vertical")
+            "vertical",
+            "a regression over columns of several parties, against numpy in one place",
+            _measure("vertical"),
+            plots=True,
         ),
     )
 }

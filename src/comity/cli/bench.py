@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from comity.cli.output import show, table
 
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure, or: list", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="A folder for the plot.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure Comity beside an anchor in the same run.
@@ -19,9 +21,12 @@ def bench(
     Example: comity bench list
 
     Example: comity bench ledger --json
+
+    Example: comity bench vertical --out plots
     """
     from comity.bench import BENCHES
     from comity.cli.figures import as_table, document
+    from comity.errors import BadInput
 
     if name == "list":
         listed = [(bench.name, bench.about) for bench in BENCHES.values()]
@@ -29,5 +34,14 @@ def bench(
         return
     if name not in BENCHES:
         raise typer.BadParameter(f"there is no bench {name!r}; known: {', '.join(BENCHES)}.")
-    found = document(name, BENCHES[name].run())
+    options: dict[str, Any] = {}
+    if out is not None:
+        if not BENCHES[name].plots:
+            raise typer.BadParameter(f"bench {name} has no plot; leave --out away.")
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{out}: plots can't be written here ({error.strerror}); choose another --out") from error
+        options["out"] = out
+    found = document(name, BENCHES[name].run(**options))
     show(f"{name} on {found['machine']['cpu']}\n{as_table(found['rows'])}", found, as_json=as_json)

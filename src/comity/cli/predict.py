@@ -1,45 +1,51 @@
-"""`comity predict`: apply a released model to records of one's own."""
+"""`comity predict`: apply a released model to records of one's own, or to those that parties hold parts of."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model's folder, or the folder of its run.", show_default=False)
     ],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records: CSV or Parquet.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA", help="Records: CSV or Parquet. With --jointly also PARTY=FILE for each.", show_default=False
+        ),
+    ],
+    jointly: Annotated[
+        bool,
+        typer.Option(
+            "--jointly", help="Of records whose columns different parties hold, as a simulation. NOT private."
+        ),
+    ] = False,
     to: Annotated[Path | None, typer.Option(help="Write here (.csv or .parquet) instead of printing CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict with a released model: the class of each record, with the probability of each class.
 
     Example: comity predict runs/2026-11-15-1/model new.parquet --to predicted.csv
+
+    Example: comity predict runs/2026-11-15-1 north=north.csv south=south.csv --jointly
     """
-    from comity.data import Encoding, open_source
     from comity.errors import BadInput
-    from comity.learn import LinearClassifier, LinearRegressor, load_model
 
     if to is not None and to.suffix not in (".csv", ".parquet"):
         raise typer.BadParameter(f"--to writes .csv or .parquet, found {to.name!r}.")
-    loaded = load_model(model / "model" if (model / "model").is_dir() else model)
-    frame = open_source(data).read()
-    rows: Any = frame
-    if isinstance(loaded, LinearClassifier | LinearRegressor) and loaded.encoding is not None:
-        # Encoding here rather than in the model lets an error name the file.
-        assert isinstance(loaded.encoding, Encoding)
-        rows = loaded.encoding.encode_features(frame, where=str(data))
-    predicted = frame.iloc[:, :0].assign(predicted=loaded.predict(rows))
-    if not isinstance(loaded, LinearRegressor):
-        for label, shares in zip(loaded.classes_, loaded.predict_proba(rows).T):
-            predicted[f"p({label})"] = shares
+    if not jointly and len(data) != 1:
+        raise typer.BadParameter(f"name one file of records, found {len(data)}; for a file per party add --jointly.")
+    predicted = _jointly(model, data) if jointly else _at_home(model, Path(data[0]))
     if to is None:
         text = predicted.to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)
@@ -54,3 +60,85 @@ def predict(
             f"{to}: predictions can't be written ({error.strerror or error}); choose another --to"
         ) from error
     show(f"{to}: {len(predicted)} predictions", {"path": str(to), "records": len(predicted)}, as_json=as_json)
+
+
+def _at_home(model: Path, data: Path) -> pd.DataFrame:
+    """By the whole model, of whole records."""
+    from comity.data import Encoding, open_source
+    from comity.learn import LinearClassifier, LinearRegressor, load_model
+
+    loaded = load_model(model / "model" if (model / "model").is_dir() else model)
+    frame = open_source(data).read()
+    rows: Any = frame
+    if isinstance(loaded, LinearClassifier | LinearRegressor) and loaded.encoding is not None:
+        # Encoding here rather than in the model lets an error name the file.
+        assert isinstance(loaded.encoding, Encoding)
+        rows = loaded.encoding.encode_features(frame, where=str(data))
+    return _predicted(frame.iloc[:, :0], loaded, rows)
+
+
+def _jointly(folder: Path, data: list[str]) -> pd.DataFrame:
+    """By the sum of partial scores, of the study that the run folder describes; the plan goes to stderr."""
+    import numpy as np
+    import pandas as pd
+
+    from comity.cli.run_folder import read_begun
+    from comity.data import open_source
+    from comity.errors import Refused
+    from comity.learn import LinearClassifier, LinearRegressor, load_model
+    from comity.runtime.joint_prediction import predict_jointly
+    from comity.runtime.study import Study
+
+    begun = read_begun(folder)
+    text = (folder / "study.toml").read_text(encoding="utf-8")
+    study = Study.parse(text, folder=Path(begun.study_folder), where=str(folder / "study.toml"))
+    if study.hash != begun.study_hash:
+        raise Refused(
+            f"{folder}: the schema or a public file in {begun.study_folder} has changed since this run, which makes it "
+            "another study; put the file back",
+            code="study",
+        )
+    loaded = load_model(folder / "model")
+    files = _files(data, list(study.consortium.parties))
+    frames = {file: open_source(Path(file)).read() for file in dict.fromkeys(files.values())}
+    coef = np.asarray(loaded.coef_ if isinstance(loaded, LinearClassifier | LinearRegressor) else [], np.float64)
+    found = predict_jointly(
+        study, coef.reshape(-1), {party: frames[file] for party, file in files.items()}, where=files
+    )
+    typer.echo(found.plan.as_text(), err=True)
+    # A model of one feature, the score itself.
+    one: Any
+    if isinstance(loaded, LinearRegressor):
+        one = LinearRegressor([1.0], loaded.low, loaded.high)
+    else:
+        one = LinearClassifier([[1.0]], loaded.classes)
+    beside = {} if found.ids is None else {str(study.schema.identifier): found.ids}
+    return _predicted(pd.DataFrame(beside, index=range(len(found.scores))), one, found.scores[:, None])
+
+
+def _files(data: list[str], parties: list[str]) -> dict[str, str]:
+    """Each party's file: one for all, whose columns are dealt, or PARTY=FILE for each."""
+    if len(data) == 1 and "=" not in data[0]:
+        return dict.fromkeys(parties, data[0])
+    found: dict[str, str] = {}
+    for pair in data:
+        party, equals, file = pair.partition("=")
+        if not equals or party not in parties or party in found:
+            raise typer.BadParameter(
+                f"--jointly takes one file, or PARTY=FILE once for each of {', '.join(parties)}; found {pair!r}."
+            )
+        found[party] = file
+    absent = [party for party in parties if party not in found]
+    if absent:
+        raise typer.BadParameter(f"--jointly needs the records of every party; {', '.join(absent)} has none.")
+    return found
+
+
+def _predicted(frame: pd.DataFrame, model: Any, rows: Any) -> pd.DataFrame:
+    from comity.learn import LinearRegressor
+
+    out = frame.assign(predicted=model.predict(rows))
+    if not isinstance(model, LinearRegressor):
+        for label, shares in zip(model.classes_, model.predict_proba(rows).T):
+            out[f"p({label})"] = shares
+    return out

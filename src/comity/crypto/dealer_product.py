@@ -102,8 +102,21 @@ class Party:
     that absorbs; for a matrix that changed, have it dealt again: two blocks under one mask would show their difference.
     """
 
-    def __init__(self, layout: Layout, me: int, hand: Hand, forms: Sequence[FixedPoint], *, noise: int = 0) -> None:
-        """`forms`: the public fixed-point forms of all parties; `noise`: units of room for noise on the result."""
+    def __init__(
+        self,
+        layout: Layout,
+        me: int,
+        hand: Hand,
+        forms: Sequence[FixedPoint],
+        *,
+        noise: int = 0,
+        block: int = 0,
+        so_far: Mapping[int, Words] | None = None,
+    ) -> None:
+        """`forms`: the public fixed-point forms of all parties; `noise`: units of room for noise on the result.
+
+        `block` and `so_far` go on where another pass stopped: the number of blocks before, and its `so_far`.
+        """
         if len(forms) != len(layout.columns) or not 0 <= me < len(forms):
             raise Malformed(f"{len(layout.columns)} parties need as many fixed-point forms, found {len(forms)}")
         for other, form in enumerate(forms):
@@ -111,11 +124,16 @@ class Party:
                 require(product_bits(layout.rows, forms[me], form, noise=noise), 64)
         self._layout, self._me, self._form, self._seed = layout, me, forms[me], hand.seed
         self._shares = _starting_shares(layout, me, hand)
-        self._block = 0
+        if so_far is not None:
+            shapes = {other: share.shape for other, share in self._shares.items()}
+            if shapes != {other: share.shape for other, share in so_far.items()}:
+                raise Malformed(f"sums of shapes {shapes} to go on with were expected")
+            self._shares = {other: np.array(share, np.uint64) for other, share in so_far.items()}
+        self._block = block
         self._open: tuple[Words, Words] | None = None
         # Room for one block, used again for the next: fresh memory would cost more than the masking.
         self._room = np.empty((2, layout.columns[me] * layout.block_rows), np.uint64)
-        self._left = layout.rows
+        self._left = layout.rows - block * layout.block_rows
 
     def mask(self, rows: NDArray[np.float64]) -> Words:
         """The next block as it may be shown to every other party: D, one line of little-endian words per column."""
@@ -155,11 +173,16 @@ class Party:
             else:
                 add_word_products(self._shares[other], np.ascontiguousarray(words), values)
 
+    @property
+    def so_far(self) -> dict[int, Words]:
+        """What was absorbed until now: secret to this party, like a share."""
+        return {other: share.copy() for other, share in self._shares.items()}
+
     def shares(self) -> dict[int, Words]:
         """By other party: this party's share of X_iᵀ X_j, i < j. For a secure sum, never for the dealer."""
         if self._left:
             raise Malformed(f"{self._left} of {self._layout.rows} rows have not been exchanged")
-        return {other: share.copy() for other, share in self._shares.items()}
+        return self.so_far
 
 
 def _starting_shares(layout: Layout, me: int, hand: Hand) -> dict[int, Words]:

@@ -15,7 +15,11 @@ Floats = NDArray[np.float64]
 
 @runtime_checkable
 class Bound(Protocol):
-    """`l1` and `l2`: how far two contributions of one party can lie apart; `limit`: the largest entry."""
+    """`l1` and `l2`: how far two contributions of one unit's neighbours can lie apart; `limit`: the largest entry.
+
+    A bound with `neutral_within` holds for any two contributions, so that a party may send the neutral value whatever
+    went wrong. Without it the bound is about one record of a party: the neutral value may then be further away.
+    """
 
     @property
     def l1(self) -> float: ...

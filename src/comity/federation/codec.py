@@ -41,12 +41,12 @@ Value = Any  # None, bool, int, float, str, bytes, ndarray, list or dict of thes
 
 def encode(value: Value) -> bytes:
     """The one byte string of a value. A model, a frame or any other object never crosses: TypeError."""
-    parts: list[bytes] = [MAGIC]
+    parts: list[bytes | memoryview] = [MAGIC]
     _put(value, parts, 0)
     return b"".join(parts)
 
 
-def _put(value: Value, parts: list[bytes], depth: int) -> None:
+def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
     if depth > DEPTH:
         raise TypeError(f"nested deeper than {DEPTH}")
     if value is None:
@@ -55,22 +55,25 @@ def _put(value: Value, parts: list[bytes], depth: int) -> None:
         parts.append(b"T" if value else b"F")
     elif isinstance(value, int | np.integer):
         number = int(value)
-        raw = number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
-        if len(raw) > INTEGER_BYTES:
+        digits = number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
+        if len(digits) > INTEGER_BYTES:
             raise TypeError(f"an integer of more than {INTEGER_BYTES} bytes does not cross a boundary")
-        parts.append(b"i" + bytes([len(raw)]) + raw)
+        parts.append(b"i" + bytes([len(digits)]) + digits)
     elif isinstance(value, float | np.floating):
         parts.append(b"f" + struct.pack("<d", float(value)))
     elif isinstance(value, str):
         parts.append(b"s" + _counted(value.encode()))
     elif isinstance(value, bytes | bytearray | memoryview):
-        parts.append(b"b" + _counted(bytes(value)))
+        raw = value if isinstance(value, bytes) else bytes(value)
+        parts += [b"b" + len(raw).to_bytes(4, "big"), raw]
     elif isinstance(value, np.ndarray):
         code = _CODES.get(value.dtype.str)
         if code is None or value.ndim > AXES:
             raise TypeError(f"an array of {value.dtype} with {value.ndim} axes does not cross a boundary")
         sizes = struct.pack(f"<{value.ndim}Q", *value.shape)
-        parts += [b"a", bytes([code, value.ndim]), sizes, np.ascontiguousarray(value).tobytes()]
+        # Elements are copied once, into the message.
+        elements = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+        parts += [b"a", bytes([code, value.ndim]), sizes, elements]
     elif isinstance(value, list | tuple):
         parts.append(b"l" + len(value).to_bytes(4, "big"))
         for item in value:

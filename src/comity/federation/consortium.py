@@ -41,6 +41,15 @@ class Consortium:
         taken = [name for name in (COORDINATOR, EVERY_PARTY, EVERYONE) if self.knows(name)]
         if taken:
             raise StudyError(f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another")
+        signers: dict[bytes, str] = {}
+        for name, identity in self.roster.items():
+            other = signers.setdefault(identity.sign, name)
+            if other != name:
+                raise StudyError(
+                    f"{other} and {name} have the same key: who is meant to be two participants would be one, and no "
+                    "promise against either alone would hold; make a key for each (comity keys new)",
+                    key="keys",
+                )
         if self.colluders < 0 or self.dropouts < 0 or self.survivors <= self.colluders:
             raise StudyError(
                 f"privacy.colluders = {self.colluders} and privacy.dropouts = {self.dropouts} leave no honest party "

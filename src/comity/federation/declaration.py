@@ -19,6 +19,8 @@ from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
 
 PRIVATE = "private"
+DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
+"""The claim of a protocol that discloses on purpose: a site's policy must name each such release."""
 # The opened integer may not wrap: room for this many standard deviations of the noise.
 _TAILS = 40
 

@@ -12,8 +12,11 @@ class Effects:
     reserve: bool = False
     close: bool = False
     draws: list[tuple[str, int]] = field(default_factory=list)
-    state: dict[str, bytes] = field(default_factory=dict)
+    # None forgets what an earlier step kept.
+    state: dict[str, bytes | None] = field(default_factory=dict)
     mail: list[dict[str, object]] = field(default_factory=list)
+    # What letters to several receivers share.
+    boxes: list[bytes] = field(default_factory=list)
 
     def draw(self, release: str, index: int) -> Permit:
         """Note the debit before the noise exists. If the commit does not come through, the noise is never sent."""

@@ -10,6 +10,7 @@ or masked before it gets here.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.errors import Malformed
@@ -18,39 +19,76 @@ from comity.federation.codec import encode
 SIGNATURE_BYTES = 64
 
 
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of a message without its signature and with it, from one pass over what may be many megabytes."""
+
+    body: bytes
+    whole: bytes
+
+    @classmethod
+    def of(cls, body: bytes | memoryview, signature: bytes | memoryview) -> Digests:
+        state = hashlib.sha256(body)
+        first = state.digest()
+        state.update(signature)
+        return cls(first, state.digest())
+
+    @classmethod
+    def of_signed(cls, raw: bytes) -> Digests:
+        view = memoryview(raw)
+        return cls.of(view[:-SIGNATURE_BYTES], view[-SIGNATURE_BYTES:])
+
+
+def signed_ask(keys: Identity, party: str, ask: bytes) -> tuple[bytes, Digests]:
+    """The ask as it is sent to `party`, with its digests."""
+    state = hashlib.sha256(ask)
+    body = state.digest()
+    signature = keys.sign(_asked(party, body))
+    state.update(signature)
+    return ask + signature, Digests(body, state.digest())
+
+
 def sign_ask(keys: Identity, party: str, ask: bytes) -> bytes:
     """The ask as it is sent to `party`."""
-    return ask + keys.sign(_asked(party, ask))
+    return signed_ask(keys, party, ask)[0]
 
 
-def verify_ask(coordinator: PublicIdentity, party: str, raw: bytes) -> bytes:
-    """The ask that the coordinator signed for `party`."""
-    ask, signature = _parts(raw)
-    coordinator.verify(signature, _asked(party, ask))
-    return ask
+def verify_ask(coordinator: PublicIdentity, party: str, raw: bytes, digests: Digests | None = None) -> bytes:
+    """The ask that the coordinator signed for `party`; `digests` are those of `raw`, where they are known."""
+    _check_length(raw)
+    digests = digests or Digests.of_signed(raw)
+    coordinator.verify(raw[-SIGNATURE_BYTES:], _asked(party, digests.body))
+    return raw[:-SIGNATURE_BYTES]
 
 
-def sign_reply(keys: Identity, party: str, raw: bytes, reply: bytes) -> bytes:
-    """The reply of `party` to the ask that reached it as `raw`."""
-    return reply + keys.sign(_replied(party, raw, reply))
+def sign_reply(keys: Identity, party: str, raw: bytes, reply: bytes, digests: Digests | None = None) -> bytes:
+    """The reply of `party` to the ask that reached it as `raw`; `digests` are those of `raw`, where they are known."""
+    asked = (digests or Digests.of_signed(raw)).whole
+    return reply + keys.sign(_replied(party, asked, hashlib.sha256(reply).digest()))
+
+
+def verified_reply(site: PublicIdentity, party: str, asked: Digests, answer: bytes) -> tuple[bytes, bytes]:
+    """What `party` replied to the ask with these digests, and the SHA-256 of it."""
+    _check_length(answer)
+    reply = answer[:-SIGNATURE_BYTES]
+    digest = hashlib.sha256(reply).digest()
+    site.verify(answer[-SIGNATURE_BYTES:], _replied(party, asked.whole, digest))
+    return reply, digest
 
 
 def verify_reply(site: PublicIdentity, party: str, raw: bytes, answer: bytes) -> bytes:
     """What `party` replied to the ask that was sent to it as `raw`."""
-    reply, signature = _parts(answer)
-    site.verify(signature, _replied(party, raw, reply))
-    return reply
+    return verified_reply(site, party, Digests.of_signed(raw), answer)[0]
 
 
-def _parts(raw: bytes) -> tuple[bytes, bytes]:
+def _check_length(raw: bytes) -> None:
     if len(raw) <= SIGNATURE_BYTES:
         raise Malformed(f"a message ends in a signature of {SIGNATURE_BYTES} bytes, found {len(raw)}", code="signature")
-    return raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
 
 
 def _asked(party: str, ask: bytes) -> bytes:
-    return encode(["ask", party, hashlib.sha256(ask).digest()])
+    return encode(["ask", party, ask])
 
 
-def _replied(party: str, raw: bytes, reply: bytes) -> bytes:
-    return encode(["reply", party, hashlib.sha256(raw).digest(), hashlib.sha256(reply).digest()])
+def _replied(party: str, asked: bytes, reply: bytes) -> bytes:
+    return encode(["reply", party, asked, reply])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -15,8 +14,9 @@ from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
-from comity.federation.envelope import sign_reply, verify_ask
+from comity.federation.envelope import Digests, sign_reply, verify_ask
 from comity.federation.forms import Count
+from comity.federation.letters import Head, is_letter, unseal
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protocol import Protocol, StepSpec, spec_of
 from comity.federation.site import Site
@@ -89,12 +89,15 @@ class Host:
     def answer(self, raw: bytes) -> bytes:
         """The signed reply to an ask that the coordinator signed. A refusal crosses as a code and a key; its sentence
         stays in `refusal` and the log."""
-        return sign_reply(self.keys, self.party, raw, self._reply(raw))
+        digests = Digests.of_signed(raw)
+        return sign_reply(self.keys, self.party, raw, self._reply(raw, digests), digests)
 
-    def _reply(self, raw: bytes) -> bytes:
+    def _reply(self, raw: bytes, digests: Digests) -> bytes:
         self.refusal = None
         try:
-            return self._answer(verify_ask(self.identity_of(COORDINATOR), self.party, raw))
+            return self._answer(
+                verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests), digest=digests.body
+            )
         except ComityError as error:
             self.refusal = error
             log.warning("%s refused: %s", self.party, error)
@@ -102,11 +105,10 @@ class Host:
             code = "stopped" if isinstance(error, BadInput) else error.code
             return encode({"refused": code, "key": "" if code == "stopped" else error.key})
 
-    def _answer(self, ask: bytes) -> bytes:
+    def _answer(self, ask: bytes, *, digest: bytes) -> bytes:
         study, run, path, body, mail = _parse(ask)
         if study != self.study:
             raise Refused(f"study {study[:12]} is not the one approved here", code="study")
-        digest = hashlib.sha256(ask).digest()
         stored = self.store.reply(run, path, digest)
         if stored is not None:
             return stored
@@ -153,35 +155,38 @@ class Host:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
 
-    def _open(self, site: Site, study: str, run: str, letter: Mapping[str, Any]) -> None:
-        head, box, signature = letter["head"], letter["box"], letter["signature"]
-        match decode(head):
-            case [str(of), str(when), str(path), str(sender), str(to), str(name)]:
-                pass
-            case _:
-                raise Malformed("a sealed message has no proper head", code="sealed")
-        if (of, when, to) != (study, run, self.party):
+    def _open(self, site: Site, study: str, run: str, letter: dict[str, Any]) -> None:
+        head = Head.of(letter)
+        if (head.study, head.run, head.to) != (study, run, self.party):
             raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
-        self.identity_of(sender).verify(signature, head + box)
-        value = decode(self.keys.open(box, head))
-        self.declared(path)[name].check(value, sender, self.party, self.who, site.dims)
-        site.keep(f"in:{name}/{sender}", value)
+        raw = unseal(self.keys, self.identity_of(head.sender), head, letter)
+        self.declared(head.path)[head.name].check(decode(raw), head.sender, self.party, self.who, site.dims)
+        # The one canonical form of the value: no need to encode it again.
+        site.effects.state[f"in:{head.name}/{head.sender}"] = raw
+
+    def _may_be_neutral(self, spec: StepSpec) -> bool:
+        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent."""
+        bound = None if spec.sends is None else self.declaration[spec.sends].bound
+        return bound is not None and not isinstance(bound, Opened) and getattr(bound, "neutral_within", True)
 
     def _run(self, site: Site, function: Callable[..., Any], spec: StepSpec, body: Mapping[str, Any]) -> dict[str, Any]:
+        if spec.sends is not None:
+            # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
+            _ = self.records
         try:
             values = function(site, **body)
-        except ComityError:
+        except Exception as error:
             if site.effects.draws:
+                log.exception("%s failed in %s", self.party, spec.name)
                 return _stopped(site)
-            raise
-        except Exception:
-            log.exception("%s failed in %s", self.party, spec.name)
-            if site.effects.draws:
-                return _stopped(site)
-            bound = None if spec.sends is None else self.declaration[spec.sends].bound
-            if bound is None or isinstance(bound, Opened):
+            of_data = isinstance(error, BadInput) or not isinstance(error, ComityError)
+            if not of_data or not self._may_be_neutral(spec):
+                if isinstance(error, ComityError):
+                    raise
+                log.exception("%s failed in %s", self.party, spec.name)
                 raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
             # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
+            log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
             values = None
             site.contribute(None)
         declared = self.declared(site._path)
@@ -190,12 +195,14 @@ class Host:
         if site.contribution is not None:
             assert spec.sends is not None
             values = {spec.sends: site.contribution}
-        return {"ok": values or {}, "mail": site.effects.mail}
+        reply: dict[str, Any] = {"ok": values or {}, "mail": site.effects.mail}
+        return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
 
 
 def _stopped(site: Site) -> dict[str, Any]:
     """After a draw there is no way back: it is spent, and "stopped" is the answer for ever."""
     site.effects.mail.clear()
+    site.effects.boxes.clear()
     site.effects.state.clear()
     return {"stopped": True}
 
@@ -211,10 +218,6 @@ def _parse(ask: bytes) -> tuple[str, str, str, dict[str, Any], list[dict[str, An
     common, private = decode(shared), decode(own)
     if not isinstance(common, dict) or not isinstance(private, dict) or set(common) & set(private):
         raise Malformed("the values of an ask are named, each once", code="form")
-    for letter in mail:
-        match letter:
-            case {"to": str(), "head": bytes(), "box": bytes(), "signature": bytes(), **rest} if not rest:
-                pass
-            case _:
-                raise Malformed("mail has a receiver, a head, a box and a signature", code="form")
+    if not all(map(is_letter, mail)):
+        raise Malformed("mail has a receiver, a head, a box, a signature, and perhaps a key", code="form")
     return study, run, path, {**common, **private}, mail

@@ -2,7 +2,8 @@
 
 Resuming a run is running it again over the same journal. The bytes of an ask are sent as they were first written, never
 recomputed: another machine's last floating-point bit would make a different ask, which the sites refuse. Values that
-all parties get are stored once, or a broadcast of what K parties said would take K² room.
+all parties get are stored once, or a broadcast of what K parties said would take K² room; so are boxes that the letters
+of one party to several others share. Such a box stands in replies and letters as its digest, which says what it is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -18,6 +19,7 @@ from typing import Any
 
 from comity.errors import StudyError
 from comity.federation.codec import decode, encode
+from comity.federation.letters import delivered, rejoined
 
 _TABLES = """
 pragma journal_mode = wal;
@@ -25,10 +27,24 @@ pragma synchronous = full;
 create table if not exists common(run text, path text, shared blob, primary key(run, path));
 create table if not exists ask(seq integer primary key, run text, path text, party text,
                                own blob, mail blob, reply blob, unique(run, path, party));
+create table if not exists box(run text, digest blob, body blob, primary key(run, digest));
+create table if not exists boxed(run text, path text, party text, primary key(run, path, party));
 create table if not exists closed(run text, path text, primary key(run, path));
 create table if not exists once(run text, name text, value blob, primary key(run, name));
 create table if not exists head(party text primary key, head text, signature blob);
 """
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What is shown of a message: its length and its SHA-256."""
+
+    size: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> Trace:
+        return cls(len(raw), hashlib.sha256(raw).digest())
 
 
 @dataclass(frozen=True)
@@ -52,11 +68,11 @@ class Journal:
         except sqlite3.Error as error:
             raise StudyError(f"the run's journal {path} can't be opened ({error}); check the folder") from error
         self._lock = RLock()
+        # Of messages that this process has hashed already; others are read again where they are asked for.
+        self._traces: dict[tuple[str, str], dict[str, tuple[Trace, Trace]]] = {}
 
-    def open(
-        self, study: str, run: str, path: str, shared: bytes, own: Mapping[str, tuple[bytes, bytes]]
-    ) -> dict[str, Exchange]:
-        """Write an ask down before it is sent; on resume the ask as it was first written comes back instead.
+    def open(self, run: str, path: str, shared: bytes, own: Mapping[str, tuple[bytes, bytes]]) -> None:
+        """Write an ask down before it is sent; on resume the ask stays as it was first written.
 
         An ask that was journalled keeps its list of parties, whoever the caller would ask now.
         """
@@ -69,22 +85,80 @@ class Journal:
                     "insert into ask(run, path, party, own, mail) values(?, ?, ?, ?, ?)",
                     [(run, path, party, values, mail) for party, (values, mail) in own.items()],
                 )
-        return self.exchanges(study, run, path)
 
-    def exchanges(self, study: str, run: str, path: str) -> dict[str, Exchange]:
+    def messages(
+        self, study: str, run: str, path: str, parties: Iterable[str] | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """The ask as each of these parties gets it, one after the other: the same bytes whenever it is asked for."""
         with self._lock:
-            row = self._connection.execute(
+            (shared,) = self._connection.execute(
                 "select shared from common where run = ? and path = ?", (run, path)
             ).fetchone()
-            rows = self._connection.execute(
-                "select seq, party, own, mail, reply from ask where run = ? and path = ?", (run, path)
-            ).fetchall()
+            rows = self._rows("party, own, mail", run, path)
+        boxes: dict[bytes, bytes] = {}
+
+        def box_of(digest: bytes) -> bytes:
+            if digest not in boxes:
+                boxes[digest] = self._box(run, digest)
+            return boxes[digest]
+
+        wanted = None if parties is None else set(parties)
+        for party, own, mail in rows:
+            if wanted is None or party in wanted:
+                letters = [delivered(letter, box_of) for letter in decode(mail)]
+                yield party, encode([study, run, path, shared, own, letters])
+
+    def replies(self, run: str, path: str) -> dict[str, bytes | None]:
+        """By party, in the order of the ask; boxes stand as digests."""
+        with self._lock:
+            return dict(self._rows("party, reply", run, path))
+
+    def _rows(self, columns: str, run: str, path: str) -> list[Any]:
+        rows = self._connection.execute(
+            f"select seq, {columns} from ask where run = ? and path = ?", (run, path)
+        ).fetchall()
         # Sorted here: SQLite would copy every message through its sorter.
         rows.sort(key=lambda row: int(row[0]))
-        return {
-            party: Exchange(encode([study, run, path, row[0], own, decode(mail)]), reply)
-            for _, party, own, mail, reply in rows
-        }
+        return [row[1:] for row in rows]
+
+    def exchanges(self, study: str, run: str, path: str) -> dict[str, Exchange]:
+        """Asks and replies as they crossed."""
+        with self._lock:
+            boxed = {
+                party
+                for (party,) in self._connection.execute(
+                    "select party from boxed where run = ? and path = ?", (run, path)
+                )
+            }
+        replies = self.replies(run, path)
+        for party in boxed:
+            stored = replies[party]
+            if stored is not None:
+                replies[party] = rejoined(stored, lambda digest: self._box(run, digest))
+        return {party: Exchange(message, replies[party]) for party, message in self.messages(study, run, path)}
+
+    def hold(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:
+        """Write down the boxes of a reply that is about to be remembered with their digests in it."""
+        with self._lock, self._connection:
+            self._connection.execute("begin immediate")
+            self._connection.execute("insert or ignore into boxed values(?, ?, ?)", (run, path, party))
+            self._connection.executemany(
+                "insert or ignore into box values(?, ?, ?)", [(run, digest, box) for digest, box in boxes.items()]
+            )
+
+    def holds(self, run: str, digest: bytes) -> bool:
+        with self._lock:
+            row = self._connection.execute("select 1 from box where run = ? and digest = ?", (run, digest)).fetchone()
+        return row is not None
+
+    def _box(self, run: str, digest: bytes) -> bytes:
+        with self._lock:
+            row = self._connection.execute(
+                "select body from box where run = ? and digest = ?", (run, digest)
+            ).fetchone()
+        if row is None:
+            raise StudyError(f"the journal of run {run} lacks a box that its letters name; it was edited or cut short")
+        return bytes(row[0])
 
     def got(self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool) -> None:
         """Remember replies; `decided` closes the ask, which fixes who was lost."""
@@ -138,20 +212,28 @@ class Journal:
 
     def traffic(self, study: str, run: str) -> Iterable[tuple[str, dict[str, Exchange]]]:
         """Every ask of a run in order, with its exchanges."""
-        with self._lock:
-            paths = [
-                path
-                for (path,) in self._connection.execute("select path from common where run = ? order by rowid", (run,))
-            ]
-        for path in paths:
+        for path in self._paths(run):
             yield path, self.exchanges(study, run, path)
+
+    def _paths(self, run: str) -> list[str]:
+        with self._lock:
+            rows = self._connection.execute("select path from common where run = ? order by rowid", (run,)).fetchall()
+        return [path for (path,) in rows]
+
+    def remember_trace(self, run: str, path: str, party: str, ask: Trace, reply: Trace) -> None:
+        """Note the traces of an exchange that was just signed and verified; they may be many megabytes to read."""
+        self._traces.setdefault((run, path), {})[party] = ask, reply
+
+    def traces(self, study: str, run: str) -> Iterator[tuple[str, list[Trace], list[Trace]]]:
+        """Every ask of a run in order, with the traces of its messages and of the replies that count."""
+        for path in self._paths(run):
+            known, replies = self._traces.get((run, path), {}), self.replies(run, path)
+            if all(party in known and reply is not None for party, reply in replies.items()):
+                yield path, [known[party][0] for party in replies], [known[party][1] for party in replies]
+                continue
+            exchanges = self.exchanges(study, run, path).values()
+            asks = [Trace.of(exchange.message) for exchange in exchanges]
+            yield path, asks, [Trace.of(exchange.reply) for exchange in exchanges if exchange.reply is not None]
 
     def close(self) -> None:
         self._connection.close()
-
-
-def digest(blobs: Iterable[bytes]) -> str:
-    state = hashlib.sha256()
-    for blob in blobs:
-        state.update(len(blob).to_bytes(8, "big") + blob)
-    return state.hexdigest()

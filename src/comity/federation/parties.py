@@ -19,9 +19,10 @@ from comity.federation.channel import Channel
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import sign_ask, verify_reply
+from comity.federation.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 from comity.federation.forms import Count
-from comity.federation.journal import Exchange, Journal
+from comity.federation.journal import Journal, Trace
+from comity.federation.letters import parted
 from comity.federation.protection import Entrusted, Perturbed, Summed
 from comity.federation.protocol import Protocol, spec_of
 from comity.federation.transcript import Transcript, transcript_of
@@ -135,10 +136,10 @@ class Parties:
         path = f"{name}[{label}]"
         if self.progress is not None:
             self.progress(path)
-        exchanges = self._open(path, declared, asked, values, each or {})
+        replies = self._open(path, declared, asked, values, each or {})
         if not self.journal.is_closed(self.run, path):
-            exchanges = self._send(path, exchanges, need)
-        return self._read(path, declared, exchanges)
+            replies = self._send(path, replies, need)
+        return self._read(path, declared, replies)
 
     def _open(
         self,
@@ -147,7 +148,7 @@ class Parties:
         asked: list[str],
         values: Mapping[str, Any],
         each: Mapping[str, Mapping[str, Any]],
-    ) -> dict[str, Exchange]:
+    ) -> dict[str, bytes | None]:
         own = {}
         for party in asked:
             mine = dict(each.get(party, {}))
@@ -157,18 +158,19 @@ class Parties:
             for key, value in {**values, **mine}.items():
                 declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
             own[party] = (encode(mine), encode(self._memory.mail.pop(party, [])))
-        return self.journal.open(self.study, self.run, path, encode(dict(values)), own)
+        self.journal.open(self.run, path, encode(dict(values)), own)
+        return self.journal.replies(self.run, path)
 
-    def _send(self, path: str, exchanges: dict[str, Exchange], need: int | None) -> dict[str, Exchange]:
-        waiting = {
-            party: sign_ask(self.keys, party, exchange.message)
-            for party, exchange in exchanges.items()
-            if exchange.reply is None
-        }
+    def _send(self, path: str, known: dict[str, bytes | None], need: int | None) -> dict[str, bytes | None]:
+        waiting: dict[str, bytes] = {}
+        digests: dict[str, Digests] = {}
+        missing = [party for party, reply in known.items() if reply is None]
+        for party, ask in self.journal.messages(self.study, self.run, path, missing):
+            waiting[party], digests[party] = signed_ask(self.keys, party, ask)
         replies = self.channel.ask(waiting) if waiting else {}
         answers = {}
         for party, signed in replies.items():
-            raw = self._verified(path, party, waiting, signed)
+            raw, digest = self._verified(path, party, digests, signed)
             reply = decode(raw)
             if not isinstance(reply, dict):
                 raise Malformed(f"{party} sent no proper reply to {path}")
@@ -179,25 +181,30 @@ class Parties:
                 if code == "stopped":
                     raise Stopped(f"{party} stopped in {path}; its own log says why")
                 raise Refused(f"{party} refused {path}: {code}{concerning}", code=code, key=key)
+            asked = Trace(len(waiting[party]) - SIGNATURE_BYTES, digests[party].body)
+            self.journal.remember_trace(self.run, path, party, asked, Trace(len(raw), digest))
+            if "boxes" in reply:
+                raw, boxes = _parted(path, party, reply)
+                self.journal.hold(self.run, path, party, boxes)
             answers[party] = raw
-        got = len(answers) + sum(exchange.reply is not None for exchange in exchanges.values())
-        enough = got >= (len(exchanges) if need is None else need)
+        got = len(answers) + len(known) - len(missing)
+        enough = got >= (len(known) if need is None else need)
         self.journal.got(self.run, path, answers, decided=enough)
         if not enough:
             lost = sorted(set(waiting) - set(answers))
             shown = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
             raise SiteLost(
-                f"{path}: no answer from {shown}; {got} of the {need or len(exchanges)} needed answered. "
+                f"{path}: no answer from {shown}; {got} of the {need or len(known)} needed answered. "
                 "Nothing is lost: run again with the same run id to resume"
             )
-        return self.journal.exchanges(self.study, self.run, path)
+        return self.journal.replies(self.run, path)
 
-    def _verified(self, path: str, party: str, sent: Mapping[str, bytes], signed: bytes) -> bytes:
+    def _verified(self, path: str, party: str, sent: Mapping[str, Digests], signed: bytes) -> tuple[bytes, bytes]:
         identity = self.consortium.roster.get(party)
         if identity is None or party not in sent:
             raise Refused(f"{path}: {party} has no pinned key in the roster, or was not asked", code="stranger")
         try:
-            return verify_reply(identity, party, sent[party], signed)
+            return verified_reply(identity, party, sent[party], signed)
         except Malformed as error:
             raise Malformed(
                 f"{path}: what arrived is not what {party} signed for this ask; it was altered on the way, or the ask "
@@ -205,14 +212,14 @@ class Parties:
                 code="signature",
             ) from error
 
-    def _read(self, path: str, declared: Declaration, exchanges: Mapping[str, Exchange]) -> dict[str, dict[str, Any]]:
+    def _read(self, path: str, declared: Declaration, replies: Mapping[str, bytes | None]) -> dict[str, dict[str, Any]]:
         out: dict[str, dict[str, Any]] = {}
-        for party, exchange in exchanges.items():
-            if exchange.reply is None:
+        for party, reply in replies.items():
+            if reply is None:
                 if party in self._memory.alive:
                     self._memory.alive.remove(party)
                 continue
-            match decode(exchange.reply):
+            match decode(reply):
                 case {"stopped": True}:
                     raise Stopped(
                         f"{party} stopped in {path} after its draw: it is spent, and the run can't go on with it"
@@ -226,6 +233,9 @@ class Parties:
             for letter in mail:
                 if not isinstance(letter, dict) or not self.consortium.knows(letter.get("to")):
                     raise Malformed(f"{party} sent mail to nobody in {path}")
+                bulk = letter.get("bulk", b"")
+                if "bulk" in letter and not (isinstance(bulk, bytes) and self.journal.holds(self.run, bulk)):
+                    raise Malformed(f"{party} sent a letter without its box in {path}")
                 self._memory.mail.setdefault(letter["to"], []).append(letter)
             out[party] = values
         return out
@@ -271,6 +281,12 @@ class Parties:
             and spec.sends in {r.name for r in self.declaration.releases if isinstance(r.protection, Entrusted)}
         )
         return transcript_of(self.journal, self.study, self.run, entrusted=clear)
+
+
+def _parted(path: str, party: str, reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
+    if not isinstance(reply["boxes"], list) or not all(type(box) is bytes for box in reply["boxes"]):
+        raise Malformed(f"{party} sent no proper boxes in {path}")
+    return parted(reply)
 
 
 def perturbed(

@@ -114,7 +114,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         adversary=declaration.adversary,
         claim=declaration.claim,
         expected=protocol.expectation(who),
-        notes=tuple(notes),
+        notes=(*notes, *protocol.notes(who)),
     )
 
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from comity.errors import Refused
 from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.protection import Disclosed
 from comity.privacy.accounting import Spent
 
 
@@ -17,13 +18,15 @@ class Policy:
     """Checked before the reservation, at the site, whatever the coordinator says.
 
     `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
-    again. None approves every study, which only a simulation does.
+    again. None approves every study, which only a simulation does. `joint_predictions` is how many new records a run
+    may score jointly: each is an exact score, and of two parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
     epsilon_per_study: Decimal | None = None
     delta_per_study: Decimal = Decimal(0)
     disclosures: frozenset[str] = frozenset()
+    joint_predictions: int = 0
     unproven: bool = False
     approved: Mapping[str, int] | None = field(default=None)
 
@@ -45,7 +48,7 @@ class Policy:
                 code="policy",
                 key="protocols",
             )
-        if not declaration.private and not self.unproven:
+        if declaration.claim not in (PRIVATE, DISCLOSING) and not self.unproven:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
         self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
@@ -65,8 +68,17 @@ class Policy:
     def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:
         """Whatever leaves exactly as it is needs its own word in the policy; the parts of a protocol included."""
         for release in declaration.disclosures(party, who):
-            needed = getattr(release.protection, "policy", "")
-            if needed not in self.disclosures:
+            assert isinstance(release.protection, Disclosed)
+            needed = release.protection.policy
+            if needed == _JOINT:
+                if not 0 < release.protection.most <= self.joint_predictions:
+                    raise Refused(
+                        f"refused: the run scores up to {release.protection.most} new records jointly and exactly, "
+                        f"policy.joint_predictions is {self.joint_predictions}",
+                        code="policy",
+                        key=needed,
+                    )
+            elif needed not in self.disclosures:
                 raise Refused(
                     f"refused: {release.name} leaves exactly as it is and policy.{needed} does not allow it",
                     code="policy",
@@ -74,5 +86,9 @@ class Policy:
                 )
 
 
-SIMULATION = Policy(unproven=True, disclosures=frozenset({"records_may_leave", "sizes_may_leave", "joint_predictions"}))
+_JOINT = "joint_predictions"
+
+SIMULATION = Policy(
+    unproven=True, disclosures=frozenset({"records_may_leave", "sizes_may_leave"}), joint_predictions=1 << 62
+)
 """One person holds all the data of a simulation: everything is allowed and labelled."""

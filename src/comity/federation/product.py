@@ -3,7 +3,8 @@
     rlwe      offer      each evaluator gives its encryptors a nonce
               encrypt    each encryptor seals its encrypted columns to its evaluators
               evaluate   each evaluator keeps its share and seals a reply
-    dealer    blind      each party masks its matrix with what the coordinator dealt and seals it to the others
+    dealer    blind      each party masks its first rows with what the coordinator dealt and seals them to the others
+              absorb     it multiplies what the others sealed to it, and masks the next rows: `STRETCH` at a time
 
 Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: a coordinator
              that works with no party.
@@ -19,7 +20,7 @@ opened value may be one unit of 2^(−2·places) beside the product, with the sm
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,11 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 
 Words = NDArray[np.uint64]
+
+STRETCH = 1 << 21
+"""Words that all parties together open between two asks: messages and memory do not grow with the rows."""
+_MOST_STRETCHES = 1 << 16
+_WHOLE_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +98,10 @@ class Products(Protocol):
             release("encrypted", EVERY_PARTY, EVERY_PARTY, Sealed("ring-LWE ciphertexts"), message),
             release("evaluated", EVERY_PARTY, EVERY_PARTY, Sealed("a masked result"), reply),
         )
+        blinded = Fields({"stretch": Count(_MOST_STRETCHES), "words": Array(None, "<u8")})
         dealt = (
             release("hand", COORDINATOR, EVERY_PARTY, Public("random, independent of all records"), hand),
-            release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), Array(None, "<u8")),
+            release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
         )
         rows = release("rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.most))
         return Declaration(
@@ -102,22 +109,45 @@ class Products(Protocol):
             adversary="each party with everybody else" if self.method == "rlwe" else "a coordinator without parties",
         )
 
-    def matrix(self, site: Site) -> NDArray[np.float64]:
-        """This party's rows, in the common order if there was an alignment."""
-        order = site.kept("align.rows")
-        return site.features if order is None else site.features[order]
-
-    def _checked(self, site: Site, rows: int) -> NDArray[np.float64]:
-        """The matrix, the same as at the first step: a mask or a secret serves one matrix."""
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
+        """These rows of this party, within the public bound."""
         # Clipped here, so that no record outside its bound can be noticed from outside.
-        found = np.clip(np.nan_to_num(self.matrix(site)), -self.bound, self.bound)
-        if found.shape != (rows, self.columns[site.party]):
-            raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-        digest = hashlib.sha256(found.tobytes()).digest()
-        if site.kept("product.digest", digest) != digest:
+        return np.clip(np.nan_to_num(site.features[which]), -self.bound, self.bound)
+
+    def first_seen(self, site: Site, matrix: NDArray[np.float64]) -> None:
+        """Called once in a run for every row, with rows that are multiplied from here on."""
+
+    def _checked(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.float64]]:
+        """Rows of the matrix in blocks, in the common order if there was an alignment; the same as when they were first
+        seen, or the step fails after the last one: a mask or a secret serves one matrix."""
+        order, width, state = site.kept("align.rows"), self.columns[site.party], hashlib.sha256()
+        name = f"product.digest/{part.start}"
+        before = site.kept(name)
+        known = len(site.records) if order is None else len(order)
+        for start in range(part.start, part.stop, length):
+            which = slice(start, min(start + length, part.stop))
+            block = self.matrix(site, which if order is None else order[which])
+            if known != rows or block.shape != (which.stop - start, width):
+                raise Refused("the matrix has another shape than the study agreed on", code="stopped")
+            state.update(self.digested(block).data)
+            if before is None:
+                self.first_seen(site, block)
+            yield block
+        if before is None:
+            site.keep(name, state.digest())
+        elif before != state.digest():
             raise Refused("the records changed during the run", code="stopped")
-        site.keep("product.digest", digest)
-        return found
+
+    def _whole(self, site: Site, rows: int) -> NDArray[np.float64]:
+        out, at = np.empty((rows, self.columns[site.party])), 0
+        for block in self._checked(site, rows, slice(0, rows), _WHOLE_ROWS):
+            out[at : at + len(block)] = block
+            at += len(block)
+        return out
+
+    def digested(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
+        """What stands for a matrix where two are compared: as much of it as is multiplied."""
+        return np.ascontiguousarray(matrix)
 
     # Without a dealer.
 
@@ -140,7 +170,7 @@ class Products(Protocol):
 
     @step()
     def encrypt(self, site: Site, rows: int) -> None:
-        matrix, nonces = self._checked(site, rows), site.received("nonce", self._as_encryptor(site.party))
+        matrix, nonces = self._whole(site, rows), site.received("nonce", self._as_encryptor(site.party))
         for peer in self._as_encryptor(site.party):
             plan, seed = self._plan(site.party, peer, rows), site.secret()
             site.keep(f"product.seed/{peer}", seed)
@@ -154,7 +184,7 @@ class Products(Protocol):
 
     @step()
     def evaluate(self, site: Site, rows: int) -> None:
-        matrix, messages = self._checked(site, rows), site.received("encrypted", self._as_evaluator(site.party))
+        matrix, messages = self._whole(site, rows), site.received("encrypted", self._as_evaluator(site.party))
         for peer in self._as_evaluator(site.party):
             plan = self._plan(peer, site.party, rows)
             side = Evaluator(plan, site.kept(f"product.seed/{peer}"))
@@ -182,16 +212,53 @@ class Products(Protocol):
     @step()
     def blind(self, site: Site, rows: int, hand: dict[str, Any]) -> None:
         site.keep("product.hand", hand)
-        side, matrix = self._party(site, rows), self._checked(site, rows)
-        masked = []
-        for start, count in self._blocks(rows):
-            masked.append(side.mask(matrix[start : start + count]).reshape(-1))
+        self._blind(site, rows, 0)
+
+    @step(times=_MOST_STRETCHES)
+    def absorb(self, site: Site) -> None:
+        rows, stretch = site.dims["rows"], int(site.label)
+        if stretch + 1 >= len(self._stretches(rows)):
+            raise Refused("the last rows are absorbed when the shares are opened", code="too-often")
+        self._absorb(site, rows, stretch)
+        self._blind(site, rows, stretch + 1)
+
+    def _blind(self, site: Site, rows: int, stretch: int) -> None:
+        part, length = self._stretches(rows)[stretch], self._layout(rows).block_rows
+        side = self._party(site, rows, part.start)
+        flat, at = np.empty((part.stop - part.start) * self.columns[site.party], "<u8"), 0
+        for block in self._checked(site, rows, part, length):
+            flat[at : at + block.size] = side.mask(block).reshape(-1)
+            at += block.size
             # The peers' blocks are absorbed when they have arrived, in a pass of its own.
             side.forgo()
-        flat = np.concatenate(masked)
-        for peer in self.columns:
-            if peer != site.party:
-                site.send(peer, "blinded", flat)
+        peers = [peer for peer in self.columns if peer != site.party]
+        site.send_all(peers, "blinded", {"stretch": stretch, "words": flat})
+
+    def _absorb(self, site: Site, rows: int, stretch: int) -> dict[int, Words]:
+        """The sums with the peers' rows of one stretch added, kept for the next; each stretch once and in order."""
+        order, part = list(self.columns), self._stretches(rows)[stretch]
+        if site.kept("product.absorbed", 0) != stretch:
+            raise Refused(f"stretch {stretch} of the rows is not the next one to be multiplied", code="stopped")
+        opened = site.take("blinded", (peer for peer in order if peer != site.party))
+        sizes = {peer: (part.stop - part.start) * count for peer, count in self.columns.items() if peer != site.party}
+        found = {peer: value["words"].size for peer, value in opened.items() if value["stretch"] == stretch}
+        if found != sizes:
+            raise Malformed(f"masked rows of stretch {stretch} were expected from every other party", code="form")
+        sums = site.kept("product.sums")
+        so_far = None if sums is None else {order.index(peer): words for peer, words in sums.items()}
+        side, at = self._party(site, rows, part.start, so_far), dict.fromkeys(opened, 0)
+        for block in self._checked(site, rows, part, self._layout(rows).block_rows):
+            side.mask(block)
+            blocks = {}
+            for peer, value in opened.items():
+                size = len(block) * self.columns[peer]
+                words = value["words"][at[peer] : at[peer] + size]
+                blocks[order.index(peer)] = words.reshape(self.columns[peer], -1)
+                at[peer] += size
+            side.absorb(blocks)
+        site.keep("product.sums", {order[number]: words for number, words in side.so_far.items()})
+        site.keep("product.absorbed", stretch + 1)
+        return side.so_far
 
     # Towards the protocol that mounts this.
 
@@ -223,35 +290,36 @@ class Products(Protocol):
         return out
 
     def _dealt_shares(self, site: Site, rows: int) -> dict[str, Words]:
-        order, matrix = list(self.columns), self._checked(site, rows)
-        side, opened = self._party(site, rows), site.received("blinded")
-        at = dict.fromkeys(opened, 0)
-        for start, count in self._blocks(rows):
-            side.mask(matrix[start : start + count])
-            blocks = {}
-            for peer, flat in opened.items():
-                size = count * self.columns[peer]
-                blocks[order.index(peer)] = flat[at[peer] : at[peer] + size].reshape(self.columns[peer], -1)
-                at[peer] += size
-            side.absorb(blocks)
-        return {order[number]: share for number, share in side.shares().items()}
+        last = len(self._stretches(rows)) - 1
+        if site.kept("product.absorbed", 0) == last:
+            self._absorb(site, rows, last)
+        if site.kept("product.absorbed", 0) <= last:
+            raise Refused("shares come after all rows were multiplied", code="stopped")
+        sums: dict[str, Words] = site.kept("product.sums")
+        return sums
 
     def _layout(self, rows: int) -> Layout:
         return Layout(rows, tuple(self.columns.values()))
 
-    def _blocks(self, rows: int) -> list[tuple[int, int]]:
-        out, start = [], 0
-        for count in self._layout(rows).blocks():
-            out.append((start, count))
-            start += count
-        return out
+    def _stretches(self, rows: int) -> list[slice]:
+        """The rows between two asks: whole blocks of the layout, each masked by keystream of its own."""
+        block = self._layout(rows).block_rows
+        length = max(1, STRETCH // sum(self.columns.values()) // block) * block
+        return [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
-    def _party(self, site: Site, rows: int) -> Party:
-        order, hand = list(self.columns), site.kept("product.hand")
+    def _party(self, site: Site, rows: int, start: int, so_far: Mapping[int, Words] | None = None) -> Party:
+        order, hand, layout = list(self.columns), site.kept("product.hand"), self._layout(rows)
+        if hand is None:
+            raise Refused("rows are masked after the coordinator dealt", code="stopped")
         corrections = {order.index(peer): matrix for peer, matrix in hand["corrections"].items()}
-        forms = [self.form] * len(order)
         return Party(
-            self._layout(rows), order.index(site.party), Hand(hand["seed"], corrections), forms, noise=self.noise
+            layout,
+            order.index(site.party),
+            Hand(hand["seed"], corrections),
+            [self.form] * len(order),
+            noise=self.noise,
+            block=start // layout.block_rows,
+            so_far=so_far,
         )
 
     # The coordinator's side.
@@ -273,3 +341,5 @@ class Products(Protocol):
 
         hands = view.once("hands", dealt)
         view.ask("blind", each={party: {"hand": hands[party]} for party in order}, rows=rows)
+        for stretch in range(len(self._stretches(rows)) - 1):
+            view.ask("absorb", to=order, label=stretch)

@@ -91,10 +91,12 @@ class Public:
 
 @dataclass(frozen=True)
 class Disclosed:
-    """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it."""
+    """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it, and `most` is how many
+    values leave at most, where the policy limits their number."""
 
     why: str
     policy: str
+    most: int = 0
 
     @property
     def text(self) -> str:

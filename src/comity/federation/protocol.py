@@ -89,6 +89,10 @@ class Protocol:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
         return ""
 
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        """Further lines for the plan: what a reader should know that no release says by itself."""
+        return ()
+
     def find(self, name: str) -> tuple[Protocol, Callable[..., Any]]:
         """The protocol that owns a step, and the step; `sum.mask` is the step `mask` of the part mounted as `sum`."""
         mount, _, leaf = name.rpartition(".")

@@ -16,6 +16,7 @@ from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Release
 from comity.federation.effects import Effects
+from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.protection import Entrusted, Sealed, Selected, Summed
 
 if TYPE_CHECKING:
@@ -123,14 +124,25 @@ class Site:
 
     def send(self, to: str, name: str, value: Any) -> None:
         """Seal a declared value to a party's pinned key and sign it; the coordinator relays it with the next ask."""
+        self._check_sealed([to], name, value)
+        head = Head(self._study, self._run, self._path, self.party, to, name)
+        self.effects.mail.append(seal(self._host.keys, self._host.identity_of(to), head, encode(value)))
+
+    def send_all(self, receivers: Iterable[str], name: str, value: Any) -> None:
+        """`send` to several parties, for a value so large that it should be encrypted, relayed and journalled once."""
+        heads = {to: Head(self._study, self._run, self._path, self.party, to, name) for to in receivers}
+        self._check_sealed(heads, name, value)
+        identities = {to: self._host.identity_of(to) for to in heads}
+        letters, box = seal_in_common(self._host.keys, identities, heads, encode(value))
+        self.effects.mail += letters
+        self.effects.boxes.append(box)
+
+    def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
         release = self._host.declared(self._path)[name]
-        release.check(value, self.party, to, self.consortium, self.dims)
+        for to in receivers:
+            release.check(value, self.party, to, self.consortium, self.dims)
         if not isinstance(release.protection, Sealed):
             raise Refused(f"{name} is not declared as sealed", code="undeclared", key=name)
-        head = encode([self._study, self._run, self._path, self.party, to, name])
-        box = self._host.identity_of(to).seal(encode(value), head)
-        signature = self._host.keys.sign(head + box)
-        self.effects.mail.append({"to": to, "head": head, "box": box, "signature": signature})
 
     def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
         """What other parties sent under a declared name in this run, by sender."""
@@ -138,15 +150,24 @@ class Site:
         found = ((party, self.kept(f"in:{name}/{party}")) for party in asked)
         return {party: value for party, value in found if value is not None}
 
+    def take(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
+        """`received`, once: what is taken is gone with this step, and is not even stored if it came with its ask."""
+        found = self.received(name, senders)
+        for party in found:
+            self.forget(f"in:{name}/{party}")
+        return found
+
     # Between steps of a run.
 
     def keep(self, name: str, value: Any) -> None:
         self.effects.state[name] = encode(value)
 
+    def forget(self, name: str) -> None:
+        self.effects.state[name] = None
+
     def kept(self, name: str, default: Any = None) -> Any:
-        raw = self.effects.state.get(name)
-        if raw is None:
-            raw = self._host.store.state(self._run, name)
+        state = self.effects.state
+        raw = state[name] if name in state else self._host.store.state(self._run, name)
         return default if raw is None else decode(raw)
 
     # Secrets and signatures, bound to the study and the run.

@@ -133,6 +133,11 @@ class Store:
             for release, index in effects.draws:
                 transaction.draw(run=run, release=release, index=index, step=path)
             for name, value in effects.state.items():
+                if value is None:
+                    connection.execute(
+                        "delete from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
+                    )
+                    continue
                 connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
             if effects.close:
                 transaction.close(run)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from comity.federation.journal import Journal, digest
+from comity.federation.journal import Journal, Trace
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,14 @@ class Transcript:
 def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozenset[str]) -> Transcript:
     """`entrusted` names the steps whose replies are plaintext to the coordinator."""
     lines = []
-    for path, exchanges in journal.traffic(study, run):
-        sent = [exchange.message for exchange in exchanges.values()]
-        replies = [exchange.reply for exchange in exchanges.values() if exchange.reply is not None]
+    for path, asks, replies in journal.traces(study, run):
         shown = path.partition("[")[0] not in entrusted
-        lines.append(Line(path, "to parties", len(sent), sum(map(len, sent)), digest(sent)))
-        lines.append(
-            Line(path, "to coordinator", len(replies), sum(map(len, replies)), digest(replies) if shown else "")
-        )
+        lines.append(_line(path, "to parties", asks, shown=True))
+        lines.append(_line(path, "to coordinator", replies, shown=shown))
     return Transcript(tuple(lines))
+
+
+def _line(path: str, direction: str, traces: Sequence[Trace], *, shown: bool) -> Line:
+    """Its digest is that of the messages' digests, in the order of the parties."""
+    digest = hashlib.sha256(b"".join(trace.digest for trace in traces)).hexdigest() if shown else ""
+    return Line(path, direction, len(traces), sum(trace.size for trace in traces), digest)

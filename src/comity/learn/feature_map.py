@@ -129,14 +129,20 @@ def pca(auxiliary: Floats, k: int) -> FeatureMap:
     return FeatureMap(mean, axes[:, : _kept(variances, k)])
 
 
-def whitened(auxiliary: Floats, k: int | None = None) -> FeatureMap:
+def whitened(auxiliary: Floats, k: int | None = None, weight: Floats | None = None) -> FeatureMap:
     """The k directions of largest public variance, each of variance one over the auxiliary rows, and a constant.
 
-    Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes.
+    Over the auxiliary rows Σ z zᵀ/N is the identity: a mean of votes times z is no longer than the votes. With public
+    weights (N,) of mean one all means are weighted by them, that of z zᵀ too.
     """
     rows = _checked(auxiliary)
-    mean = rows.mean(axis=0)
-    variances, axes = _principal(rows - mean, _mean_square(rows))
+    if weight is None:
+        mean = rows.mean(axis=0)
+        centred = rows - mean
+    else:
+        mean = weight @ rows / len(rows)
+        centred = (rows - mean) * np.sqrt(weight)[:, None]
+    variances, axes = _principal(centred, _mean_square(rows))
     kept = _kept(variances, k)
     return FeatureMap(mean, axes[:, :kept] / np.sqrt(variances[:kept]), constant=True)
 

@@ -13,6 +13,8 @@ from comity.learn.local_model import Estimator, from_estimator
 
 # Whoever opens a study file runs what it names, and others wrote it: from there only these libraries are imported.
 LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost")
+# Parameters of scikit-learn, xgboost, lightgbm and catboost that name caches, models or folders.
+_FILES = ("memory", "xgb_model", "init_model", "snapshot_file", "train_dir", "cache", "callbacks")
 
 
 def named(
@@ -28,6 +30,8 @@ def named(
     Several names make a pipeline; its parameters are then written as scikit-learn does, `svc__C`. Naming a class
     imports its module, which runs code: `libraries` limits the packages to import from, None does not limit them.
     """
+    if libraries is not None:
+        _require_plain(parameters, where)
     if isinstance(name, str):
         return from_estimator(_made(_class(name, libraries, where), parameters, name, where), soft=soft)
     from sklearn.pipeline import make_pipeline
@@ -42,6 +46,17 @@ def named(
         wrong = next((key for key in parameters if key not in known), "")
         raise StudyError(f"{where}: {wrong!r} is no parameter of the pipeline{did_you_mean(wrong, known)}") from error
     return from_estimator(pipeline, soft=soft)
+
+
+def _require_plain(parameters: dict[str, Any], where: str) -> None:
+    """Refuse what makes a library read or write files: a cache that it loads again may hold anybody's code."""
+    for key in parameters:
+        leaf = key.rpartition("__")[2]
+        if leaf in _FILES or leaf.endswith(("_dir", "_file", "_path")):
+            raise StudyError(
+                f"{where}: {key!r} names a file or a folder, which a study file may not give to a model, because what "
+                "is loaded from there can run code. Give such models from Python"
+            )
 
 
 def _class(name: str, libraries: Sequence[str] | None, where: str) -> type:

@@ -24,6 +24,7 @@ from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.runtime.by_features import by_features, is_vertical
+from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
 from comity.runtime.simulate import encoded, simulate
@@ -203,6 +204,7 @@ def _by_features(study: Study) -> Material:
         held_out = table.holdout if table.test is None else None
         file = str(study.folder / table.data)
         frame = _read(study, table.data, "simulation.data")
+        _check_people(study, frame, file)
         parties, rest = by_features(
             study.protocol, frame, names, holdout=held_out, name=study.hash, where=file
         )
@@ -212,11 +214,26 @@ def _by_features(study: Study) -> Material:
         parties, rest = {}, None
         for name in names:
             frame = _read(study, table.data[name], f"simulation.data.{name}")
+            _check_people(study, frame, str(study.folder / table.data[name]))
             parties[name] = encoded(study.protocol, frame, str(study.folder / table.data[name]), party=name)
+    if study.schema.identifier is not None and _aligns(study):
+        check_shared(parties, study.where, study.schema.identifier)
     if table.test is not None:
         rest = _read(study, table.test, "simulation.test")
     test = None if rest is None else encoded(study.protocol, rest, f"{study.where}: simulation")
     return Material(parties, test)
+
+
+def _check_people(study: Study, frame: pd.DataFrame, where: str) -> None:
+    """Where rows are aligned, every file has one record per person, whose identifier reads the same in all files."""
+    name = study.schema.identifier
+    if name is not None and name in frame.columns and _aligns(study):
+        check_kind(frame[name], where)
+        check_distinct(frame[name], where)
+
+
+def _aligns(study: Study) -> bool:
+    return getattr(study.protocol, "alignment", "none") != "none"
 
 
 def _read(study: Study, file: str, key: str) -> pd.DataFrame:

@@ -57,10 +57,12 @@ class PublishedAverage(Protocol):
     """The mean of local logistic models with noise for the party that has the fewest records.
 
     Adversary    each participant by itself, honest but curious; no two of them together. Whoever sees the model is
-                 met with ε, except the smallest party: it drew the noise, though it does not know that it did.
+                 met with ε, except the smallest party: it drew the noise, finds out by taking it off, and then knows
+                 the sum of the models, of two parties the other's model. The claim says so.
     Unit         a record, replaced. Sizes are secret and the same for neighbours: the scale of the noise says something
                  of the smallest one.
-    Learned      everyone: the shares, and so the noisy mean. Nobody: a size, whose noise it is, a local model.
+    Learned      everyone: the shares, and so the noisy mean. Each party: whether it is the smallest. Nobody: a size, or
+                 whose noise it is where it is another's.
     Sensitivity  2/(n λ) for each model in L2, for records in the unit ball; noise is scaled for it as if one model were
                  released instead of the mean of K, as published (`published_noise`).
 
@@ -204,8 +206,10 @@ class PublishedAverage(Protocol):
             raise Refused(f"records of {self.width} features were expected, found others", code="stopped")
         rows = Ball(1.0).enforce(site.features, (self.width,))
         fit = logistic(rows, site.labels.astype(np.float64), self.l2, tol=TOLERANCE)
-        weights = fit.weights if bool(fit.converged) else np.zeros(self.width)
-        inside = Ball(self.radius).enforce(weights, (self.width,))
+        if not bool(fit.converged):
+            # A neutral model in its place would be further from a neighbour's than the noise is scaled for.
+            raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
+        inside = Ball(self.radius).enforce(fit.weights, (self.width,))
         return np.rint(inside / self.scaled(site.consortium).grid).astype("<i8")
 
     @step()

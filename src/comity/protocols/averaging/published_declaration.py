@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.errors import StudyError
 from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import PRIVATE, Declaration, Release
+from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Blob, Count, Each, Fields, Form
 from comity.federation.protection import Derived, Protection, Public, Sealed, Selected
 from comity.privacy.unit import Neighbours, Unit
@@ -14,6 +14,9 @@ from comity.protocols.averaging.smallest import Comparisons
 
 MOST_PARTIES = 1000
 CURATOR = "curator"
+
+# Whoever is that party finds out: what is left of the published sum without its own noise has the length of models.
+EXPOSED = "not private against the party with the fewest records, which knows the noise that hides the others' models"
 
 _SHUFFLED = "shares of the sizes in a secret order: uniform ones, and others under the keyholder's key"
 _ADVERSARY = (
@@ -107,5 +110,5 @@ def declared(
             release("shares", COORDINATOR, EVERYONE, Derived("noise"), Each(words, keys="participants")),
         ),
         adversary=_ADVERSARY,
-        claim=PRIVATE if noise.kind == "spherical" else claim(noise),
+        claim=EXPOSED if noise.kind == "spherical" else f"{claim(noise)}; and {EXPOSED}",
     )

@@ -8,6 +8,7 @@ of so many records. Projection on a convex set brings no two points further apar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ _ADDING = 2.0**-52
 @dataclass(frozen=True)
 class RecordSum:
     """`moved`: L2 distance that one record makes; `radius`: of the ball that the sum of `records` is projected on."""
+
+    neutral_within: ClassVar[bool] = False
 
     moved: float
     radius: float

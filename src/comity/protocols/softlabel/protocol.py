@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, sqrt
+from math import ceil, prod, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,7 +129,7 @@ class SoftLabel(Protocol):
             name=statistic.name,
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(mechanism(who.loss)),
+            protection=Summed(mechanism(who.loss, prod(statistic.shape))),
             form=Array(statistic.shape, "<i8"),
             bound=statistic.bound,
         )

@@ -1,7 +1,8 @@
 """Budgets from the top down and from the bottom up: what a study's loss means to one party, and the reverse.
 
 Ledgers debit the loss about whole records. A party may also ask what the release tells about *its own* columns when all
-others are fixed: less, unless it holds half of the squared norm or more (proof.md, 5).
+others are fixed: less, unless it holds half of the squared norm or more (proof.md, 5). Noise by block, from the bottom
+up, is in `blocks.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from decimal import Decimal
 
 from comity.errors import StudyError
 from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
-from comity.privacy.loss import Approx, Loss
+from comity.privacy.loss import Approx, Loss, Pure
 from comity.protocols.vertical.columns import Columns
-from comity.protocols.vertical.sensitivity import party_share
+from comity.protocols.vertical.sensitivity import l1_sensitivity, l1_sensitivity_about, party_share
 
 
 def party_losses(columns: Columns, loss: Loss) -> dict[str, float]:
-    """From the top down: the ε about each party's own columns, at the δ of the study's Gaussian loss."""
+    """From the top down: the ε about each party's own columns, at the δ of the study."""
+    if isinstance(loss, Pure):
+        return {party: float(loss.epsilon) * pure_share(columns, party) for party in columns.parties}
     rho, delta = float(budget_to_rho(loss).rho), _delta(loss)
     return {party: zcdp_epsilon(rho * party_share(columns, party), delta) for party in columns.parties}
 
 
 def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> float:
-    """From the bottom up: the largest ε about whole records at which no party's own columns lose more than wished."""
+    """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
     least = float("inf")
     for party, epsilon in wished.items():
         if party not in columns.parties:
@@ -31,23 +34,17 @@ def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> f
                 f"vertical.party_epsilon names {party}, the parties are {', '.join(columns.parties)}; correct it",
                 key="vertical.party_epsilon",
             )
+        if not delta:
+            least = min(least, epsilon / pure_share(columns, party))
+            continue
         rho = float(budget_to_rho(Approx(epsilon, delta)).rho) / party_share(columns, party)
         least = min(least, zcdp_epsilon(rho, delta))
     return least
 
 
-def composed(own: Mapping[str, float], pairs: Mapping[tuple[str, str], float]) -> float:
-    """The global ε when each party's block has noise for its own ε and each pair's block for the pair's.
-
-    Every released entry lies in one block, and one record moves all blocks: losses add up. The paper's Corollary 1
-    multiplies each term by a ratio of sensitivities that is already in the noise, and overcounts.
-    """
-    return sum(own.values()) + sum(pairs.values())
-
-
-def of_party(party: str, own: Mapping[str, float], pairs: Mapping[tuple[str, str], float]) -> float:
-    """What those blocks tell about one party's columns: its own block and the pairs it takes part in."""
-    return own[party] + sum(epsilon for pair, epsilon in pairs.items() if party in pair)
+def pure_share(columns: Columns, party: str) -> float:
+    """Of a pure ε, what the release tells about one party's columns: Laplace noise is laid out for whole records."""
+    return l1_sensitivity_about(columns, party) / l1_sensitivity(columns)
 
 
 def published_share(coordinates: int, features: int) -> float:
@@ -59,5 +56,5 @@ def published_share(coordinates: int, features: int) -> float:
 
 def _delta(loss: Loss) -> float:
     if not isinstance(loss, Approx) or loss.delta == Decimal(0):
-        raise StudyError("losses about one party's columns are stated for Gaussian noise; set privacy.delta above 0")
+        raise StudyError("Gaussian noise needs privacy.delta above 0", key="privacy.delta")
     return float(loss.delta)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
 from comity.protocols.parameters import Parameters, Setting
+from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published import PublishedVertical
 
@@ -22,6 +23,10 @@ class VerticalParameters(Parameters):
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
     products: Literal["rlwe", "dealer"] = Field("rlwe", description="how products across parties are computed")
+    solver: Literal["quadratic", "gradient", "auto"] = Field(
+        "quadratic", description="logistic: one release, gradient rounds after it, or rounds where they help"
+    )
+    rounds: int = Field(6, ge=1, le=64, description="gradient rounds, where there are any")
     alignment: Literal["none", "keyed", "ecdh"] | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
@@ -30,6 +35,10 @@ class VerticalParameters(Parameters):
     party_epsilon: dict[str, float] = Field(
         default_factory=dict,
         description="largest loss about a party's own columns, by party; the study is refused above",
+    )
+    block_epsilon: dict[str, float] = Field(
+        default_factory=dict,
+        description='pure losses from the bottom up: one for each party\'s own block and each pair\'s, as "a+b"',
     )
     rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
 
@@ -58,15 +67,25 @@ class VerticalParameters(Parameters):
 
     def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> VerticalRegression | PublishedVertical:
         if self.variant == "published":
+            for key in ("party_epsilon", "block_epsilon"):
+                if getattr(self, key):
+                    raise StudyError(
+                        f'{setting.where}: vertical.{key} is for the default; leave it out with variant = "published"',
+                        key=f"vertical.{key}",
+                    )
             return PublishedVertical(schema=setting.schema, columns=held, most=self.rows_at_most)
-        return VerticalRegression(
-            schema=setting.schema,
-            columns=held,
-            pure=setting.pure,
-            products=self.products,
-            alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
-            intercept=self.intercept,
-            bins=self.bins,
-            party_epsilon=self.party_epsilon,
-            most=self.rows_at_most,
-        )
+        common: dict[str, Any] = {
+            "schema": setting.schema,
+            "columns": held,
+            "pure": setting.pure,
+            "products": self.products,
+            "alignment": self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
+            "intercept": self.intercept,
+            "bins": self.bins,
+            "party_epsilon": self.party_epsilon,
+            "block_epsilon": self.block_epsilon,
+            "most": self.rows_at_most,
+        }
+        if self.solver == "quadratic":
+            return VerticalRegression(**common)
+        return GradientRegression(**common, solver=self.solver, rounds=self.rounds)

@@ -6,8 +6,9 @@
 
 Adversary    an honest-but-curious coordinator with up to K − 2 parties, as far as single partial scores are concerned.
 Learned      coordinator: the exact score of every new record. That is a function of its columns without any noise: it
-             is outside every guarantee, and a party's policy must allow it (`joint_predictions`). Of two parties, the
-             one that learns a score knows the other's exact partial score.
+             is outside every guarantee, and a party's policy must allow so many (`joint_predictions`). Of two parties,
+             the one that learns a score knows the other's exact partial score. Every party: the model, of which its
+             weights are a part; so there is no joint prediction where the coordinator keeps the model to itself.
 
 The other way to predict gives nobody a score: the whole model is released to everyone, and whoever has whole records
 applies it at home.
@@ -28,7 +29,7 @@ from comity.data import Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.alignment import ROWS, Alignment
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.declaration import DISCLOSING, Declaration, Release
 from comity.federation.forms import Array, Blob, Count
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Disclosed, Public, Sealed
@@ -40,6 +41,24 @@ Floats = NDArray[np.float64]
 _PLACES = 24
 _LARGEST = 2.0**20
 MOST_ROWS = 1 << 20
+
+
+def ways_to_predict(who: Consortium) -> str:
+    """For the plan of a study: who can apply its model to new records, and what a joint prediction would tell."""
+    if not who.colluders:
+        return (
+            "prediction: the coordinator alone has the model and applies it to whole records; not jointly, since a "
+            "party that read weights could take its part of the noise off them. privacy.colluders >= 1 gives the model "
+            "to everyone"
+        )
+    exact = "and, of two parties, each one's exact part to the other"
+    if who.size > 2:
+        exact = f"though no party's own part to a coordinator with up to {who.size - 2} of {who.size} parties"
+    return (
+        "prediction: the whole model goes to everyone, who applies it to whole records at home; jointly, where parties "
+        f"hold parts of a new record, it is NOT private: it tells exact scores, {exact}, and needs "
+        "policy.joint_predictions"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,10 +74,13 @@ class JointPrediction(Protocol):
     intercept: bool = True
     bins: bool = False
     alignment: str = "none"
+    most: int = MOST_ROWS
 
     def __post_init__(self) -> None:
         if len(self.columns) < 2:
             raise StudyError("a joint prediction needs the columns of two parties or more", key="parties")
+        if not 1 <= self.most <= MOST_ROWS:
+            raise StudyError(f"a joint prediction scores 1 to {MOST_ROWS} new records, found {self.most}")
         if self.coef.shape != (self.encoding.width,) or not np.isfinite(self.coef).all():
             raise StudyError(
                 f"the model has weights of shape {self.coef.shape}, its schema encodes {self.encoding.width} features; "
@@ -87,6 +109,13 @@ class JointPrediction(Protocol):
         return {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
 
     def declare(self, who: Consortium) -> Declaration:
+        if not who.colluders:
+            raise Refused(
+                "a joint prediction gives each party its weights, and a party that reads the model knows its part of "
+                "the noise; the study counts with no colluders: run it again with privacy.colluders = 1 or more",
+                code="colluders",
+                key="privacy.colluders",
+            )
         aligned = self.parts.get("align")
         before = (
             Release(
@@ -94,14 +123,14 @@ class JointPrediction(Protocol):
                 source=EVERY_PARTY,
                 to=COORDINATOR,
                 protection=Public("how many new records a party has"),
-                form=Count(MOST_ROWS),
+                form=Count(self.most),
             ),
             Release(
                 name="rows",
                 source=COORDINATOR,
                 to=EVERY_PARTY,
                 protection=Public("how many new records there are"),
-                form=Count(MOST_ROWS),
+                form=Count(self.most),
             ),
         )
         return Declaration(
@@ -118,7 +147,7 @@ class JointPrediction(Protocol):
                     name="masked",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed(self._said(who), "joint_predictions"),
+                    protection=Disclosed(self._said(who), "joint_predictions", self.most),
                     form=Array(("rows",), "<u8"),
                 ),
                 Release(
@@ -131,6 +160,7 @@ class JointPrediction(Protocol):
             ),
             adversary="nobody who learns a score; single partial scores hold against an honest-but-curious coordinator "
             f"with up to {who.size - 2} of {who.size} parties",
+            claim=DISCLOSING,
         )
 
     def _said(self, who: Consortium) -> str:
@@ -179,6 +209,8 @@ class JointPrediction(Protocol):
         order = site.kept(ROWS)
         features = site.features if order is None else site.features[order]
         weights = self.weights_of(site.party)
+        if rows > self.most:
+            raise Refused(f"up to {self.most} new records were agreed on, found {rows}", code="policy")
         if features.shape != (rows, len(weights)):
             raise Refused("the new records have another shape than agreed on", code="stopped")
         scores = np.nan_to_num(np.clip(features, -1.0, 1.0)) @ weights

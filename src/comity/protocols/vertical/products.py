@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data import Records
 from comity.errors import Refused
-from comity.federation.alignment import ROWS
 from comity.federation.product import Products
 from comity.federation.site import Site
 from comity.protocols.vertical.columns import Columns
@@ -26,10 +25,10 @@ class ColumnProducts(Products):
 
     layout: Columns
 
-    def matrix(self, site: Site) -> Floats:
-        order = site.kept(ROWS)
-        found = self.layout.matrix(site.records, site.party)
-        return found if order is None else found[order]
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        records = site.records
+        labels = None if records.labels is None else records.labels[which]
+        return self.layout.matrix(Records(records.features[which], labels), site.party)
 
     def own(self, site: Site) -> Floats:
         """The party's own sums, kept when its columns were first multiplied: never those of other records."""
@@ -38,18 +37,10 @@ class ColumnProducts(Products):
             raise Refused("own sums come after the products", code="stopped")
         return found
 
-    def _checked(self, site: Site, rows: int) -> Floats:
-        """The columns, the same as at the first step: a mask or a secret serves one matrix."""
-        found = self.matrix(site)
-        if found.shape != (rows, self.columns[site.party]):
-            raise Refused("the matrix has another shape than the study agreed on", code="stopped")
-        # What is multiplied are integers of 13 bits: their digest is that of the matrix.
-        units = np.rint(found * 2.0**self.places).astype(np.int16)
-        digest = hashlib.sha256(units.tobytes()).digest()
-        before = site.kept("product.digest")
-        if before is None:
-            site.keep("product.digest", digest)
-            site.keep(_OWN, gram(found))
-        elif before != digest:
-            raise Refused("the records changed during the run", code="stopped")
-        return found
+    def first_seen(self, site: Site, matrix: Floats) -> None:
+        before, own = site.kept(_OWN), gram(matrix)
+        site.keep(_OWN, own if before is None else before + own)
+
+    def digested(self, matrix: Floats) -> NDArray[np.int16]:
+        """What is multiplied are integers of 13 bits."""
+        return np.rint(matrix * 2.0**self.places).astype(np.int16)

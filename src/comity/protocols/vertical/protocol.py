@@ -44,10 +44,12 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import baselines, error_of
+from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import affordable, party_losses
 from comity.protocols.vertical.columns import PLACES, Columns
 from comity.protocols.vertical.dissection import BESIDE, Dissection
 from comity.protocols.vertical.fit import Regression, fitted
+from comity.protocols.vertical.prediction import ways_to_predict
 from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
 
@@ -75,6 +77,7 @@ class VerticalRegression(Protocol):
     intercept: bool = True
     bins: bool = False
     party_epsilon: Mapping[str, float] = field(default_factory=dict)
+    block_epsilon: Mapping[str, float] = field(default_factory=dict)
     most: int = 1 << 20
 
     def __post_init__(self) -> None:
@@ -89,6 +92,13 @@ class VerticalRegression(Protocol):
         if not 2 <= self.most <= 1 << 24:
             raise StudyError(f"vertical.rows_at_most must lie between 2 and {1 << 24}, found {self.most}")
         _ = self.layout.pieces
+        if self.block_epsilon:
+            if not self.pure:
+                raise StudyError(
+                    "vertical.block_epsilon is about Laplace noise; set privacy.delta to 0, or leave it out",
+                    key="vertical.block_epsilon",
+                )
+            _ = self.dissection
 
     @property
     def title(self) -> str:
@@ -101,7 +111,24 @@ class VerticalRegression(Protocol):
 
     @cached_property
     def dissection(self) -> Dissection:
-        return Dissection.of(self.layout)
+        even = Dissection.of(self.layout)
+        return even if self.blocks is None else self.blocks.weighted(even)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """The budgets of single blocks, where the study is laid out from the bottom up."""
+        if not self.block_epsilon:
+            return None
+        return Blocks.of(self.layout, self.block_epsilon, self._carry)
+
+    @property
+    def _carry(self) -> float:
+        """With rlwe an entry across parties may be one unit beside the product."""
+        return self.product.unit if self.products == "rlwe" else 0.0
+
+    @property
+    def _heaviest(self) -> int:
+        return LARGEST_WEIGHT if self.block_epsilon else BESIDE
 
     @property
     def encoding(self) -> Encoding:
@@ -119,7 +146,7 @@ class VerticalRegression(Protocol):
             method=self.products,
             most=self.most,
             # Room for the weights, for every party's rounding, and for the noise, whatever the budget.
-            noise=(len(self.columns) * BESIDE * self.most << (2 * PLACES)) + (1 << 46),
+            noise=(len(self.columns) * self._heaviest * self.most << (2 * PLACES)) + (1 << 46),
             layout=self.layout,
         )
 
@@ -210,15 +237,27 @@ class VerticalRegression(Protocol):
             raise StudyError(f"vertical: {needed}, found delta {found}", key="privacy.delta")
         if self.party_epsilon:
             self._check_wishes(who.loss)
+        if self.blocks is not None:
+            assert isinstance(who.loss, Pure)
+            total = self.blocks.loss(self.dissection)
+            if total.epsilon > who.loss.epsilon:
+                raise StudyError(
+                    f"vertical.block_epsilon comes to eps {total.epsilon} about whole records, found privacy.epsilon = "
+                    f"{who.loss.epsilon}; raise that, or lower the blocks",
+                    key="vertical.block_epsilon",
+                )
 
     def _check_wishes(self, loss: Loss) -> None:
         """No party's own columns may lose more than it asked for."""
-        if not isinstance(loss, Approx):
+        if self.blocks is not None:
             raise StudyError(
-                "vertical.party_epsilon is about Gaussian noise; set privacy.delta above 0, or leave it out",
+                "vertical.party_epsilon is a ceiling from the top, vertical.block_epsilon a budget from the bottom; "
+                "leave one of them out",
                 key="vertical.party_epsilon",
             )
-        most = affordable(self.layout, self.party_epsilon, float(loss.delta))
+        assert isinstance(loss, Pure | Approx)
+        delta = float(loss.delta) if isinstance(loss, Approx) else 0.0
+        most = affordable(self.layout, self.party_epsilon, delta)
         if float(loss.epsilon) > most:
             raise StudyError(
                 f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
@@ -234,14 +273,16 @@ class VerticalRegression(Protocol):
     def moments(self, loss: Loss) -> Release:
         """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
         size, unit = self.dissection.size, self.product.unit
-        # With rlwe an entry may be one unit beside the product, and it is weighted.
-        carry = BESIDE * unit if self.products == "rlwe" else 0.0
-        bound = Opened(
-            l2=l2_sensitivity(self.layout) + carry * sqrt(size),
-            l1=l1_sensitivity(self.layout) + carry * size if self.pure else float("inf"),
-            limit=float(BESIDE * self.most),
-            ring=self.product.bits,
-        )
+        if self.blocks is None:
+            # The carry of the products is weighted like its entry.
+            carry = BESIDE * self._carry
+            l2 = l2_sensitivity(self.layout) + carry * sqrt(size)
+            l1 = l1_sensitivity(self.layout) + carry * size if self.pure else float("inf")
+        else:
+            loss = self.blocks.loss(self.dissection)
+            # A vector is never longer in L2 than in L1.
+            l1 = l2 = self.blocks.sensitivity(self.dissection)
+        bound = Opened(l2=l2, l1=l1, limit=float(self._heaviest * self.most), ring=self.product.bits)
         return Release(
             name="moments",
             source=EVERY_PARTY,
@@ -255,6 +296,12 @@ class VerticalRegression(Protocol):
     # The coordinator's side.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
+        opened, rows = self.open_moments(parties)
+        found = self.fit(opened, rows, parties.consortium)
+        return {"model": found.coef, "errors": found.errors}
+
+    def open_moments(self, parties: Parties) -> tuple[Floats, int]:
+        """The noisy moments and the number of common rows."""
         aligned = self.parts.get("align")
         rows = aligned.coordinate_alignment(parties) if isinstance(aligned, Alignment) else self._size(parties)
         if rows > self.most:
@@ -263,9 +310,7 @@ class VerticalRegression(Protocol):
                 key="vertical.rows_at_most",
             )
         self.product.coordinate_products(parties, rows)
-        opened = parties.sum(self.contribute).value
-        found = self.fit(opened, rows, parties.consortium)
-        return {"model": found.coef, "errors": found.errors}
+        return parties.sum(self.contribute).value, rows
 
     def _size(self, parties: Parties) -> int:
         sizes = {party: values["size"] for party, values in parties.ask(self.count).items()}
@@ -326,15 +371,28 @@ class VerticalRegression(Protocol):
     def expectation(self, who: Consortium) -> str:
         release = self.moments(who.loss)
         scale = release.scale(who)
-        alone = release.deviation(scale) * scale.grid / float(self.dissection.weight.max())
         factor = who.size / who.honest_parts
+        most, least = (
+            release.deviation(scale) * scale.grid * sqrt(factor) / float(weight)
+            for weight in (self.dissection.weight.min(), self.dissection.weight.max())
+        )
+        spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
         text = (
-            f"each released sum carries noise of deviation {alone * sqrt(factor):.3g}, where one record counts at most "
+            f"each released sum carries noise of deviation {spread}, where one record counts at most "
             f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's)"
         )
-        if isinstance(who.loss, Approx):
-            losses = ", ".join(
-                f"{party} {epsilon:.3g}" for party, epsilon in party_losses(self.layout, who.loss).items()
-            )
-            text += f"; eps about a party's own columns alone: {losses}"
-        return text
+        return f"{text}; {self._about_parties(who.loss)}"
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        return (ways_to_predict(who),)
+
+    def _about_parties(self, loss: Loss) -> str:
+        """What the release tells about one party's columns when all others are fixed."""
+        if self.blocks is None:
+            found, before = party_losses(self.layout, loss), ""
+        else:
+            found = self.blocks.about(self.dissection)
+            total = self.blocks.loss(self.dissection).epsilon
+            before = f"the blocks' budgets come to eps {total} about whole records; "
+        losses = ", ".join(f"{party} {epsilon:.3g}" for party, epsilon in found.items())
+        return f"{before}eps about a party's own columns alone: {losses}"

@@ -41,6 +41,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.budgets import published_share
 from comity.protocols.vertical.columns import Columns, scaled_target
+from comity.protocols.vertical.prediction import ways_to_predict
 
 Floats = NDArray[np.float64]
 
@@ -93,12 +94,13 @@ class _Plain(Products):
 
     layout: Columns
 
-    def matrix(self, site: Site) -> Floats:
-        records, layout = site.records, self.layout
-        if site.party != layout.label_at:
-            return records.features
-        label = site.labels.astype(np.float64) - 0.5 if layout.classes else scaled_target(layout.schema, site.labels)
-        return np.column_stack([records.features, np.ones(len(records)), label])
+    def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        features, layout = site.features[which], self.layout
+        if site.party == layout.label_at:
+            labels = site.labels[which]
+            label = labels.astype(np.float64) - 0.5 if layout.classes else scaled_target(layout.schema, labels)
+            features = np.column_stack([features, np.ones(len(features)), label])
+        return np.clip(np.nan_to_num(features), -self.bound, self.bound)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,7 +234,7 @@ class PublishedVertical(Protocol):
         def places(party: str) -> slice:
             return slice(starts[party], starts[party] + self.widths[party])
 
-        own = self.product.form.encode(np.clip(self.product.matrix(site), -1, 1)).astype(np.float64)
+        own = self.product.form.encode(self.product.matrix(site)).astype(np.float64)
         out[places(site.party), places(site.party)] = (own.T @ own).astype(np.int64).view(np.uint64)
         for (earlier, later), share in self.product.shares(site, site.dims["rows"]).items():
             out[places(earlier), places(later)] = share
@@ -248,6 +250,9 @@ class PublishedVertical(Protocol):
             assert isinstance(who.loss, Pure)
             losses.append(f"{party} {float(who.loss.epsilon) * published_share(coordinates, width):.3g}")
         return f"eps about a party's own columns alone, corrected, to who sees the model only: {', '.join(losses)}"
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        return (ways_to_predict(who),) if who.colluders else ()
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import sqrt
 
-from comity.protocols.vertical.columns import ONE_HOT, Columns
+from comity.protocols.vertical.columns import ONE_HOT, Columns, Piece
 from comity.protocols.vertical.dissection import BESIDE, DIAGONAL
 
 # More than the rounding of the few floating-point operations below.
@@ -26,8 +27,23 @@ def l1_sensitivity(columns: Columns) -> float:
     """Of entries of weight 1 (proof.md, 3). One-hot pieces have one entry that is not zero; squares of numbers are
     never negative; of signed entries only pairs of which one changes its sign move; what everybody knows is not there.
     """
-    one_hot = [piece for piece in columns.pieces if piece.kind == ONE_HOT]
-    signed = [piece for piece in columns.pieces if piece.kind != ONE_HOT]
+    return _all_pairs(columns, columns.pieces)
+
+
+def block_sensitivity(columns: Columns, party: str) -> float:
+    """L1, of one party's own entries of weight 1, those with the constant included (proof.md, 8)."""
+    return _all_pairs(columns, [piece for piece in columns.pieces if piece.party == party])
+
+
+def pair_sensitivity(columns: Columns, one: str, other: str) -> float:
+    """L1, of the entries of weight 1 across two parties: reached where all entries of one change sign (proof.md, 8)."""
+    sums = [sum(piece.absolute for piece in columns.pieces if piece.party == party) for party in (one, other)]
+    return 2 * sums[0] * sums[1] * _UP
+
+
+def _all_pairs(columns: Columns, pieces: Sequence[Piece]) -> float:
+    one_hot = [piece for piece in pieces if piece.kind == ONE_HOT]
+    signed = [piece for piece in pieces if piece.kind != ONE_HOT]
     total = sum(2 * piece.squared for piece in one_hot)
     total += sum(piece.squared for piece in signed if not piece.constant_square)
     total += sum(2 * one.absolute * other.absolute for one, other in combinations(one_hot, 2))
@@ -36,6 +52,21 @@ def l1_sensitivity(columns: Columns) -> float:
     every, largest = sum(bounds), max(bounds)
     apart = max(largest, every / 2)
     return (total + 2 * apart * (every - apart)) * _UP
+
+
+def l1_sensitivity_about(columns: Columns, party: str) -> float:
+    """L1, of all entries of weight 1, when the columns of one party alone change (proof.md, 5)."""
+    own = [piece for piece in columns.pieces if piece.party == party]
+    rest = [piece for piece in columns.pieces if piece.party != party]
+    total = sum(2 * piece.squared for piece in own if piece.kind == ONE_HOT)
+    total += sum(piece.squared for piece in own if piece.kind != ONE_HOT and not piece.constant_square)
+    pairs = [*combinations(own, 2), *((one, other) for one in own for other in rest)]
+    for one, other in pairs:
+        if ONE_HOT in (one.kind, other.kind):
+            total += 2 * one.absolute * other.absolute
+    every = columns.constant + sum(piece.absolute for piece in columns.pieces if piece.kind != ONE_HOT)
+    flipped = min(sum(piece.absolute for piece in own if piece.kind != ONE_HOT), every / 2)
+    return min((total + 2 * flipped * (every - flipped)) * _UP, l1_sensitivity(columns))
 
 
 def party_share(columns: Columns, party: str) -> float:

@@ -1,0 +1,151 @@
+"""Joint prediction on this machine: hosts with their own columns of new records, and a coordinator that adds up.
+
+The hosts, policies, seals and masks are those of a deployment. What is simulated is that one person is every site: it
+puts each score beside the identifier of its record, which in a deployment each site can do for its own records alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.crypto.sealed import Identity
+from comity.data import Records
+from comity.entropy import derive
+from comity.errors import Refused, Stopped, StudyError
+from comity.federation.alignment import ROWS
+from comity.federation.consortium import COORDINATOR
+from comity.federation.host import Host
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties, run
+from comity.federation.plan import Plan, plan
+from comity.federation.policy import SIMULATION, Policy
+from comity.federation.site import Site
+from comity.federation.store import Store
+from comity.privacy.ledger import Ledger
+from comity.privacy.randomness import ReleasedNoise
+from comity.protocols.vertical.prediction import MOST_ROWS, JointPrediction
+from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.published import PublishedVertical
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.simulate import new_run_id
+from comity.runtime.study import Study
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class JointScores:
+    """Exact scores of new records: outside every guarantee, as the plan says.
+
+    `ids` are there if the schema has an identifier, whose common rows come in an order of chance; otherwise the scores
+    are in the order of the records.
+    """
+
+    scores: Floats
+    ids: NDArray[np.object_] | None
+    plan: Plan
+
+
+def predict_jointly(
+    study: Study,
+    coef: Floats,
+    parties: Mapping[str, pd.DataFrame],
+    *,
+    where: Mapping[str, str] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+) -> JointScores:
+    """Scores of new records whose columns different parties hold, by the weights that a vertical study released.
+
+    `parties` are the new records as each party has them, `where` names them in errors. `policies` are the parties' own;
+    without one a party allows everything, as in every simulation.
+    """
+    who = study.consortium
+    if not isinstance(study.protocol, VerticalRegression | PublishedVertical):
+        raise StudyError(
+            f"{study.where}: a joint prediction is for parties with different columns, found a study of "
+            f"{study.protocol_name}; leave --jointly out and give whole records",
+            key="study.protocol",
+        )
+    if set(parties) != set(who.parties):
+        raise StudyError(
+            f"{study.where}: a joint prediction needs new records of {', '.join(who.parties)}, found those of "
+            f"{', '.join(parties) or 'nobody'}; give each party its own",
+            key="parties",
+        )
+    protocol = JointPrediction(
+        schema=study.schema,
+        columns=study.protocol.columns,
+        coef=coef,
+        intercept=getattr(study.protocol, "intercept", True),
+        bins=getattr(study.protocol, "bins", False),
+        alignment="none" if study.schema.identifier is None else getattr(study.protocol, "alignment", "keyed"),
+        most=max(1, min(MOST_ROWS, max(map(len, parties.values())))),
+    )
+    named = where or {}
+    records = {
+        party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records
+        for party in who.parties
+    }
+    return _scored(study, protocol, records, policies or {})
+
+
+def _scored(
+    study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
+) -> JointScores:
+    agreed = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
+    names = (COORDINATOR, *study.consortium.parties)
+    keys = {name: Identity(derive(agreed.encode(), "simulated identity", name)) for name in names}
+    who = replace(study.consortium, roster={name: identity.public for name, identity in keys.items()})
+    hosts = {
+        party: Host(
+            party,
+            records=records[party],
+            keys=keys[party],
+            store=Store(
+                Ledger.in_memory(dataset=party, unit=who.unit, neighbours=who.neighbours),
+                unit=who.unit,
+                neighbours=who.neighbours,
+            ),
+            noise=ReleasedNoise(),
+            protocol=protocol,
+            who=who,
+            study=agreed,
+            title=study.name,
+            policy=policies.get(party, SIMULATION),
+        )
+        for party in who.parties
+    }
+    first, run_id, order = who.parties[0], new_run_id(), list[NDArray[np.int64]]()
+
+    def before_the_end(path: str) -> None:
+        """Which rows were common is the site's own, and deleted when the run ends."""
+        if path.startswith("run.end") and protocol.parts:
+            order.append(Site(hosts[first], agreed, run_id, path, None, "0").kept(ROWS))
+
+    channel = LocalChannel(hosts)
+    coordinator = Parties(
+        protocol,
+        who,
+        study=agreed,
+        run=run_id,
+        channel=channel,
+        journal=Journal(),
+        keys=keys[COORDINATOR],
+        noise=ReleasedNoise(),
+        progress=before_the_end,
+    )
+    try:
+        scores = np.asarray(run(coordinator)["scores"], np.float64)
+    except (Refused, Stopped) as error:
+        if channel.refusal is not None:
+            raise channel.refusal from error
+        raise
+    ids = records[first].ids
+    if ids is not None and order:
+        ids = np.asarray(ids[order[0]], object)
+    return JointScores(scores, ids, plan(study.name, protocol, who))

@@ -1,0 +1,97 @@
+"""What a site does to its records before anything is summed: without it the declared sensitivity would not hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.data import Records
+from comity.errors import Stopped
+from comity.federation.parties import run
+from comity.learn.fit import Fit
+from comity.protocols.averaging import Averaging, protocol
+from comity.protocols.averaging.record_sum import from_upper_triangle
+from tests.averaging.default_consortium import consortium
+from tests.averaging.default_consortium import parties as joined
+from tests.federation.toy import NAMES
+
+WIDTH, LENGTH = 3, 100.0
+
+
+def built(**options):
+    return Averaging(features=WIDTH, sizes=20, **options)
+
+
+def long_rows(length):
+    generator = np.random.default_rng(4)
+    rows = generator.normal(size=(20, WIDTH))
+    rows *= length / np.linalg.norm(rows, axis=1, keepdims=True)
+    return Records(rows, generator.integers(0, 2, 20))
+
+
+def hosted(method, length):
+    return joined(method, {name: long_rows(length) for name in NAMES[:3]}, consortium(parties=3))
+
+
+def opened(method, length, step):
+    """What the coordinator opens of parties whose rows all have one length."""
+    parties, _ = hosted(method, length)
+    totals = {}
+    sums = parties.sum
+
+    def recorded(asked, **values):
+        totals.setdefault(asked.spec.name, sums(asked, **values))
+        return totals[asked.spec.name]
+
+    parties.sum = recorded
+    run(parties)
+    return totals[step].value
+
+
+@pytest.mark.parametrize("step", ["second_moment", "gradient"])
+def test_rows_longer_than_one_count_as_rows_of_length_one(step):
+    np.testing.assert_allclose(
+        opened(built(rounds=1), LENGTH, step), opened(built(rounds=1), 1.0, step), rtol=1e-3, atol=1e-2
+    )
+    if step == "second_moment":
+        assert np.trace(from_upper_triangle(opened(built(rounds=1), LENGTH, step), WIDTH)) == pytest.approx(
+            60, rel=0.01
+        )
+
+
+def test_local_models_are_fitted_to_rows_of_length_one():
+    method = built(solver="average", l2=0.1)
+    np.testing.assert_allclose(opened(method, LENGTH, "train"), opened(method, 1.0, "train"), atol=1e-3)
+
+
+def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch):
+    method = built(solver="average", l2=0.1)
+    parties, hosts = hosted(method, 1.0)
+    loss = method.loss
+
+    class Unfinished:
+        def __getattr__(self, name):
+            return getattr(loss, name)
+
+        def fit(self, x, y, l2):
+            return Fit(np.zeros(WIDTH), np.asarray(1.0), 1e-10)
+
+    monkeypatch.setattr(protocol, "loss_of", lambda *arguments: Unfinished())
+    with pytest.raises(Stopped):
+        run(parties)
+    assert not [entry for host in hosts.values() for entry in host.store.ledger.entries() if entry.kind == "draw"]
+
+
+@pytest.mark.parametrize("solver", ["gradient", "average"])
+def test_a_failure_stops_a_party_whose_bound_is_about_one_record(solver, monkeypatch):
+    """The neutral value would be as far away as all of its records together."""
+    method = built(solver=solver, l2=None if solver == "gradient" else 0.1, rounds=1 if solver == "gradient" else None)
+    parties, hosts = hosted(method, 1.0)
+
+    def broken(*arguments):
+        raise FloatingPointError
+
+    monkeypatch.setattr(protocol, "in_unit_ball", broken)
+    with pytest.raises(Stopped):
+        run(parties)
+    assert not [entry for host in hosts.values() for entry in host.store.ledger.entries() if entry.kind == "draw"]

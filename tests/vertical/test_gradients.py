@@ -1,0 +1,411 @@
+"""Gradient rounds: secure equals plain to the last unit, bounds hold by brute force, nobody sees a score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.audit import gdp_lower_bound
+from comity.errors import SiteLost, StudyError
+from comity.federation.codec import decode
+from comity.federation.parties import run
+from comity.federation.site import Site
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import ReleasedNoise, SeededNoise
+from comity.protocols.vertical.columns import LABEL, PLACES
+from comity.protocols.vertical.gradients import GradientRegression
+from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
+from comity.protocols.vertical.response import (
+    ERROR,
+    LARGEST,
+    REACH,
+    SLOPE,
+    gradient_sensitivity,
+    limits,
+    partial_scores,
+    response_places,
+    responses,
+    score_places,
+)
+from comity.runtime.simulate import simulate
+from tests.federation.toy import UNSEEN
+
+from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
+from .test_resume import Stumbling
+from .test_sensitivity import every_record
+
+ROWS = 700
+
+
+def protocol(parties=2, **options):
+    settings = {"most": 1 << 14, "products": "dealer", **options}
+    return GradientRegression(schema=schema(linear=settings.pop("linear", False)), columns=HELD[parties], **settings)
+
+
+def columns_of(tried, frame):
+    return {party: tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()}
+
+
+def secure_run(tried, frame, noise=None, who=None):
+    """Released values, the weights of every round, and what the secure sums opened."""
+    who = who or consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), who, noise or NoNoise())
+    weights, opened, inner = [], [], type(tried.start(np.zeros(tried.dissection.size), 10, who)).step
+
+    def watched(self, values):
+        weights.append(self.weights)
+        opened.append(values)
+        return inner(self, values)
+
+    kind = type(tried.start(np.zeros(tried.dissection.size), 10, who))
+    try:
+        kind.step = watched
+        released = run(parties)
+    finally:
+        kind.step = inner
+    return released, weights, opened, parties, hosts
+
+
+# The curve.
+
+
+def test_the_cubic_is_as_close_and_as_large_as_it_says():
+    z = np.linspace(-REACH, REACH, 200_001)
+    s = z - z**3 / 32
+    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - SLOPE * s)
+    assert 0.99 * ERROR < off.max() <= ERROR
+    assert 0.9999 * LARGEST < np.abs(s).max() <= LARGEST
+
+
+def test_integer_responses_are_those_of_the_curve_and_stay_below_the_bound():
+    places = 6
+    z = np.arange(-REACH << places, (REACH << places) + 1)
+    found = responses(z, places) * 2.0 ** -response_places(places)
+    real = z / 2**places
+    np.testing.assert_allclose(found, real - real**3 / 32, atol=1e-12)
+    assert np.abs(found).max() <= LARGEST
+
+
+def test_scores_can_not_leave_the_interval_whatever_the_weights():
+    tried = protocol(3)
+    columns, rounds = columns_of(tried, people(50)), tried.descent
+    part = limits(tried.layout, rounds.places)
+    assert sum(part.values()) <= REACH << rounds.places
+    for size in (0.0, 1.0, 1e6, 1e308):
+        for party, own in columns.items():
+            weights = size * np.resize([1.0, -1.0], rounds.widths[party])
+            found = partial_scores(rounds.features(own, party), weights, size, part[party], rounds.places)
+            assert np.abs(found).max() <= part[party]
+
+
+def test_room_in_64_bits_is_found_before_anything_is_sent():
+    for rows, parties in ((1 << 14, 2), (1 << 20, 2), (1 << 24, 8)):
+        places = score_places(rows, parties)
+        assert parties * rows * LARGEST * 2.0 ** (response_places(places) + PLACES) < 2.0**62
+    assert score_places(1 << 14, 2) > score_places(1 << 24, 2)
+    with pytest.raises(StudyError, match="64 bits"):
+        score_places(1 << 24, 1 << 10)
+
+
+# Secure and plain.
+
+
+@pytest.mark.parametrize("parties", [2, 3, 4])
+def test_a_secure_round_opens_the_very_integers_of_one_place(parties):
+    tried, frame = protocol(parties, rounds=2), people(ROWS)
+    released, weights, opened, *_ = secure_run(tried, frame)
+    columns = columns_of(tried, frame)
+    grid = tried.gradient(consortium(tried).loss).grid
+    assert len(opened) == 2
+    for w, found in zip(weights, opened):
+        exact = exact_sums(tried.descent, columns, w)
+        assert np.abs(exact).max() > 1 << 40
+        np.testing.assert_array_equal(np.rint(found / grid), exact.astype(np.float64))
+    plain = descended(tried, columns, consortium(tried), NoNoise())
+    np.testing.assert_allclose(released["model"], plain, atol=1e-9)
+
+
+def test_without_an_intercept_the_constant_stays_zero():
+    tried, frame = protocol(2, intercept=False), people(ROWS)
+    released, weights, *_ = secure_run(tried, frame)
+    assert all(w[-1] == 0 for w in weights)
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    np.testing.assert_allclose(released["model"], plain, atol=1e-9)
+
+
+def skewed(rows):
+    """People of whom few are sick, by a logistic model on a skewed feature: where a tangent is a poor curve."""
+    frame, generator = people(rows), np.random.default_rng(8)
+    age = 100 * generator.beta(1, 5, rows)
+    score = -3.0 + 0.06 * age - 1.2 * frame["dose"] + (frame["place"] == "farm")
+    sick = generator.uniform(size=rows) < 1 / (1 + np.exp(-score))
+    return frame.assign(age=age, sick=np.where(sick, "yes", "no"))
+
+
+def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
+    from comity.learn.logistic import logistic
+
+    tried, frame = protocol(2, rounds=6), skewed(12_000)
+    who = consortium(tried, Approx(1000, 1e-5))
+    encoded = tried.encoding.encode(frame).records
+    wanted = logistic(encoded.features, encoded.labels.astype(np.float64), 1e-6, tol=1e-6).weights
+    columns = columns_of(tried, frame)
+    start = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
+
+    def off(coef):
+        return float(np.abs(encoded.features @ (coef - wanted)).mean())
+
+    assert off(descended(tried, columns, who, NoNoise())) < 0.5 * off(tried.coefficients(start))
+
+
+def test_noise_of_hosts_and_of_one_place_has_the_declared_size():
+    tried, frame = protocol(2, rounds=4), people(100)
+    who = consortium(tried)
+    columns = columns_of(tried, frame)
+    grid, off = tried.gradient(who.loss).grid, []
+    for seed in range(3):
+        _, weights, opened, *_ = secure_run(tried, frame, SeededNoise(seed))
+        off += [found - grid * exact_sums(tried.descent, columns, w) for w, found in zip(weights, opened)]
+    assert np.concatenate(off).std() == pytest.approx(tried.round_deviation(who), rel=0.3)
+
+
+# Privacy.
+
+
+def every_features(layout):
+    """Features (the constant last) of every record on a coarse grid of the schema."""
+    rows = every_record(layout)
+    keep = np.ones(layout.width, bool)
+    for piece in layout.pieces:
+        if piece.kind == LABEL:
+            keep[piece.start : piece.stop] = False
+    return np.unique(np.column_stack([rows[:, keep], np.full(len(rows), layout.constant)]), axis=0), rows
+
+
+def single_sums(tried, weights):
+    """Σ x s(z) of each single record."""
+    _, rows = every_features(tried.layout)
+    grid = 2.0 ** -(response_places(tried.descent.places) + PLACES)
+    out = []
+    for row in rows:
+        columns = {party: row[None, tried.layout.places(party)] for party in tried.columns}
+        out.append(grid * exact_sums(tried.descent, columns, weights))
+    return np.unique(np.array(out), axis=0)
+
+
+def furthest(found):
+    squares = (found**2).sum(axis=1)
+    apart = squares[:, None] + squares[None] - 2 * found @ found.T
+    at = np.unravel_index(apart.argmax(), apart.shape)
+    return float(np.sqrt(apart.max())), found[at[0]], found[at[1]]
+
+
+def worst(tried, tries=60):
+    """The furthest pair over many weights: random ones, and large ones that put all records at an end."""
+    generator, best = np.random.default_rng(5), (0.0, None, None)
+    constant = np.zeros(tried.descent.size)
+    constant[-1] = 3.2 / tried.layout.constant
+    candidates = [constant + 0.3 * generator.normal(size=len(constant)) for _ in range(tries // 2)]
+    candidates += [10.0 ** generator.uniform(-1, 3) * generator.normal(size=len(constant)) for _ in range(tries // 2)]
+    for weights in candidates:
+        best = max(best, furthest(single_sums(tried, weights)), key=lambda one: one[0])
+    return best
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_no_replacement_moves_a_round_further_than_declared(parties):
+    tried = protocol(parties)
+    found, *_ = worst(tried, 20)
+    assert 0.55 * gradient_sensitivity(tried.layout) < found <= gradient_sensitivity(tried.layout)
+
+
+def test_positive_control_unclipped_scores_break_the_bound():
+    tried = protocol(2)
+    features, _ = every_features(tried.layout)
+    weights = 8 * np.random.default_rng(5).normal(size=features.shape[1])
+    z = features @ weights
+    found, *_ = furthest(features * (z - z**3 / 32)[:, None])
+    assert found > gradient_sensitivity(tried.layout)
+
+
+def audit_scores(tried, who, parts_left, shrink=1.0):
+    """Likelihood scores of a round's opened sum with `parts_left` parts of the noise, under either neighbour."""
+    release = tried.gradient(who.loss)
+    scale, noise = release.scale(who), release.noise
+    _, first, second = worst(tried, 10)
+    step = np.rint((second - first) / scale.grid)
+    step = step[np.abs(step) > 0]
+    out, draws = [], 60_000
+    for place, shift in enumerate((0.0, 1.0)):
+        drawn = np.zeros((draws, len(step)))
+        for part in range(parts_left):
+            source = SeededNoise(10 * place + part)
+            drawn += noise.draw(source, scale, drawn.shape, permit=Permit("gradient", 0), part=True)
+        out.append((shift * step + shrink * drawn) @ (step / np.linalg.norm(step) / scale.total))
+    return out
+
+
+def allowed(tried, who):
+    """ε at δ = 1e-5 of one round's ρ, for a Gaussian mechanism."""
+    from comity.privacy.accounting import zcdp_epsilon
+
+    return zcdp_epsilon(float(tried.gradient(who.loss).loss.rho), 1e-5)
+
+
+def test_a_round_loses_no_more_than_it_claims():
+    tried = protocol(2)
+    who = consortium(tried, Approx(4, 1e-5))
+    found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
+    assert 0.3 * allowed(tried, who) < found <= allowed(tried, who)
+
+
+def test_a_round_with_a_third_of_the_noise_is_caught():
+    tried = protocol(2)
+    who = consortium(tried, Approx(4, 1e-5))
+    caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 3), delta=1e-5, confidence=1 - 1e-7)
+    assert caught > allowed(tried, who)
+
+
+def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
+    tried, frame = protocol(3, rounds=2), people(ROWS)
+    who = consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
+    seen_weights, ask = [], parties.channel.ask
+
+    def watched(messages):
+        for message in messages.values():
+            found = _arrays(decode(message[:-64]))
+            seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
+        return ask(messages)
+
+    parties.channel.ask = watched
+    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    tried.coordinate(parties)
+    weights = np.unique(np.array(seen_weights), axis=0)
+    assert len(weights) == 2
+    columns, rounds = columns_of(tried, frame), tried.descent
+    part, forbidden = limits(tried.layout, rounds.places), []
+    for w in weights:
+        total = 0
+        for party, own in columns.items():
+            scores = partial_scores(
+                rounds.features(own, party), *rounds.own_weights(party, w), part[party], rounds.places
+            )
+            total = total + scores
+        forbidden += [responses(total, rounds.places), exact_sums(rounds, columns, w)]
+    forbidden = np.concatenate(forbidden)
+    forbidden = np.unique(forbidden[np.abs(forbidden) > 1 << 16]).view(np.uint64)
+    assert len(forbidden) > 100
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for exchange in exchanges.values():
+            for held in _arrays(decode(exchange.reply)["ok"]):
+                assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
+    small = set(range(1 << 20))
+    for name, host in hosts.items():
+        site = Site(host, host.study, parties.run, "descend[1]", "gradient", "1")
+        letters = [site.received(kind) for kind in ("masked_features", "masked_scores", "masked_responses")]
+        for held in [*_arrays(letters), rounds.share(site, 1)]:
+            words = held.reshape(-1)
+            assert not np.isin(forbidden, words).any(), name
+            # A partial score or a feature is a small integer; uniform words are not.
+            assert not any(int(word) in small or 2**64 - int(word) in small for word in words[:2000])
+
+
+def _arrays(value):
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, bytes) and len(value) > 8:
+        try:
+            return _arrays(decode(value))
+        except Exception:
+            return []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [found for one in value for found in _arrays(one)] if isinstance(value, list | tuple) else []
+
+
+# The life of a run.
+
+
+@pytest.mark.parametrize("step", ["rounds.blind[0]", "rounds.weigh[1]", "rounds.respond[0]", "descend[1]"])
+def test_a_lost_reply_is_asked_for_again(step):
+    tried, frame = protocol(2), people(200)
+    who, records = consortium(tried), parts(tried, frame)
+    whole, _ = hosted(tried, records, who, NoNoise())
+    stumbling, hosts = hosted(tried, records, who, NoNoise())
+    stumbling.channel = Stumbling(hosts, "birch", step)
+    with pytest.raises(SiteLost):
+        run(stumbling)
+    again, _ = hosted(tried, records, who, NoNoise())
+    again.channel, again.journal = stumbling.channel, stumbling.journal
+    np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=1e-9)
+
+
+def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
+    tried, frame = protocol(2), people(200)
+    who, records = consortium(tried), parts(tried, frame)
+    first, hosts = hosted(tried, records, who, ReleasedNoise())
+    model = run(first)["model"]
+    again, _ = hosted(tried, records, who, ReleasedNoise())
+    again.channel, again.journal = first.channel, first.journal
+    np.testing.assert_array_equal(run(again)["model"], model)
+    spent = hosts["ash"].store.ledger.summary()[0].spent.rho
+    gradient = tried.gradient(who.loss)
+    assert spent == tried.for_moments(who).loss.rho + gradient.times * gradient.loss.rho
+
+
+def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
+    tried, frame = protocol(2), people(400)
+    found = simulate(
+        tried, parties=parts(tried, frame), epsilon=1, delta=1e-5, unit="record", colluders=1, schema=tried.schema
+    )
+    assert 0.9 < found.guarantee.epsilon <= 1
+    text = found.plan.as_text()
+    assert "6 gradients" in text and "off by 0.0446" in text and "2 times the variance" in text
+
+
+# Terms.
+
+
+def test_auto_decides_by_public_things():
+    tried = protocol(2, solver="auto")
+    assert tried.descends(consortium(tried, Approx(0.5, 1e-5)))
+    assert not tried.descends(consortium(tried, Approx(0.4, 1e-5)))
+    assert not tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
+    assert not protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    linear = protocol(2, solver="auto", linear=True)
+    assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
+    low = consortium(tried, Approx(0.4, 1e-5))
+    assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
+    assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
+
+
+def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
+    from .consortia import protocol as quadratic
+
+    frame, plain = people(300), quadratic(2, products="dealer")
+    tried = protocol(2, solver="auto")
+    who = consortium(tried, Approx(0.4, 1e-5))
+    models = [run(hosted(one, parts(one, frame), who, NoNoise())[0])["model"] for one in (tried, plain)]
+    np.testing.assert_array_equal(*models)
+
+
+def test_wrong_terms_are_found_before_anything_runs():
+    with pytest.raises(StudyError, match="rlwe"):
+        protocol(2, products="rlwe")
+    with pytest.raises(StudyError, match="two classes"):
+        protocol(2, linear=True)
+    with pytest.raises(StudyError, match="delta"):
+        protocol(2, pure=True)
+    with pytest.raises(StudyError, match="rounds"):
+        protocol(2, rounds=0)
+    with pytest.raises(StudyError, match="solver"):
+        protocol(2, solver="newton")
+    with pytest.raises(StudyError, match="party_epsilon"):
+        protocol(2, party_epsilon={"ash": 1.0})
+    tried = protocol(2)
+    with pytest.raises(StudyError, match="colluders"):
+        tried.declare(consortium(tried, colluders=0))
+    with pytest.raises(StudyError, match="delta"):
+        tried.declare(consortium(tried, Pure(1)))
