@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from math import sqrt
+from math import prod, sqrt
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from comity.federation.plan import plan
 from comity.learn.feature_map import pca
 from comity.learn.local_model import as_local_model
 from comity.privacy.loss import Approx, Pure
+from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel import SoftLabel
 from comity.report.result import Result
 from comity.runtime.simulate import simulate
@@ -379,7 +380,8 @@ def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal(
     release = protocol.declare(who)["votes"]
     scale = release.scale(who)
     # Seven honest parts are accounted for, and eight parties add one each.
-    deviation = scale.part * scale.grid * sqrt(8) / 8
+    of_one = scale.total * (sqrt(prod(release.shape) + 1) if isinstance(release.noise, Spherical) else 1.0)
+    deviation = of_one * sqrt(8 / 7) * scale.grid / 8
     ratio = deviation * sqrt(5) / 0.5
     assert f"Noise is {ratio:.0%} of the signal" in protocol.expectation(who)
 
