@@ -374,6 +374,8 @@ def test_auto_decides_by_public_things():
     assert not tried.descends(consortium(tried, Approx(0.4, 1e-5)))
     assert not tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
     assert not protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    three = protocol(3, solver="auto")
+    assert not three.descends(consortium(three, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
     low = consortium(tried, Approx(0.4, 1e-5))

@@ -11,7 +11,7 @@ losses, for which its noise is far too small. Rows `paper` draw that, and protec
 with noise for the true sensitivity 2/(K λ) of the mean of sum-loss models, and is of no use to anybody.
 
 Two things here were not paid for by any ε. The edges of the bins were read off the training rows, as in the paper. And
-the constants of the default's rule (`protocols/averaging/rule.py`) were tried out on this table, its test rows included,
+the constants of the default's rule (`protocols/averaging/rule.py`) were tried out on this table, test rows included,
 and on credit defaults. `reference` are earlier measurements of ours with a separate implementation.
 """
 

@@ -205,9 +205,7 @@ def _by_features(study: Study) -> Material:
         file = str(study.folder / table.data)
         frame = _read(study, table.data, "simulation.data")
         _check_people(study, frame, file)
-        parties, rest = by_features(
-            study.protocol, frame, names, holdout=held_out, name=study.hash, where=file
-        )
+        parties, rest = by_features(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
     else:
         assert table.data is not None
         _matching(study, list(table.data), "simulation.data has")

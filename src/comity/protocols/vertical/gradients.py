@@ -53,7 +53,8 @@ from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
 Floats = NDArray[np.float64]
 
 SWITCH = 0.5
-"""`auto` makes gradient rounds from this ε on: below it their noise costs more than the better curve gains."""
+"""`auto` makes gradient rounds from this ε on: below it their noise costs more than the better curve gains. And only
+between two parties: among more, each has so narrow a part of the interval that clipped scores mislead."""
 
 _TENTHS_FOR_MOMENTS = 7
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
@@ -61,7 +62,8 @@ _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientRegression(VerticalRegression):
-    """`solver` is gradient, or auto: gradients where they help (ε >= 0.5, a colluder counted with), else the quadratic.
+    """`solver` is gradient, or auto: gradients where they help (two parties, ε >= 0.5, a colluder counted with), and
+    the quadratic alone elsewhere.
 
     Adversary    as `VerticalRegression` with `products="dealer"`: a coordinator that works with no party, and up to
                  `colluders` >= 1 parties together.
@@ -108,8 +110,9 @@ class GradientRegression(VerticalRegression):
         """Whether this study makes gradient rounds: decided by public things, before anything is spent."""
         if self.solver == "gradient":
             return True
-        possible = self.layout.classes and self.products == "dealer" and not self.party_epsilon and who.colluders
-        return bool(possible) and isinstance(who.loss, Approx) and float(who.loss.epsilon) >= SWITCH
+        if not self.layout.classes or self.products != "dealer" or self.party_epsilon or not who.colluders:
+            return False
+        return who.size == 2 and isinstance(who.loss, Approx) and float(who.loss.epsilon) >= SWITCH
 
     @cached_property
     def descent(self) -> Rounds:

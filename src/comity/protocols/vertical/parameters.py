@@ -38,7 +38,7 @@ class VerticalParameters(Parameters):
     )
     block_epsilon: dict[str, float] = Field(
         default_factory=dict,
-        description='pure losses from the bottom up: one for each party\'s own block and each pair\'s, as "a+b"',
+        description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
     )
     rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
 
