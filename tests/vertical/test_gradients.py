@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 
 from comity.audit import gdp_lower_bound
-from comity.errors import SiteLost, StudyError
+from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.codec import decode
 from comity.federation.parties import run
 from comity.federation.site import Site
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
+from comity.protocols.parameters import Setting
+from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.columns import LABEL, PLACES
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
+from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
     ERROR,
     LARGEST,
@@ -168,6 +171,21 @@ def test_noise_of_hosts_and_of_one_place_has_the_declared_size():
         _, weights, opened, *_ = secure_run(tried, frame, SeededNoise(seed))
         off += [found - grid * exact_sums(tried.descent, columns, w) for w, found in zip(weights, opened)]
     assert np.concatenate(off).std() == pytest.approx(tried.round_deviation(who), rel=0.3)
+
+
+def test_rounds_follow_an_alignment():
+    frame = people(80)
+    tried = GradientRegression(
+        schema=schema(identifier=True), columns=HELD[2], products="dealer", alignment="keyed", most=1 << 10, rounds=2
+    )
+    records = {
+        "ash": parts(tried, frame.iloc[5:])["ash"],
+        "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
+    }
+    who = consortium(tried)
+    model = run(hosted(tried, records, who, NoNoise())[0])["model"]
+    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())
+    np.testing.assert_allclose(model, plain, atol=1e-9)
 
 
 # Privacy.
@@ -391,6 +409,34 @@ def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
     who = consortium(tried, Approx(0.4, 1e-5))
     models = [run(hosted(one, parts(one, frame), who, NoNoise())[0])["model"] for one in (tried, plain)]
     np.testing.assert_array_equal(*models)
+
+
+def test_a_study_names_its_solver():
+    setting = Setting(schema=schema(), where="study.toml", read=lambda name: None, columns=HELD[2])
+
+    def built(**keys):
+        return VerticalParameters(**keys).build(setting)
+
+    assert type(built()) is type(built(solver="quadratic")) is VerticalRegression
+    found = built(solver="auto", products="dealer", rounds=3)
+    assert isinstance(found, GradientRegression) and found.rounds == 3 and "where they help" in found.title
+    with pytest.raises(StudyError, match="rlwe"):
+        built(solver="gradient")
+
+
+def test_records_that_change_during_a_run_are_refused():
+    """A mask serves one matrix."""
+    tried, frame = protocol(2), people(60)
+    parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), NoNoise())
+    inner = tried.descent.coordinate_round
+
+    def changed(*arguments):
+        object.__setattr__(hosts["ash"], "records", parts(tried, people(60, seed=9))["ash"])
+        inner(*arguments)
+
+    object.__setattr__(tried.descent, "coordinate_round", changed)
+    with pytest.raises(Stopped):
+        run(parties)
 
 
 def test_wrong_terms_are_found_before_anything_runs():

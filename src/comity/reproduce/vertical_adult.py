@@ -260,7 +260,7 @@ def _note(case: str, quick: bool) -> str:
             "literal constants; not private as claimed: noise comes after decryption, parties see exact products"
         )
     elif case.startswith("DPSGD"):
-        said.append("central, Laplace noise on 20 full gradients of rows of L1 norm 1, step 200; the paper gives no settings")
+        said.append("central, Laplace noise on 20 gradients, rows of L1 norm 1, step 200; the paper gives no settings")
     elif "eps=" in case:
         said.append("delta=0" if case.startswith("pure") else f"delta={DELTA:g}")
         said.append(f"replacement of a record; K={4 if 'K=4' in case else 2}")

@@ -2,8 +2,9 @@
 
 The paper gives no settings for either. DPSGD makes 20 passes at a step of 200 over rows of L1 norm 1; DPFW is
 (ε, δ)-private, as in the paper, with the radius and steps of each table. All of these were picked among a dozen by
-looking at errors, which favours both. Over K parties the original shares noisy projections of residuals (Lou and Cheung 2018);
-here each party fits the label by its own columns with a share of 1/K of the loss, and weights are put side by side.
+looking at errors, which favours both. Over K parties the original shares noisy projections of residuals (Lou and Cheung
+2018); here each party fits the label by its own columns with a share of 1/K of the loss, and weights are put side by
+side.
 """
 
 from __future__ import annotations
