@@ -1,21 +1,17 @@
-"""Gradient rounds: secure equals plain to the last unit, bounds hold by brute force, nobody sees a score."""
+"""Gradient rounds: the curve, secure equal to plain to the last unit, lost replies, terms."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from comity.audit import gdp_lower_bound
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.codec import decode
 from comity.federation.parties import run
-from comity.federation.site import Site
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.columns import LABEL, PLACES
+from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
 from comity.protocols.vertical.parameters import VerticalParameters
@@ -24,7 +20,6 @@ from comity.protocols.vertical.response import (
     LARGEST,
     REACH,
     SLOPE,
-    gradient_sensitivity,
     limits,
     partial_scores,
     response_places,
@@ -32,11 +27,9 @@ from comity.protocols.vertical.response import (
     score_places,
 )
 from comity.runtime.simulate import simulate
-from tests.federation.toy import UNSEEN
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
 from .test_resume import Stumbling
-from .test_sensitivity import every_record
 
 ROWS = 700
 
@@ -186,161 +179,6 @@ def test_rounds_follow_an_alignment():
     model = run(hosted(tried, records, who, NoNoise())[0])["model"]
     plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())
     np.testing.assert_allclose(model, plain, atol=1e-9)
-
-
-# Privacy.
-
-
-def every_features(layout):
-    """Features (the constant last) of every record on a coarse grid of the schema."""
-    rows = every_record(layout)
-    keep = np.ones(layout.width, bool)
-    for piece in layout.pieces:
-        if piece.kind == LABEL:
-            keep[piece.start : piece.stop] = False
-    return np.unique(np.column_stack([rows[:, keep], np.full(len(rows), layout.constant)]), axis=0), rows
-
-
-def single_sums(tried, weights):
-    """Σ x s(z) of each single record."""
-    _, rows = every_features(tried.layout)
-    grid = 2.0 ** -(response_places(tried.descent.places) + PLACES)
-    out = []
-    for row in rows:
-        columns = {party: row[None, tried.layout.places(party)] for party in tried.columns}
-        out.append(grid * exact_sums(tried.descent, columns, weights))
-    return np.unique(np.array(out), axis=0)
-
-
-def furthest(found):
-    squares = (found**2).sum(axis=1)
-    apart = squares[:, None] + squares[None] - 2 * found @ found.T
-    at = np.unravel_index(apart.argmax(), apart.shape)
-    return float(np.sqrt(apart.max())), found[at[0]], found[at[1]]
-
-
-def worst(tried, tries=60):
-    """The furthest pair over many weights: random ones, and large ones that put all records at an end."""
-    generator, best = np.random.default_rng(5), (0.0, None, None)
-    constant = np.zeros(tried.descent.size)
-    constant[-1] = 3.2 / tried.layout.constant
-    candidates = [constant + 0.3 * generator.normal(size=len(constant)) for _ in range(tries // 2)]
-    candidates += [10.0 ** generator.uniform(-1, 3) * generator.normal(size=len(constant)) for _ in range(tries // 2)]
-    for weights in candidates:
-        best = max(best, furthest(single_sums(tried, weights)), key=lambda one: one[0])
-    return best
-
-
-@pytest.mark.parametrize("parties", [2, 3])
-def test_no_replacement_moves_a_round_further_than_declared(parties):
-    tried = protocol(parties)
-    found, *_ = worst(tried, 20)
-    assert 0.55 * gradient_sensitivity(tried.layout) < found <= gradient_sensitivity(tried.layout)
-
-
-def test_positive_control_unclipped_scores_break_the_bound():
-    tried = protocol(2)
-    features, _ = every_features(tried.layout)
-    weights = 8 * np.random.default_rng(5).normal(size=features.shape[1])
-    z = features @ weights
-    found, *_ = furthest(features * (z - z**3 / 32)[:, None])
-    assert found > gradient_sensitivity(tried.layout)
-
-
-def audit_scores(tried, who, parts_left, shrink=1.0):
-    """Likelihood scores of a round's opened sum with `parts_left` parts of the noise, under either neighbour."""
-    release = tried.gradient(who.loss)
-    scale, noise = release.scale(who), release.noise
-    _, first, second = worst(tried, 10)
-    step = np.rint((second - first) / scale.grid)
-    step = step[np.abs(step) > 0]
-    out, draws = [], 60_000
-    for place, shift in enumerate((0.0, 1.0)):
-        drawn = np.zeros((draws, len(step)))
-        for part in range(parts_left):
-            source = SeededNoise(10 * place + part)
-            drawn += noise.draw(source, scale, drawn.shape, permit=Permit("gradient", 0), part=True)
-        out.append((shift * step + shrink * drawn) @ (step / np.linalg.norm(step) / scale.total))
-    return out
-
-
-def allowed(tried, who):
-    """ε at δ = 1e-5 of one round's ρ, for a Gaussian mechanism."""
-    from comity.privacy.accounting import zcdp_epsilon
-
-    return zcdp_epsilon(float(tried.gradient(who.loss).loss.rho), 1e-5)
-
-
-def test_a_round_loses_no_more_than_it_claims():
-    tried = protocol(2)
-    who = consortium(tried, Approx(4, 1e-5))
-    found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
-    assert 0.3 * allowed(tried, who) < found <= allowed(tried, who)
-
-
-def test_a_round_with_a_third_of_the_noise_is_caught():
-    tried = protocol(2)
-    who = consortium(tried, Approx(4, 1e-5))
-    caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 3), delta=1e-5, confidence=1 - 1e-7)
-    assert caught > allowed(tried, who)
-
-
-def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
-    tried, frame = protocol(3, rounds=2), people(ROWS)
-    who = consortium(tried)
-    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
-    seen_weights, ask = [], parties.channel.ask
-
-    def watched(messages):
-        for message in messages.values():
-            found = _arrays(decode(message[:-64]))
-            seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
-        return ask(messages)
-
-    parties.channel.ask = watched
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
-    tried.coordinate(parties)
-    weights = np.unique(np.array(seen_weights), axis=0)
-    assert len(weights) == 2
-    columns, rounds = columns_of(tried, frame), tried.descent
-    part, forbidden = limits(tried.layout, rounds.places), []
-    for w in weights:
-        total = 0
-        for party, own in columns.items():
-            scores = partial_scores(
-                rounds.features(own, party), *rounds.own_weights(party, w), part[party], rounds.places
-            )
-            total = total + scores
-        forbidden += [responses(total, rounds.places), exact_sums(rounds, columns, w)]
-    forbidden = np.concatenate(forbidden)
-    forbidden = np.unique(forbidden[np.abs(forbidden) > 1 << 16]).view(np.uint64)
-    assert len(forbidden) > 100
-    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
-        for exchange in exchanges.values():
-            for held in _arrays(decode(exchange.reply)["ok"]):
-                assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
-    small = set(range(1 << 20))
-    for name, host in hosts.items():
-        site = Site(host, host.study, parties.run, "descend[1]", "gradient", "1")
-        letters = [site.received(kind) for kind in ("masked_features", "masked_scores", "masked_responses")]
-        for held in [*_arrays(letters), rounds.share(site, 1)]:
-            words = held.reshape(-1)
-            assert not np.isin(forbidden, words).any(), name
-            # A partial score or a feature is a small integer; uniform words are not.
-            assert not any(int(word) in small or 2**64 - int(word) in small for word in words[:2000])
-
-
-def _arrays(value):
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, bytes) and len(value) > 8:
-        try:
-            return _arrays(decode(value))
-        except Exception:
-            return []
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [found for one in value for found in _arrays(one)] if isinstance(value, list | tuple) else []
 
 
 # The life of a run.

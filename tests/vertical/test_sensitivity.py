@@ -84,5 +84,5 @@ def test_columns_of_the_ledger_and_of_the_noise_agree():
     for products in ("rlwe", "dealer"):
         tried = protocol(2, products=products)
         release = tried.moments(consortium(tried).loss)
-        carry = 7 * 4.0**-PLACES * sqrt(tried.dissection.size) if products == "rlwe" else 0
+        carry = 2 * 7 * 4.0**-PLACES * sqrt(tried.dissection.size) if products == "rlwe" else 0
         assert release.sensitivity == pytest.approx(l2_sensitivity(tried.layout) + carry, rel=1e-12)

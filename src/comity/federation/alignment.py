@@ -81,7 +81,7 @@ class Alignment(Protocol):
             adversary = "an honest-but-curious coordinator that colludes with no party"
         else:
             between = Release(
-                name="blinded",
+                name="blinded_points",
                 source=EVERY_PARTY,
                 to=EVERY_PARTY,
                 protection=Sealed("blinded points, and hence the size of a list"),
@@ -163,11 +163,11 @@ class Alignment(Protocol):
 
     def _pass_on(self, site: Site, hop: int, points: bytes) -> None:
         blinded = psi_ecdh.blind(_secret(site), points)
-        site.send(_beside(site.consortium, site.party, 1), "blinded", {"hop": hop, "points": blinded})
+        site.send(_beside(site.consortium, site.party, 1), "blinded_points", {"hop": hop, "points": blinded})
 
     def _arrived(self, site: Site, hop: int) -> bytes:
         self._only("ecdh")
-        letter = site.received("blinded").get(_beside(site.consortium, site.party, -1))
+        letter = site.received("blinded_points").get(_beside(site.consortium, site.party, -1))
         if letter is None or letter["hop"] != hop:
             raise Refused("the list of this turn did not arrive", code="align")
         return bytes(letter["points"])

@@ -123,8 +123,9 @@ class VerticalRegression(Protocol):
 
     @property
     def _carry(self) -> float:
-        """With rlwe an entry across parties may be one unit beside the product."""
-        return self.product.unit if self.products == "rlwe" else 0.0
+        """With rlwe an entry across parties may be one unit above or below the product, so that two neighbours' entries
+        may be two units further apart."""
+        return 2 * self.product.unit if self.products == "rlwe" else 0.0
 
     @property
     def _heaviest(self) -> int:
@@ -213,10 +214,13 @@ class VerticalRegression(Protocol):
         return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"
 
     def _check(self, who: Consortium) -> None:
-        if who.unit is Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+        # With an alignment a person has one row; without one nobody checks that it has.
+        people = who.unit is Unit.PERSON and self.alignment == "none"
+        if who.unit is Unit.PARTY or people or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 f"vertical protects a record that may be replaced; found unit = {who.unit}, neighbours = "
-                f'{who.neighbours}. Set privacy.unit = "record" and privacy.neighbours = "replace"',
+                f'{who.neighbours}, alignment = {self.alignment}. Set privacy.unit = "record" ("person" only with an '
+                'alignment) and privacy.neighbours = "replace"',
                 key="privacy.unit",
             )
         if who.dropouts:

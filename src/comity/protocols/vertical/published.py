@@ -146,7 +146,7 @@ class PublishedVertical(Protocol):
         return {"product": self.product}
 
     def declare(self, who: Consortium) -> Declaration:
-        if not isinstance(who.loss, Pure) or who.unit is Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
+        if not isinstance(who.loss, Pure) or who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 "the published vertical method has Laplace noise for a record that may be replaced; set privacy.delta "
                 'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
