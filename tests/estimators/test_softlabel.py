@@ -153,7 +153,8 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
     model.fit(X, Y)
     first = model.coef_
     (entry,) = draws(books)
-    assert entry.loss.startswith("zcdp:") and entry.step == "fit"
+    # So few numbers are released that noise of pure epsilon is the quieter one.
+    assert entry.loss == "pure:1.0" and entry.step == "fit"
     assert float(books.summary()[0].left) == pytest.approx(0.2, abs=1e-3)
     with pytest.raises(BudgetExceeded):
         model.fit(X, Y)

@@ -32,7 +32,7 @@ def measure(*, quick: bool = False, out: Path | None = None) -> list[dict[str, A
     rows = []
     for size in sizes():
         # The largest takes a minute.
-        repeats = 1 if quick or size.rows * size.features > 1e7 else 3
+        repeats = 1 if quick or size.rows * size.features > 5e7 else 3
         rows.append(measured(size.shrunk(shrink) if quick else size, repeats))
     if out is not None:
         draw(out, rows, shrink)

@@ -61,11 +61,12 @@ GROWTH = {
 
 
 def sizes() -> list[Size]:
-    """Those of the bars, then those along each axis, each once."""
+    """Those of the bars and those along each axis, each once; in rising order, because peak memory never falls."""
     along = [size for axis in GROWTH.values() for size in axis]
     grown = [Size(*size, products) for size in dict.fromkeys(along) for products in ("rlwe", "dealer")]
     barred = {str(size) for size in BARS}
-    return [*BARS, *(size for size in grown if str(size) not in barred)]
+    every = [*BARS, *(size for size in grown if str(size) not in barred)]
+    return sorted(every, key=lambda size: size.rows * size.features)
 
 
 def protocol_of(parties: int, features: int, products: str) -> VerticalRegression:

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from comity.data import Records, even
-from comity.entropy import Stream
-from comity.errors import DataError, StudyError
+from comity.data import Records
+from comity.errors import StudyError
 from comity.estimators.debit import debit
+from comity.estimators.table import dealt, indexed, rows_in_ball, seed_of
 from comity.federation.consortium import Consortium
 from comity.learn.models import LinearClassifier
 from comity.learn.regressor import LinearRegressor
@@ -28,9 +28,6 @@ from comity.runtime.outcome import Outcome
 from comity.runtime.simulate import simulate
 
 Floats = NDArray[np.float64]
-
-# Divisors of rows are rounded up by more than the error of computing a norm, so that no row leaves the unit ball.
-_ROUND_UP = 1 + 2.0**-40
 
 
 class _Averaged(BaseEstimator):  # type: ignore[misc]
@@ -45,21 +42,21 @@ class _Averaged(BaseEstimator):  # type: ignore[misc]
     random_state: int | None
 
     def _run(
-        self, protocol: Averaging, rows: Floats, targets: NDArray[Any], dealt: dict[str, NDArray[np.int64]]
+        self, protocol: Averaging, rows: Floats, targets: NDArray[Any], split: dict[str, NDArray[np.int64]]
     ) -> Outcome:
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
-        seed = self._seed()
-        colluders = 1 if len(dealt) > 1 else 0
+        seed = seed_of(self.random_state)
+        colluders = 1 if len(split) > 1 else 0
         if self.ledger is not None:
             loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
             if seed is not None:
                 warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
-            who = Consortium(parties=tuple(dealt), loss=loss, unit=Unit.RECORD, colluders=colluders)
+            who = Consortium(parties=tuple(split), loss=loss, unit=Unit.RECORD, colluders=colluders)
             debit(self.ledger, protocol, who)
         return simulate(
             protocol,
-            parties={name: Records(rows[places], targets[places]) for name, places in dealt.items()},
+            parties={name: Records(rows[places], targets[places]) for name, places in split.items()},
             epsilon=self.epsilon,
             delta=self.delta,
             unit="record",
@@ -73,32 +70,10 @@ class _Averaged(BaseEstimator):  # type: ignore[misc]
         return {key: value for key, value in self.get_params().items() if key not in ("ledger", "classes")}
 
     def _rows(self, X: Floats) -> Floats:
-        """Rows in the unit ball, by the public bound alone: scaled, long ones projected, the constant included."""
-        if not 0 < self.bound < np.inf:
-            raise StudyError(f"bound must be a public, positive bound on the norm of a row, found {self.bound}")
-        rows = X / self.bound
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / (np.maximum(norms, 1.0) * _ROUND_UP)
-        if self.intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))]) / (np.sqrt(2.0) * _ROUND_UP)
-        return np.asarray(rows, np.float64)
+        return rows_in_ball(X, self.bound, intercept=self.intercept)
 
     def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
-        if groups is None:
-            stream = Stream.public("averaging estimator", "split", count)
-            return {f"p{place}": rows for place, rows in enumerate(even(count, self.parties, stream))}
-        names = np.asarray(groups)
-        if names.shape != (count,):
-            raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")
-        known, party = np.unique(names, return_inverse=True)
-        return {str(name): np.flatnonzero(party == place) for place, name in enumerate(known)}
-
-    def _seed(self) -> int | None:
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
-            raise StudyError(f"random_state must be None or a whole number, found {self.random_state!r}")
-        return int(self.random_state)
+        return dealt(count, self.parties, groups, "averaging")
 
     def _seen(self, X: Any) -> Floats:
         check_is_fitted(self, "model_")
@@ -109,9 +84,9 @@ class _Averaged(BaseEstimator):  # type: ignore[misc]
         self.guarantee_ = outcome.guarantee
 
 
-def _sizes(dealt: dict[str, NDArray[np.int64]]) -> dict[str, int]:
+def _sizes(split: dict[str, NDArray[np.int64]]) -> dict[str, int]:
     """Under replacement the number of a party's rows is public."""
-    return {name: max(1, len(places)) for name, places in dealt.items()}
+    return {name: max(1, len(places)) for name, places in split.items()}
 
 
 class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
@@ -175,24 +150,19 @@ class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        known = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(known) < 2:
-            raise DataError(f"y must hold at least two classes, found {known.tolist()}; give classes where one is rare")
-        places = np.searchsorted(known, y)
-        if not np.array_equal(known[np.minimum(places, len(known) - 1)], y):
-            raise DataError("y holds a label that is not among classes; add it to classes, or leave its rows out")
-        rows, dealt = self._rows(X), self._dealt(len(X), groups)
+        known, places = indexed(np.asarray(y), self.classes)
+        rows, split = self._rows(X), self._dealt(len(X), groups)
         protocol = Averaging(
             features=rows.shape[1],
             model=self.model or ("logistic" if len(known) == 2 else "softmax"),  # type: ignore[arg-type]
             classes=tuple(str(label) for label in known),
-            sizes=_sizes(dealt),
+            sizes=_sizes(split),
             solver=self.solver,  # type: ignore[arg-type]
             l2=self.l2,
             rounds=self.rounds,
             clip=self.clip,
         )
-        outcome = self._run(protocol, rows, places.astype(np.int64), dealt)
+        outcome = self._run(protocol, rows, places, split)
         self.classes_ = known
         self.model_ = LinearClassifier(outcome.model.coef_, classes=known)
         self._keep(outcome)
@@ -257,20 +227,20 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        rows, dealt = self._rows(X), self._dealt(len(X), groups)
+        rows, split = self._rows(X), self._dealt(len(X), groups)
         protocol = Averaging(
             features=rows.shape[1],
             model="linear",
             classes=(),
             low=self.low,
             high=self.high,
-            sizes=_sizes(dealt),
+            sizes=_sizes(split),
             solver=self.solver,  # type: ignore[arg-type]
             l2=self.l2,
             rounds=self.rounds,
             clip=self.clip,
         )
-        outcome = self._run(protocol, rows, np.asarray(y, np.float64), dealt)
+        outcome = self._run(protocol, rows, np.asarray(y, np.float64), split)
         self.model_ = LinearRegressor(outcome.model.coef_, self.low, self.high)
         self._keep(outcome)
         return self

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from comity.data import Records, even
-from comity.entropy import Stream
+from comity.data import Records
 from comity.errors import DataError, StudyError
 from comity.estimators.debit import debit
+from comity.estimators.table import dealt, indexed, rows_in_ball, seed_of
 from comity.federation.consortium import Consortium
 from comity.learn import LinearClassifier
 from comity.privacy.ledger import Ledger
@@ -25,9 +25,6 @@ from comity.report.result import Result
 from comity.runtime.simulate import simulate
 
 Floats = NDArray[np.float64]
-
-# Divisors of rows are rounded up by more than the error of computing a norm, so that no row leaves the unit ball.
-_ROUND_UP = 1 + 2.0**-40
 
 
 class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -93,17 +90,16 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        labels, indices = self._labels(np.asarray(y))
+        labels, indices = indexed(np.asarray(y), self.classes)
         rows = self._rows(X)
-        records = {
-            name: Records(rows[places], indices[places]) for name, places in self._dealt(len(rows), groups).items()
-        }
+        split = dealt(len(rows), self.parties, groups, "softlabel")
+        records = {name: Records(rows[places], indices[places]) for name, places in split.items()}
         protocol = self._protocol(
             self._rows(self._public(X.shape[1])), tuple(map(str, labels)), max(1, len(rows) // len(records))
         )
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         # Whoever reads the model may be a party, which knows its own part of the noise.
         colluders = 1 if self.method is None and len(records) > 1 else 0
         if self.ledger is not None:
@@ -160,15 +156,6 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         return self._rows(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _labels(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        known = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(known) < 2:
-            raise DataError(f"y must hold at least two classes, found {known.tolist()}; give classes where one is rare")
-        places = np.searchsorted(known, y)
-        if not np.array_equal(known[np.minimum(places, len(known) - 1)], y):
-            raise DataError("y holds a label that is not among classes; add it to classes, or leave its rows out")
-        return known, places.astype(np.int64)
-
     def _public(self, width: int) -> Floats:
         if self.auxiliary is None:
             raise DataError(f"auxiliary is missing: give public, unlabelled rows of shape (N, {width})")
@@ -178,32 +165,7 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _rows(self, X: Floats) -> Floats:
-        """Rows in the unit ball, by the public bound alone: scaled, long ones projected, the constant included."""
-        if not 0 < self.bound < np.inf:
-            raise StudyError(f"bound must be a public, positive bound on the norm of a row, found {self.bound}")
-        rows = X / self.bound
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = rows / (np.maximum(norms, 1.0) * _ROUND_UP)
-        if self.intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))]) / (np.sqrt(2.0) * _ROUND_UP)
-        return np.asarray(rows, np.float64)
-
-    def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
-        if groups is None:
-            stream = Stream.public("softlabel estimator", "split", count)
-            return {f"p{place}": rows for place, rows in enumerate(even(count, self.parties, stream))}
-        names = np.asarray(groups)
-        if names.shape != (count,):
-            raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")
-        known, party = np.unique(names, return_inverse=True)
-        return {str(name): np.flatnonzero(party == place) for place, name in enumerate(known)}
-
-    def _seed(self) -> int | None:
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
-            raise StudyError(f"random_state must be None or a whole number, found {self.random_state!r}")
-        return int(self.random_state)
+        return rows_in_ball(X, self.bound, intercept=self.intercept)
 
     def _settings(self) -> dict[str, Any]:
         names = ("parties", "epsilon", "delta", "statistic", "method", "l2", "bound", "intercept")
