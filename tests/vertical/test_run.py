@@ -9,7 +9,10 @@ import pytest
 
 from comity.errors import DataError, Stopped, StudyError
 from comity.federation.codec import decode
+from comity.federation.host import Host
+from comity.federation.letters import Head
 from comity.federation.parties import run
+from comity.federation.site import Site
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.baselines import pooled
@@ -125,8 +128,17 @@ def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anyt
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_no_participant_sees_an_exact_sum_of_products(products):
+def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     """The coordinator reads every reply; a party reads what was sealed to it and its own state."""
+    letters = {}
+    original = Host._open
+
+    def reading(host, site, study, run_id, letter):
+        original(host, site, study, run_id, letter)
+        head = Head.of(letter)
+        letters.setdefault(host.party, []).append(decode(site.effects.state[f"in:{head.name}/{head.sender}"]))
+
+    monkeypatch.setattr(Host, "_open", reading)
     tried, frame = protocol(3, products=products), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
@@ -155,24 +167,24 @@ def test_no_participant_sees_an_exact_sum_of_products(products):
                 assert not np.isin(forbidden, values["masked"]).any()
     assert seen == 3
     for name, host in hosts.items():
-        for held in _arrays(host, tried, parties):
-            assert not np.isin(forbidden, held).any(), name
+        held = list(_arrays(host, tried, parties, letters[name]))
+        # Two shares, and from each peer a matrix of masked or encrypted columns at least.
+        assert len(held) >= 4
+        for one in held:
+            assert not np.isin(forbidden, one).any(), name
 
 
 def _holder(tried, place):
     return next((p.party for p in tried.layout.pieces if p.start <= place < p.stop), None)
 
 
-def _arrays(host, tried, parties):
-    from comity.federation.site import Site
-
+def _arrays(host, tried, parties, letters):
     site = Site(host, host.study, parties.run, "contribute[0]", "moments", "0")
     for share in tried.product.shares(site, site.dims["rows"]).values():
         yield share.reshape(-1)
-    for name in ("blinded", "evaluated", "encrypted"):
-        for value in site.received(name).values():
-            found = list(value.values()) if isinstance(value, dict) else [value]
-            yield from (one.reshape(-1).astype(np.uint64) for one in found if isinstance(one, np.ndarray))
+    for value in letters:
+        found = list(value.values()) if isinstance(value, dict) else [value]
+        yield from (one.reshape(-1).astype(np.uint64) for one in found if isinstance(one, np.ndarray))
 
 
 def test_positive_control_the_published_order_shows_the_coordinator_every_exact_sum():
