@@ -104,7 +104,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
     guarantee = describe(spent, who.loss.delta if isinstance(who.loss, Approx) else Decimal(0))
     return Plan(
         study=study,
-        protocol=getattr(protocol, "title", protocol.name),
+        protocol=protocol.titled(who),
         parties=who.size,
         unit=_UNITS[who.unit.value],
         neighbours="replaced" if who.neighbours.value == "replace" else "added or removed",

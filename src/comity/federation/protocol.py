@@ -89,6 +89,10 @@ class Protocol:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
         return ""
 
+    def titled(self, who: Consortium) -> str:
+        """The method as it runs in this consortium, in a few words."""
+        return str(getattr(self, "title", self.name))
+
     def notes(self, who: Consortium) -> tuple[str, ...]:
         """Further lines for the plan: what a reader should know that no release says by itself."""
         return ()

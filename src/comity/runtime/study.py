@@ -152,13 +152,17 @@ class Study:
             loss=self.privacy.loss,
             unit=self.privacy.unit,
             neighbours=self.privacy.neighbours,
-            # Of one or two parties at least one must stay honest.
-            colluders=min(self.privacy.colluders, max(0, len(names) - self.privacy.dropouts - 1)),
+            colluders=self._colluders(len(names)),
             dropouts=self.privacy.dropouts,
             roster=roster,
             roles=roles,
             schema=self.schema,
         )
+
+    def _colluders(self, parties: int) -> int:
+        """As the file says; where it says nothing, one, as long as another stays honest."""
+        asked, honest = self.privacy.colluders, parties - self.privacy.dropouts - 1
+        return asked if "colluders" in self.privacy.model_fields_set or honest < 0 else min(asked, honest)
 
     def plan(self) -> Plan:
         try:

@@ -30,6 +30,7 @@ from comity.learn.local_model import Ballot, local_votes
 from comity.learn.models import LinearClassifier
 from comity.learn.soft_labels import fit_on_soft_labels
 from comity.privacy.loss import Pure
+from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
@@ -228,6 +229,17 @@ class SoftLabel(Protocol):
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(train, test, self.classes, self.local_l2)
+
+    def titled(self, who: Consortium) -> str:
+        statistic = self.choice(who).statistic
+        noise = mechanism(who.loss, prod(statistic.shape))
+        return f"softlabel ({statistic.name}, {'spherical' if isinstance(noise, Spherical) else 'Gaussian'})"
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        noise = mechanism(who.loss, prod(self.choice(who).statistic.shape))
+        if isinstance(who.loss, Pure) or not isinstance(noise, Spherical):
+            return ()
+        return ("so few numbers are opened that noise of pure epsilon is the quieter one: delta is not spent",)
 
     def expectation(self, who: Consortium) -> str:
         choice = self.choice(who)
