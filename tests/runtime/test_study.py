@@ -139,7 +139,7 @@ def test_a_missing_file_names_the_remedy(tmp_path):
 
 
 def test_colluders_that_the_file_asks_for_are_never_lowered_in_silence(folder):
-    with pytest.raises(StudyError, match="privacy.colluders = 12"):
+    with pytest.raises(StudyError, match=r"privacy\.colluders = 12"):
         load(folder, "epsilon = 1.0", "epsilon = 1.0\ncolluders = 12").plan()
     # What the file leaves out may be less than one: a party alone has nobody to collude with.
     assert load(folder, "count = 12", "count = 1").consortium.colluders == 0
