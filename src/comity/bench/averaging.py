@@ -50,15 +50,13 @@ def compared(data: Adult, count: int, *, repeats: int, quick: bool) -> list[dict
         start = perf_counter()
         outcome = ours(data, parties, DELTA, seed)
         seconds.append(perf_counter() - start)
-        assert outcome.error is not None
-        errors.append(outcome.error)
+        errors.append(_error(outcome))
     sent = outcome.transcript.bytes
     rows = []
     for name, method in (("client noise", anchors.client_noise), ("local noise", anchors.local_noise)):
         start = perf_counter()
         anchor = anchors.best(method, list(parties.values()), data.test, rho, repeats=repeats, quick=quick)
-        settings = 2 if quick else 9
-        anchor_seconds = (perf_counter() - start) / (settings * repeats)
+        anchor_seconds = (perf_counter() - start) / (len(anchors.settings(quick)) * repeats)
         rows.append(
             {
                 "case": f"{count} parties, against federated averaging with {name}",
@@ -84,14 +82,14 @@ def compared(data: Adult, count: int, *, repeats: int, quick: bool) -> list[dict
 def alone(data: Adult, count: int, *, repeats: int) -> dict[str, Any]:
     """Every owner's own private fit, beside the pure average of all."""
     parties = dealt(data, count)
-    errors = [ours(data, parties, 0.0, seed).error or 0.0 for seed in range(repeats)]
+    errors = [_error(ours(data, parties, 0.0, seed)) for seed in range(repeats)]
     single = []
     for number in range(repeats):
         for name, own in parties.items():
             l2 = penalty_for(2 * data.features / (len(own) * EPSILON), start=0.5)
             stream = Stream.public("bench averaging", "objective", name, number)
             weights = anchors.objective_perturbation(own, EPSILON, l2, stream)
-            single.append(float(np.mean((data.test.features @ weights > 0) != (np.asarray(data.test.labels) > 0))))
+            single.append(anchors.wrong(weights, data.test))
     return {
         "case": f"{count} parties, pure, against each owner alone by objective perturbation",
         "ours": float(np.mean(errors)),
@@ -103,6 +101,11 @@ def alone(data: Adult, count: int, *, repeats: int) -> dict[str, Any]:
         "repeats": repeats,
         "note": f"eps {EPSILON:g} for a record, delta 0; one owner has a {count}th of the records",
     }
+
+
+def _error(outcome: Outcome) -> float:
+    assert outcome.error is not None, "a run with test records has an error"
+    return outcome.error
 
 
 def ours(data: Adult, parties: dict[str, Records], delta: float, seed: int) -> Outcome:

@@ -40,17 +40,27 @@ class Anchor:
     setting: str
 
 
+def settings(quick: bool) -> list[tuple[int, float]]:
+    """Rounds and step lengths that an anchor is given the best of."""
+    rounds, lengths = ((10,), (8.0, 32.0)) if quick else ((5, 10, 20), (2.0, 8.0, 32.0))
+    return list(product(rounds, lengths))
+
+
+def wrong(weights: Floats, test: Records) -> float:
+    """Share of test records on the wrong side of a linear model."""
+    return float(np.mean((test.features @ weights > 0) != (np.asarray(test.labels) > 0)))
+
+
 def best(
     method: Callable[..., Floats], parties: Sequence[Records], test: Records, rho: float, *, repeats: int, quick: bool
 ) -> Anchor:
     width, found = test.features.shape[1], []
-    rounds, lengths = ((10,), (8.0, 32.0)) if quick else ((5, 10, 20), (2.0, 8.0, 32.0))
-    for count, length in product(rounds, lengths):
+    for count, length in settings(quick):
         errors = []
         for number in range(repeats):
             stream = Stream.public("bench averaging", method.__name__, str(length), count, number)
             weights = method(parties, rho, rounds=count, length=length, stream=stream)
-            errors.append(float(np.mean((test.features @ weights > 0) != (test.labels > 0))))  # type: ignore[operator]
+            errors.append(wrong(weights, test))
         sent = 2 * 8 * width * len(parties) * count
         found.append(
             Anchor(float(np.mean(errors)), float(np.std(errors)), count, sent, f"{count} rounds, step {length:g}")
