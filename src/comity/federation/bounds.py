@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ class Bound(Protocol):
     went wrong. Without it the bound is about one record of a party: the neutral value may then be further away.
     """
 
+    @property
+    def neutral_within(self) -> bool: ...
     @property
     def l1(self) -> float: ...
     @property
@@ -42,6 +44,8 @@ class Ball:
     `diameter` is that of the set of values, if smaller than twice the radius; it must hold for every value in the
     enforced set, so it is for callers whose values land in a smaller set.
     """
+
+    neutral_within: ClassVar[bool] = True
 
     radius: float
     diameter: float | None = None
@@ -76,6 +80,8 @@ class Ball:
 class Diamond:
     """Vectors whose entries' magnitudes sum to `radius` at most: the ball of the L1 norm, for Laplace noise."""
 
+    neutral_within: ClassVar[bool] = True
+
     radius: float
 
     @property
@@ -109,6 +115,8 @@ class Simplex:
     Replacing a party moves each row by at most √2 in L2 and 2 in L1. A row outside the simplex is refused rather than
     projected: an abstaining row would move a direction that carries no noise.
     """
+
+    neutral_within: ClassVar[bool] = True
 
     rows: int
     classes: int
@@ -145,6 +153,8 @@ class Opened:
     Shares live modulo 2^`ring`; they are summed at the top of a 64-bit word, because in a wider ring the carry would
     tell how the exact value compares with a share.
     """
+
+    neutral_within: ClassVar[bool] = False
 
     l2: float
     limit: float

@@ -10,7 +10,6 @@ from typing import Any
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
-from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
@@ -167,7 +166,7 @@ class Host:
     def _may_be_neutral(self, spec: StepSpec) -> bool:
         """Whether the neutral value is within the declared sensitivity of whatever this party would have sent."""
         bound = None if spec.sends is None else self.declaration[spec.sends].bound
-        return bound is not None and not isinstance(bound, Opened) and getattr(bound, "neutral_within", True)
+        return bound is not None and bound.neutral_within
 
     def _run(self, site: Site, function: Callable[..., Any], spec: StepSpec, body: Mapping[str, Any]) -> dict[str, Any]:
         if spec.sends is not None:
