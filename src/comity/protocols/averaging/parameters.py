@@ -8,7 +8,7 @@ from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding
 from comity.errors import StudyError
-from comity.protocols.averaging.losses import loss_of
+from comity.protocols.averaging.losses import Kind, loss_of
 from comity.protocols.averaging.protocol import Averaging
 from comity.protocols.averaging.published import PublishedAverage
 from comity.protocols.parameters import Parameters, Setting
@@ -16,6 +16,12 @@ from comity.protocols.parameters import Parameters, Setting
 # Keys that belong to one variant only; elsewhere they would be ignored without a word.
 _DEFAULT_ONLY = ("model", "solver", "sizes", "rounds", "clip")
 _PUBLISHED_ONLY = ("noise", "key_bits", "most")
+
+
+def _model_of(target: Bounded | Classes) -> Kind:
+    if isinstance(target, Bounded):
+        return "linear"
+    return "logistic" if len(target.values) == 2 else "softmax"
 
 
 class AveragingParameters(Parameters):
@@ -70,8 +76,7 @@ class AveragingParameters(Parameters):
                 most=self.most,
                 encoding=encoding,
             )
-        number = isinstance(target, Bounded)
-        kind = self.model or ("linear" if number else "logistic" if len(target.values) == 2 else "softmax")  # type: ignore[union-attr]
+        kind = self.model or _model_of(target)
         loss_of(kind, target)
         return Averaging(
             features=encoding.width,

@@ -24,7 +24,7 @@ from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
-from comity.federation.protocol import Protocol, step
+from comity.federation.protocol import Protocol, spec_of, step
 from comity.federation.site import Site
 from comity.learn.local_model import Ballot, local_votes
 from comity.learn.models import LinearClassifier
@@ -156,7 +156,7 @@ class SoftLabel(Protocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who, steps = parties.consortium, (self.vote, self.count, self.gather, self.place, self.train)
         statistic = self.choice(who).statistic
-        total = parties.sum(next(one for one in steps if one.spec.sends == statistic.name))  # type: ignore[attr-defined]
+        total = parties.sum(next(one for one in steps if spec_of(one).sends == statistic.name))
         mean, deviation = total.value / total.parties, self.deviation(who, total.parties)
         released = {"model": statistic.model(mean, deviation)}
         if isinstance(statistic, Histograms):
