@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
+from comity.protocols.averaging.losses import Kind
+from comity.protocols.averaging.protocol import Solver
 from comity.report.result import Result
 from comity.runtime.outcome import Outcome
 from comity.runtime.simulate import simulate
@@ -154,10 +156,10 @@ class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
         rows, split = self._rows(X), self._dealt(len(X), groups)
         protocol = Averaging(
             features=rows.shape[1],
-            model=self.model or ("logistic" if len(known) == 2 else "softmax"),  # type: ignore[arg-type]
+            model=cast(Kind, self.model or ("logistic" if len(known) == 2 else "softmax")),
             classes=tuple(str(label) for label in known),
             sizes=_sizes(split),
-            solver=self.solver,  # type: ignore[arg-type]
+            solver=cast(Solver, self.solver),
             l2=self.l2,
             rounds=self.rounds,
             clip=self.clip,
@@ -235,7 +237,7 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]
             low=self.low,
             high=self.high,
             sizes=_sizes(split),
-            solver=self.solver,  # type: ignore[arg-type]
+            solver=cast(Solver, self.solver),
             l2=self.l2,
             rounds=self.rounds,
             clip=self.clip,

@@ -62,9 +62,16 @@ class Protocol:
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
-    parts: Mapping[str, Protocol] = {}
-    scratch: int = 0
-    """Numbers that a step holds for one party beside its contribution, where that is more: sizes stacks of parties."""
+
+    @property
+    def parts(self) -> Mapping[str, Protocol]:
+        """Sub-protocols by the name that they are mounted under."""
+        return {}
+
+    @property
+    def scratch(self) -> int:
+        """Numbers that a step holds for one party beside its contribution, where that is more: sizes stacks of it."""
+        return 0
 
     def declare(self, who: Consortium) -> Declaration:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")

@@ -7,7 +7,7 @@ classifiers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,9 +38,11 @@ def fit_on_soft_labels(
     fitted: Any = clone(estimator)
     key = _weight_key(fitted)
     if key is None:
-        return fitted.fit(rows, names[shares.argmax(axis=1)])  # type: ignore[no-any-return]
-    place, column, weight = weighted(shares)
-    return fitted.fit(rows[place], names[column], **{key: weight})  # type: ignore[no-any-return]
+        fitted.fit(rows, names[shares.argmax(axis=1)])
+    else:
+        place, column, weight = weighted(shares)
+        fitted.fit(rows[place], names[column], **{key: weight})
+    return cast(Classifier, fitted)
 
 
 def weighted(shares: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import typing
+from typing import runtime_checkable
+
 import numpy as np
 import pandas as pd
 
@@ -11,14 +14,20 @@ from comity.errors import StudyError
 from comity.federation.protocol import Protocol
 
 
+@runtime_checkable
+class ByColumns(typing.Protocol):
+    """A protocol that encodes each party's own columns instead of whole records."""
+
+    def encoding_of(self, party: str) -> Encoding: ...
+
+
 def is_vertical(protocol: Protocol) -> bool:
-    """Whether the protocol encodes each party's own columns instead of whole records."""
-    return callable(getattr(protocol, "encoding_of", None))
+    return isinstance(protocol, ByColumns)
 
 
 def party_encoding(protocol: Protocol, party: str) -> Encoding:
-    encoding: Encoding = protocol.encoding_of(party)  # type: ignore[attr-defined]
-    return encoding
+    assert isinstance(protocol, ByColumns)
+    return protocol.encoding_of(party)
 
 
 def by_features(

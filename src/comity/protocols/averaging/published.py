@@ -105,7 +105,7 @@ class PublishedAverage(Protocol):
         return smallest.Comparisons(self.most)
 
     @property
-    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+    def parts(self) -> Mapping[str, Protocol]:
         return {"argmin": self.comparisons}
 
     @property

@@ -85,7 +85,7 @@ class SoftLabel(Protocol):
             )
 
     @property
-    def scratch(self) -> int:  # type: ignore[override]
+    def scratch(self) -> int:
         """Votes on all auxiliary rows are held before they become a contribution."""
         return len(self.auxiliary) * len(self.classes)
 

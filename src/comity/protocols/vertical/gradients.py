@@ -119,7 +119,7 @@ class GradientRegression(VerticalRegression):
         return Rounds(layout=self.layout, places=score_places(self.most, len(self.columns)))
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+    def parts(self) -> Mapping[str, Protocol]:
         before = super().parts
         return {**before, "rounds": self.descent} if self.layout.classes else before
 

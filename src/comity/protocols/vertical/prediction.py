@@ -105,7 +105,7 @@ class JointPrediction(Protocol):
         return np.concatenate(found) if found else np.zeros(0)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+    def parts(self) -> Mapping[str, Protocol]:
         return {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
 
     def declare(self, who: Consortium) -> Declaration:

@@ -152,7 +152,7 @@ class VerticalRegression(Protocol):
         )
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+    def parts(self) -> Mapping[str, Protocol]:
         aligned: dict[str, Protocol] = {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
         return {**aligned, "product": self.product}
 

@@ -142,7 +142,7 @@ class PublishedVertical(Protocol):
         return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:  # type: ignore[override]
+    def parts(self) -> Mapping[str, Protocol]:
         return {"product": self.product}
 
     def declare(self, who: Consortium) -> Declaration:
