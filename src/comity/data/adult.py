@@ -4,39 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
+from comity.data.adult_bins import CATEGORIES
 from comity.data.columns import Categorical, Classes, Column, Numeric
 from comity.data.datasets import dataset
 from comity.data.schema import Schema
 
-_WORK = ("Federal-gov", "Local-gov", "Private", "Self-emp-inc", "Self-emp-not-inc", "State-gov", "Without-pay")
-_MARRIED = (
-    "Divorced",
-    "Married-AF-spouse",
-    "Married-civ-spouse",
-    "Married-spouse-absent",
-    "Never-married",
-    "Separated",
-    "Widowed",
-)
-_OCCUPATION = (
-    "Adm-clerical",
-    "Armed-Forces",
-    "Craft-repair",
-    "Exec-managerial",
-    "Farming-fishing",
-    "Handlers-cleaners",
-    "Machine-op-inspct",
-    "Other-service",
-    "Priv-house-serv",
-    "Prof-specialty",
-    "Protective-serv",
-    "Sales",
-    "Tech-support",
-    "Transport-moving",
-)
-_RELATIONSHIP = ("Husband", "Not-in-family", "Other-relative", "Own-child", "Unmarried", "Wife")
-_RACE = ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "Other", "White")
 _DROPPED = ("workclass", "occupation", "native_country")
+# Whoever never worked has no occupation, so that it goes with the missing values.
+_NEVER = "Never-worked"
 
 COLUMNS = (
     "age",
@@ -77,12 +52,12 @@ def adult_schema(*, steps: bool = False) -> Schema:
         numbers["capital_gain"] = Numeric("capital_gain", 0, 99_999, edges=(1, 5_000))
         numbers["capital_loss"] = Numeric("capital_loss", 0, 4_356, edges=(1, 1_500))
     choices: dict[str, Column] = {
-        "workclass": Categorical("workclass", _WORK),
-        "marital_status": Categorical("marital_status", _MARRIED),
-        "occupation": Categorical("occupation", _OCCUPATION),
-        "relationship": Categorical("relationship", _RELATIONSHIP),
-        "race": Categorical("race", _RACE),
-        "sex": Categorical("sex", ("Female", "Male")),
+        "workclass": Categorical("workclass", tuple(value for value in CATEGORIES["workclass"] if value != _NEVER)),
+        "marital_status": Categorical("marital_status", CATEGORIES["marital_status"]),
+        "occupation": Categorical("occupation", CATEGORIES["occupation"]),
+        "relationship": Categorical("relationship", CATEGORIES["relationship"]),
+        "race": Categorical("race", CATEGORIES["race"]),
+        "sex": Categorical("sex", CATEGORIES["sex"]),
         "native_country": Categorical("native_country", ("United-States", "other")),
     }
     found = {**numbers, **choices}
