@@ -11,14 +11,13 @@ There is no separate intercept: a constant feature is one, and is penalised like
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comity.errors import DataError
-from comity.learn.fit import Fit, checked_settings, weighted_records
-from comity.learn.newton import Floats, minimise
+from comity.learn.fit import Fit
+from comity.learn.newton import Floats
+from comity.learn.one_margin import fitted
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,16 @@ def smoothed_hinge(
     most: int = 200,
 ) -> Fit:
     """Weights (..., d) for features x (..., n, d) and labels y (..., n), 0 or 1; a leading index is a party."""
-    checked_settings(l2, tol, most)
-    x, weight = weighted_records(x, mask)
-    labels = np.asarray(y, np.float64)
-    if labels.shape != x.shape[:-1]:
-        raise DataError(f"labels must have one entry per record, shape {x.shape[:-1]}; found {labels.shape}")
-    labels = np.where(weight > 0, labels, 0.0)
-    if not ((labels == 0) | (labels == 1)).all():
-        raise DataError("labels of a support-vector machine must be 0 or 1: use class indices")
-    before, (n, d) = x.shape[:-2], x.shape[-2:]
-    parties = prod(before)
-    stack = x.reshape(parties, n, d), labels.reshape(parties, n), weight.reshape(parties, n)
-    point, norms = minimise(*stack, l2, SmoothedHinge(), tol=tol, most=most)
-    return Fit(point[:, :, 0].reshape(*before, d), norms.reshape(before), tol)
+    return fitted(
+        x,
+        y,
+        l2,
+        SmoothedHinge(),
+        mask=mask,
+        tol=tol,
+        most=most,
+        low=0.0,
+        high=1.0,
+        whole=True,
+        wrong="labels of a support-vector machine must be 0 or 1: use class indices",
+    )

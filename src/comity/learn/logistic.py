@@ -10,14 +10,13 @@ others, which is what the norm bound of the minimiser rests on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comity.errors import DataError
-from comity.learn.fit import Fit, checked_settings, weighted_records
-from comity.learn.newton import Floats, minimise
+from comity.learn.fit import Fit
+from comity.learn.newton import Floats
+from comity.learn.one_margin import fitted
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,15 @@ def logistic(
     without any record gets w = 0. `Fit` says how the gradient norm is to be read; at |x| <= 1 and l2 >=
     1e-9 it is below 1e-10.
     """
-    checked_settings(l2, tol, most)
-    x, weight = weighted_records(x, mask)
-    labels = np.asarray(y, np.float64)
-    if labels.shape != x.shape[:-1]:
-        raise DataError(f"labels must have one entry per record, shape {x.shape[:-1]}; found {labels.shape}")
-    labels = np.where(weight > 0, labels, 0.0)
-    if not ((labels >= 0) & (labels <= 1)).all():
-        raise DataError("labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes")
-    before, (n, d) = x.shape[:-2], x.shape[-2:]
-    parties = prod(before)
-    stack = x.reshape(parties, n, d), labels.reshape(parties, n), weight.reshape(parties, n)
-    point, norms = minimise(*stack, l2, Logistic(), tol=tol, most=most)
-    return Fit(point[:, :, 0].reshape(*before, d), norms.reshape(before), tol)
+    return fitted(
+        x,
+        y,
+        l2,
+        Logistic(),
+        mask=mask,
+        tol=tol,
+        most=most,
+        low=0.0,
+        high=1.0,
+        wrong="labels of a logistic fit must lie between 0 and 1: use class indices 0/1 or shares of votes",
+    )

@@ -10,14 +10,13 @@ record's pull is what a private fit pays for. There is no separate intercept: a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comity.errors import DataError
-from comity.learn.fit import Fit, checked_settings, weighted_records
-from comity.learn.newton import Floats, minimise
+from comity.learn.fit import Fit
+from comity.learn.newton import Floats
+from comity.learn.one_margin import fitted
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,16 @@ def ridge(
     most: int = 200,
 ) -> Fit:
     """Weights (..., d) for features x (..., n, d) and targets y (..., n) in [−1, 1]; a leading index is a party."""
-    checked_settings(l2, tol, most)
-    x, weight = weighted_records(x, mask)
-    targets = np.asarray(y, np.float64)
-    if targets.shape != x.shape[:-1]:
-        raise DataError(f"targets must have one entry per record, shape {x.shape[:-1]}; found {targets.shape}")
-    targets = np.where(weight > 0, targets, 0.0)
-    if not ((targets >= -1) & (targets <= 1)).all():
-        raise DataError("targets of a regression must lie between -1 and 1: scale them by the schema's bounds")
-    before, (n, d) = x.shape[:-2], x.shape[-2:]
-    parties = prod(before)
-    stack = x.reshape(parties, n, d), targets.reshape(parties, n), weight.reshape(parties, n)
-    point, norms = minimise(*stack, l2, Huber(), tol=tol, most=most)
-    return Fit(point[:, :, 0].reshape(*before, d), norms.reshape(before), tol)
+    return fitted(
+        x,
+        y,
+        l2,
+        Huber(),
+        mask=mask,
+        tol=tol,
+        most=most,
+        low=-1.0,
+        high=1.0,
+        name="targets",
+        wrong="targets of a regression must lie between -1 and 1: scale them by the schema's bounds",
+    )
