@@ -9,13 +9,14 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
 from comity.errors import StudyError
 from comity.estimators.debit import debit
-from comity.estimators.table import dealt, indexed, rows_in_ball, seed_of
+from comity.estimators.face import ClassifierFace, Face
+from comity.estimators.table import dealt, indexed, seed_of
 from comity.federation.consortium import Consortium
 from comity.learn.models import LinearClassifier
 from comity.learn.regressor import LinearRegressor
@@ -32,7 +33,7 @@ from comity.runtime.simulate import simulate
 Floats = NDArray[np.float64]
 
 
-class _Averaged(BaseEstimator):  # type: ignore[misc]
+class _Averaged(Face):
     """What the classifier and the regressor share: rows in the unit ball, dealt to parties, one run, one debit."""
 
     parties: int
@@ -71,15 +72,8 @@ class _Averaged(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         return {key: value for key, value in self.get_params().items() if key not in ("ledger", "classes")}
 
-    def _rows(self, X: Floats) -> Floats:
-        return rows_in_ball(X, self.bound, intercept=self.intercept)
-
     def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
         return dealt(count, self.parties, groups, "averaging")
-
-    def _seen(self, X: Any) -> Floats:
-        check_is_fitted(self, "model_")
-        return self._rows(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _keep(self, outcome: Outcome) -> None:
         self.result_ = Result.of(outcome)
@@ -91,7 +85,7 @@ def _sizes(split: dict[str, NDArray[np.int64]]) -> dict[str, int]:
     return {name: max(1, len(places)) for name, places in split.items()}
 
 
-class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
+class AveragedClassifier(ClassifierFace, _Averaged):
     """Linear classifier of all parties' rows, by secure sums of gradients or of local models.
 
     Promise      the loss (epsilon, delta) for replacing one row, against whoever sees the fitted model, and against a
@@ -170,26 +164,8 @@ class AveragedClassifier(ClassifierMixin, _Averaged):  # type: ignore[misc]
         self._keep(outcome)
         return self
 
-    @property
-    def coef_(self) -> Floats:
-        """Weights over the scaled rows, the last one of the constant feature where there is one."""
-        check_is_fitted(self, "model_")
-        return self.model_.coef_
 
-    def decision_function(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.decision_function(rows)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        rows = self._seen(X)
-        return self.model_.predict(rows)
-
-    def predict_proba(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.predict_proba(rows)
-
-
-class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]
+class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # scikit-learn has no types
     """Linear regression of all parties' rows; targets outside [low, high], which is public, are clipped to it.
 
     Promise, sensitivity and the other parameters are those of `AveragedClassifier`.

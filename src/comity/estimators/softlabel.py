@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from comity.data import Records
 from comity.errors import DataError, StudyError
 from comity.estimators.debit import debit
-from comity.estimators.table import dealt, indexed, rows_in_ball, seed_of
+from comity.estimators.face import ClassifierFace
+from comity.estimators.table import dealt, indexed, seed_of
 from comity.federation.consortium import Consortium
 from comity.learn import LinearClassifier
 from comity.privacy.ledger import Ledger
@@ -27,7 +27,7 @@ from comity.runtime.simulate import simulate
 Floats = NDArray[np.float64]
 
 
-class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SoftLabelClassifier(ClassifierFace):
     """Linear classifier from what parties know about public rows, after Hamm, Cao and Belkin (2016).
 
     Promise      the loss (epsilon, delta) for replacing a whole party, against whoever sees the fitted model, and one
@@ -134,28 +134,6 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             local_l2=self.l2,
         )
 
-    @property
-    def coef_(self) -> Floats:
-        """Weights over the scaled rows, or over what the model's public feature map makes of them."""
-        check_is_fitted(self, "model_")
-        return self.model_.coef_
-
-    def decision_function(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.decision_function(rows)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        rows = self._seen(X)
-        return self.model_.predict(rows)
-
-    def predict_proba(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.predict_proba(rows)
-
-    def _seen(self, X: Any) -> Floats:
-        check_is_fitted(self, "model_")
-        return self._rows(validate_data(self, X, dtype=np.float64, reset=False))
-
     def _public(self, width: int) -> Floats:
         if self.auxiliary is None:
             raise DataError(f"auxiliary is missing: give public, unlabelled rows of shape (N, {width})")
@@ -163,9 +141,6 @@ class SoftLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if rows.shape[1] != width:
             raise DataError(f"auxiliary must have the {width} features of X, found {rows.shape[1]}")
         return rows
-
-    def _rows(self, X: Floats) -> Floats:
-        return rows_in_ball(X, self.bound, intercept=self.intercept)
 
     def _settings(self) -> dict[str, Any]:
         names = ("parties", "epsilon", "delta", "statistic", "method", "l2", "bound", "intercept")
