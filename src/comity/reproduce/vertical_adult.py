@@ -56,7 +56,7 @@ PAPER = {
     **{f"published eps={e:g}": v for e, v in zip(EPSILONS, (0.6412, 0.7315, 0.8132))},
     **{f"DPSGD eps={e:g}": v for e, v in zip(EPSILONS, (0.6000, 0.6956, 0.8023))},
 }
-# What prototypes reached on the same records.
+# Earlier measurements of ours on the same records, with a separate implementation.
 REFERENCE = {
     f"{name} eps={e:g}": value
     for name, values in {

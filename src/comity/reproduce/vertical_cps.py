@@ -55,7 +55,7 @@ BOUNDS = {
     "mortgage_interest": (0, 15_000),
     "medicaid_benefit": (0, 10_000),
 }
-# What prototypes reached on the same records, all columns in one place.
+# Earlier measurements of ours on the same records, all columns in one place, with a separate implementation.
 REFERENCE = {
     f"{name} eps={e:g}": value
     for name, values in {"Gaussian t=0": (0.0587, 0.0566, 0.0565), "published": (0.100, 0.0583, 0.0566)}.items()

@@ -38,6 +38,7 @@ from comity.learn.regressor import LinearRegressor
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import ZCDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.protocols.vertical import terms
 from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.response import (
@@ -128,7 +129,7 @@ class GradientRegression(VerticalRegression):
     def declare(self, who: Consortium) -> Declaration:
         if not self.descends(who):
             return super().declare(who)
-        self._check(who)
+        terms.check(self, who)
         if not who.colluders:
             raise StudyError(
                 "gradient rounds show the weights to every party, and each knows its part of the noise: set "
@@ -148,7 +149,7 @@ class GradientRegression(VerticalRegression):
             form=Array((self.layout.encoding.width,)),
         )
         between = self.descent.declare(who).releases
-        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=self._adversary(who))
+        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=terms.adversary(self, who))
 
     def for_moments(self, who: Consortium) -> Consortium:
         """The same terms with the moments' part of the loss alone."""

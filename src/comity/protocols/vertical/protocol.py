@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import floor, sqrt
+from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,14 +38,14 @@ from comity.federation.site import Site
 from comity.learn.models import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.vertical import terms
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
-from comity.protocols.vertical.budgets import affordable, party_losses
+from comity.protocols.vertical.budgets import party_losses
 from comity.protocols.vertical.columns import PLACES, Columns
 from comity.protocols.vertical.dissection import BESIDE, Dissection
 from comity.protocols.vertical.fit import Regression, fitted
@@ -159,7 +159,7 @@ class VerticalRegression(Protocol):
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
-        self._check(who)
+        terms.check(self, who)
         readers = EVERYONE if who.colluders else COORDINATOR
         width = self.layout.encoding.width
         aligned = self.parts.get("align")
@@ -196,78 +196,7 @@ class VerticalRegression(Protocol):
                 form=Array((width,)),
             ),
         )
-        return Declaration((*before, *between, *own), adversary=self._adversary(who))
-
-    def _adversary(self, who: Consortium) -> str:
-        """Whom the noise, the products and the alignment hold against, all at once."""
-        if self.products == "dealer" or self.alignment == "keyed":
-            # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
-            does = " and ".join(
-                word
-                for word, holds in (("deals", self.products == "dealer"), ("matches ids", self.alignment == "keyed"))
-                if holds
-            )
-            alone = f"an honest-but-curious coordinator that works with no party (it {does})"
-            return alone + (f", and up to {who.colluders} of {who.size} parties together" if who.colluders else "")
-        if not who.colluders:
-            return "an honest-but-curious coordinator alone, who keeps the model to itself"
-        return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"
-
-    def _check(self, who: Consortium) -> None:
-        # With an alignment a person has one row; without one nobody checks that it has.
-        people = who.unit is Unit.PERSON and self.alignment == "none"
-        if who.unit is Unit.PARTY or people or who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f"vertical protects a record that may be replaced; found unit = {who.unit}, neighbours = "
-                f'{who.neighbours}, alignment = {self.alignment}. Set privacy.unit = "record" ("person" only with an '
-                'alignment) and privacy.neighbours = "replace"',
-                key="privacy.unit",
-            )
-        if who.dropouts:
-            raise StudyError(
-                f"vertical needs every party to the end, found privacy.dropouts = {who.dropouts}; set it to 0: a run "
-                "that lost a party waits for it",
-                key="privacy.dropouts",
-            )
-        if tuple(who.parties) != tuple(self.columns):
-            raise StudyError(
-                f"the columns are those of {', '.join(self.columns)}, the parties are {', '.join(who.parties)}; "
-                "give every party its columns, in the same order",
-                key="parties",
-            )
-        if isinstance(who.loss, Pure) != self.pure:
-            found = "0" if isinstance(who.loss, Pure) else "above 0"
-            needed = "Laplace noise needs privacy.delta = 0" if self.pure else "Gaussian noise needs privacy.delta > 0"
-            raise StudyError(f"vertical: {needed}, found delta {found}", key="privacy.delta")
-        if self.party_epsilon:
-            self._check_wishes(who.loss)
-        if self.blocks is not None:
-            assert isinstance(who.loss, Pure)
-            total = self.blocks.loss(self.dissection)
-            if total.epsilon > who.loss.epsilon:
-                raise StudyError(
-                    f"vertical.block_epsilon comes to eps {total.epsilon} about whole records, found privacy.epsilon = "
-                    f"{who.loss.epsilon}; raise that, or lower the blocks",
-                    key="vertical.block_epsilon",
-                )
-
-    def _check_wishes(self, loss: Loss) -> None:
-        """No party's own columns may lose more than it asked for."""
-        if self.blocks is not None:
-            raise StudyError(
-                "vertical.party_epsilon is a ceiling from the top, vertical.block_epsilon a budget from the bottom; "
-                "leave one of them out",
-                key="vertical.party_epsilon",
-            )
-        assert isinstance(loss, Pure | Approx)
-        delta = float(loss.delta) if isinstance(loss, Approx) else 0.0
-        most = affordable(self.layout, self.party_epsilon, delta)
-        if float(loss.epsilon) > most:
-            raise StudyError(
-                f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "
-                f"{loss.epsilon}; lower it, or raise the wish that is exceeded",
-                key="vertical.party_epsilon",
-            )
+        return Declaration((*before, *between, *own), adversary=terms.adversary(self, who))
 
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
