@@ -173,3 +173,8 @@ def test_comity_new_writes_a_study_that_runs(tmp_path):
     assert "keyed" in built.plan().as_text() or "matches ids" in built.plan().as_text()
     found = run_study(built, seed=1)
     assert found.error < found.baseline("own data").error - 0.03
+
+
+def test_the_plan_says_once_that_a_record_is_charged_once(tmp_path):
+    notes = study(tmp_path).plan().notes
+    assert [note for note in notes if "charged for this one loss" in note] and not any("m times" in n for n in notes)

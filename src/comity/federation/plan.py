@@ -13,6 +13,7 @@ from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import Approx, Loss, shown, shown_small
+from comity.privacy.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 f"(colluders {who.colluders}, dropouts {who.dropouts}): "
                 f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
             )
+    if who.unit is not Unit.PARTY:
+        notes.append(f"the unit is {_UNITS[who.unit.value]}: {protocol.charged}")
     payer = next(iter(who.parties))
     spent = spent_by(declaration, payer, who)
     guarantee = describe(spent, who.loss.delta if isinstance(who.loss, Approx) else Decimal(0))

@@ -96,6 +96,11 @@ class Protocol:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""
         return ""
 
+    @property
+    def charged(self) -> str:
+        """What the charges of several ledgers come to for one person, where the unit is not a whole party."""
+        return "a person with records at m parties is charged at each of them, m times in all"
+
     def titled(self, who: Consortium) -> str:
         """The method as it runs in this consortium, in a few words."""
         return str(getattr(self, "title", self.name))

@@ -126,16 +126,6 @@ def caveats(result: Result) -> list[str]:
         found.append(
             "The unit is a whole party: the loss bounds what can be told of all records of one party together."
         )
-    elif result.protocol == "vertical":
-        found.append(
-            "A record is one person's columns at all parties together: every ledger is charged for this one loss, and "
-            "the person loses it once."
-        )
-    else:
-        found.append(
-            f"The unit is {result.guarantee.unit}: a person with records at m parties is charged at each of them, "
-            "m times in all."
-        )
     if not result.guarantee.seeded:
         found.append("The noise was drawn by OpenDP without a seed, so another run gives another result.")
     return found + list(result.plan.notes)

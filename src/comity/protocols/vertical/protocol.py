@@ -316,6 +316,10 @@ class VerticalRegression(Protocol):
         )
         return f"{text}; {self._about_parties(who.loss)}"
 
+    @property
+    def charged(self) -> str:
+        return terms.CHARGED
+
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),)
 

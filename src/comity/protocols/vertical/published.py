@@ -42,6 +42,7 @@ from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.budgets import published_share
 from comity.protocols.vertical.columns import Columns, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
+from comity.protocols.vertical.terms import CHARGED
 
 Floats = NDArray[np.float64]
 
@@ -250,6 +251,10 @@ class PublishedVertical(Protocol):
             assert isinstance(who.loss, Pure)
             losses.append(f"{party} {float(who.loss.epsilon) * published_share(coordinates, width):.3g}")
         return f"eps about a party's own columns alone, corrected, to who sees the model only: {', '.join(losses)}"
+
+    @property
+    def charged(self) -> str:
+        return CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),) if who.colluders else ()

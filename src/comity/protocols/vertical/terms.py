@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from comity.protocols.vertical.protocol import VerticalRegression
 
 
+CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss, which is lost once"
+
+
 def check(method: VerticalRegression, who: Consortium) -> None:
     """Refuse what the proof does not cover, before anything is reserved."""
     # With an alignment a person has one row; without one nobody checks that it has.
