@@ -11,7 +11,8 @@ Adversary    keyed: a coordinator that follows the protocol but looks at everyth
              ecdh: the same with all parties but one.
 Learned      coordinator: the size of each party's list and of every overlap. Each party: which of its own people all
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
-             differential privacy of the study. Positions come back, never pseudonyms.
+             differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
+             coordinator: a party has the key, or the order of its own list, to read a recorded one with.
 Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
              `crypto.psi_ecdh`, where it can't.
 
@@ -95,7 +96,9 @@ class Alignment(Protocol):
                     name="tokens",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed("how many people each party has and how many any of them share", _POLICY),
+                    protection=Disclosed(
+                        "how many people each party has and how many any of them share", _POLICY, sealed=True
+                    ),
                     form=tokens,
                 ),
                 Release(

@@ -18,6 +18,7 @@ from comity.federation.forms import Count
 from comity.federation.letters import Head, is_letter, unseal
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protocol import Protocol, StepSpec, spec_of
+from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import Store
 from comity.privacy.ledger import Draw
@@ -121,6 +122,7 @@ class Host:
         spec = spec_of(function)
         self._check_label(path, spec, label)
         site = Site(self, study, run, path, spec.sends, label)
+        body = opened_values(body, self.declared(path), self.keys, self._heads(site, COORDINATOR, self.party))
         self._check_body(site, spec, body, self.declared(path))
         for letter in mail:
             self._open(site, study, run, letter)
@@ -153,6 +155,10 @@ class Host:
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
+
+    @staticmethod
+    def _heads(site: Site, sender: str, to: str) -> Callable[[str], Head]:
+        return lambda name: Head(site._study, site._run, site._path, sender, to, name)
 
     def _open(self, site: Site, study: str, run: str, letter: dict[str, Any]) -> None:
         head = Head.of(letter)
@@ -191,6 +197,9 @@ class Host:
         declared = self.declared(site._path)
         for key, value in (values or {}).items():
             declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
+        if values:
+            heads = self._heads(site, self.party, COORDINATOR)
+            values = sealed_values(values, declared, self.identity_of(COORDINATOR), heads)
         if site.contribution is not None:
             assert spec.sends is not None
             values = {spec.sends: site.contribution}

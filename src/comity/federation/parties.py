@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealed import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.channel import Channel
 from comity.federation.codec import decode, encode
@@ -22,9 +22,10 @@ from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 from comity.federation.forms import Count
 from comity.federation.journal import Journal, Trace
-from comity.federation.letters import parted
+from comity.federation.letters import Head, parted
 from comity.federation.protection import Entrusted, Perturbed, Summed
 from comity.federation.protocol import Protocol, spec_of
+from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.transcript import Transcript, transcript_of
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
@@ -150,16 +151,26 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]],
     ) -> dict[str, bytes | None]:
         own = {}
+        for_one = {key: value for key, value in values.items() if declared[key].sealed}
         for party in asked:
-            mine = dict(each.get(party, {}))
+            mine = {**for_one, **each.get(party, {})}
             for key, value in {**values, **mine}.items():
                 if isinstance(declared[key].form, Count):
                     self._memory.dims[key] = value
             for key, value in {**values, **mine}.items():
                 declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
-            own[party] = (encode(mine), encode(self._memory.mail.pop(party, [])))
-        self.journal.open(self.run, path, encode(dict(values)), own)
+            crossing = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, COORDINATOR, party))
+            own[party] = (encode(crossing), encode(self._memory.mail.pop(party, [])))
+        common = {key: value for key, value in values.items() if key not in for_one}
+        self.journal.open(self.run, path, encode(common), own)
         return self.journal.replies(self.run, path)
+
+    def _heads(self, path: str, sender: str, to: str) -> Callable[[str], Head]:
+        return lambda name: Head(self.study, self.run, path, sender, to, name)
+
+    def _sealing_key(self, party: str) -> PublicIdentity:
+        """What a value for this party alone is sealed to."""
+        return self.consortium.roster[party]
 
     def _send(self, path: str, known: dict[str, bytes | None], need: int | None) -> dict[str, bytes | None]:
         waiting: dict[str, bytes] = {}
@@ -228,6 +239,7 @@ class Parties:
                     pass
                 case _:
                     raise Malformed(f"{party} sent no proper reply to {path}")
+            values = opened_values(values, declared, self.keys, self._heads(path, party, COORDINATOR))
             for key, value in values.items():
                 declared[key].check(value, party, COORDINATOR, self.consortium, self._memory.dims)
             for letter in mail:
