@@ -23,7 +23,7 @@ from comity.privacy.mechanisms import Laplace, Skellam, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 
-from .toy import UNSEEN, NoNoise, Rounds, answer, consortium, identity, setup
+from .toy import NoNoise, Rounds, answer, ask_for, begin, consortium, identity, setup
 
 
 def outbox(hosts, label):
@@ -38,7 +38,7 @@ PER_SUM = ["sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"]
 @pytest.mark.parametrize("lose", ["", "average[0]", *SETUP, *PER_SUM])
 def test_the_sum_is_exact_whoever_drops_out_wherever(lose):
     parties, hosts = setup(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
     # Lost before its masked vector arrived: not in the sum. Lost later: in it.
@@ -92,7 +92,7 @@ def test_pair_masks_alone_would_show_a_late_vector():
     """Positive control for the self mask: the coordinator can remove the pair masks of a lost party, and then only the
     self mask stands between it and the vector that arrives late."""
     parties, hosts = setup(noise=NoNoise())
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     parties.sum(Rounds().average)
     cedar = hosts["cedar"].store
     vector = outbox(hosts, "mean/0")["cedar"]
@@ -139,20 +139,21 @@ def replay(parties, host, path, change):
 
 def test_a_second_survivor_list_is_refused():
     parties, hosts = setup(lose=[])
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     parties.sum(Rounds().average)
     reply = replay(parties, hosts["ash"], "sum.agree[mean/0]", {"survivors": ["ash", "birch", "cedar", "doum"]})
     assert reply == {"refused": "asked-before", "key": ""}
 
 
 def asked(parties, hosts, name, step, label, **values):
-    message = encode([parties.study, parties.run, f"{step}[{label}]", encode(values), encode({}), []])
+    nonce = parties.journal.nonce(parties.run)
+    message = ask_for(f"{step}[{label}]", run=parties.run, nonce=nonce, **values)
     return decode(answer(hosts[name], message))
 
 
 def until_masked():
     parties, hosts = setup()
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
     dealt(parties, view)
@@ -203,7 +204,7 @@ def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sen
 
 def test_altered_mail_is_refused():
     parties, hosts = setup()
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
     dealt(parties, view)
@@ -242,7 +243,7 @@ def _naive(size):
 
 def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
     parties, hosts = setup()
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     keys = {p: r["key"] for p, r in parties.under("sum").ask("advertise").items()}
     given = {"birch": keys["cedar"], "cedar": keys["birch"]}  # a coordinator in the middle
     assert asked(parties, hosts, "ash", "sum.deal", 0, keys=given)["refused"] == "signature"
@@ -274,7 +275,7 @@ def test_a_sum_over_a_ring_of_neighbours_is_exact():
     assert degree_of(who).degree < size - 1
     gone = [(name, "sum.mask[mean/0]") for name in names[5 : 5 + lost]]
     parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     total = parties.sum(Rounds().average)
     units = outbox(hosts, "mean/0")
     grid = parties.declaration["mean"].scale(who).grid
@@ -295,7 +296,7 @@ def test_a_third_of_the_parties_may_drop_out_after_masking():
     )
     gone = [(name, "sum.agree[mean/0]") for name in names[1:5]]
     parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise(), lose=gone)
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     total = parties.sum(Rounds().average)
     grid = parties.declaration["mean"].scale(who).grid
     assert total.parties == 12  # their vectors had arrived
@@ -316,7 +317,7 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise):
 
     who = consortium(3, dropouts=0)
     parties, hosts = setup(Once(rounds=0), who, noise=SeededNoise(5))
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     total = parties.sum(Rounds().average)
     exact = sum(host.records.features.mean(0) for host in hosts.values())
     scale = parties.declaration["mean"].scale(who)
@@ -339,7 +340,7 @@ def test_a_release_without_headroom_is_refused_before_anything_is_reserved():
 
 def test_mail_that_is_replayed_reflected_truncated_or_from_a_stranger_is_refused():
     parties, hosts = setup(epsilon=9.0)
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     dealt(parties, parties.under("sum"))
     letter = dict(next(m for m in parties._memory.mail["ash"] if decode(m["head"])[3] == "birch"))
     others = [p for p in parties.alive if p != "ash"]
@@ -365,7 +366,5 @@ def test_mail_that_is_replayed_reflected_truncated_or_from_a_stranger_is_refused
     for case, (receiver, changed, code) in claims.items():
         assert meet(receiver, [changed])["refused"] == code, case
     # The same letter in another run: sealed and signed for the first one.
-    decode(
-        answer(hosts["ash"], encode([parties.study, "run-2", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []]))
-    )
+    decode(answer(hosts["ash"], ask_for("run.begin[0]", run="run-2")))
     assert meet("ash", [letter], run="run-2")["refused"] == "sealed"

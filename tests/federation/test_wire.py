@@ -20,7 +20,6 @@ from .test_product import COLUMNS, ROWS, study
 from .toy import NoNoise
 from .wire import pieces, recorded
 
-
 # Hands of the product's dealer.
 
 
@@ -126,7 +125,7 @@ def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire():
 
 def test_blinded_lists_of_two_parties_can_not_be_compared_on_the_wire():
     """Their overlaps are for the coordinator: a party is to learn whom all hold, and of nobody else who holds them."""
-    parties, hosts = started([*LISTS, ["both 1", "both 2", "cedar"]], "ecdh")
+    parties, _ = started([*LISTS, ["both 1", "both 2", "cedar"]], "ecdh")
     line = recorded(parties)
     Aligned("ecdh").align.coordinate_alignment(parties)
     lists = []

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from comity.crypto import prg, shamir
 from comity.crypto.neighbours import COMPLETE, Degree, choose, ring
-from comity.crypto.sealed import SEALING_BYTES, Identity, PublicIdentity, lock, unlock
+from comity.crypto.sealed import SEALING_BYTES, PublicIdentity, lock, unlock
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, SiteLost
 from comity.federation.codec import decode, encode
@@ -122,11 +122,9 @@ class SecureSum(Protocol):
 
     # Set-up.
 
-    @step()
+    @step(gives=("key",))
     def advertise(self, site: Site) -> dict[str, Any]:
-        secret = site.secret()
-        site.keep("sum.sealing", secret)
-        key = Identity(secret).public.sealing()
+        key = site.run_key().public.sealing()
         return {"key": {"key": key, "signature": site.sign("sealing key", site.party, key)}}
 
     @step()
@@ -152,21 +150,20 @@ class SecureSum(Protocol):
                 kind: {label: shares[place[party]] for label, shares in of.items()} for kind, of in secrets.items()
             }
             if party == site.party:
-                site.keep(f"in:shares/{party}", value)
+                site.post("shares", value)
             elif party in keys:
+                key = PublicIdentity.from_sealing(keys[party]["key"])
                 if site.party < party:
                     seed = site.seed(root, "pair", party)
-                    value["seed"] = PublicIdentity.from_sealing(keys[party]["key"]).seal(
-                        seed, site.context("pair seed", site.party, party)
-                    )
-                site.send(party, "shares", value)
+                    value["seed"] = key.seal(seed, site.context("pair seed", site.party, party))
+                site.send(party, "shares", value, key)
 
-    @step()
+    @step(gives=("wills",))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
         received = site.received("shares", dealers)
         if not set(dealers) <= set(site.neighbours()) or set(dealers) != set(received):
             raise Refused("not every dealer's shares arrived", code="sum")
-        root, own = site.kept("sum.root"), Identity(site.kept("sum.sealing"))
+        root, own = site.kept("sum.root"), site.run_key()
         if root is None:
             raise Refused("a party meets after it dealt", code="sum")
         seeds = {}
@@ -185,7 +182,7 @@ class SecureSum(Protocol):
 
     # Per sum.
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("masked",))
     def mask(self, site: Site, members: list[str]) -> dict[str, Any]:
         label, seeds = site.label, site.kept("sum.seeds", {})
         vector, present = site.kept(f"out:{label}"), set(members)
@@ -202,7 +199,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.members/{label}", sorted(members))
         return {"masked": total}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
         members = site.kept(f"sum.members/{site.label}", [])
         if not set(survivors) <= set(members) or len(survivors) < site.consortium.survivors:
@@ -210,7 +207,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.list/{site.label}", sorted(survivors))
         return {"consent": site.sign("survivors", site.label, _digest(members, sorted(survivors)))}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("opening",))
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         label = site.label
         survivors, members = site.kept(f"sum.list/{label}"), site.kept(f"sum.members/{label}")
