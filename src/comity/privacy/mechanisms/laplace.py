@@ -48,6 +48,10 @@ class Laplace:
         width = steps / float(self.loss.epsilon) * ROUND_UP
         return Scale(grid=step, part=part_width(width, parts), total=width, tau=0.0, loss=self.loss)
 
+    @property
+    def charged(self) -> Pure:
+        return self.loss
+
     def draw(
         self,
         source: NoiseSource,
