@@ -21,7 +21,8 @@ from typing import Literal, TextIO
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, Refused
 from comity.privacy.chain import FIELDS, Entry, Row, row_from
-from comity.privacy.currency import Currency, Grant
+from comity.privacy.composition import Grant
+from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Account, account
 from comity.privacy.ledger_check import check_whole, replayed, rows_of, stored_accounts
 from comity.privacy.ledger_commits import CommitHead, find_commit, last_commits

@@ -13,7 +13,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperati
 
 from comity.errors import Malformed
 from comity.privacy.accounting import Spent
-from comity.privacy.currency import Currency, Grant, ceiling, delta_of, enters, epsilon_left, left_of, usual, within
+from comity.privacy.composition import Grant, ceiling, delta_of, enters, epsilon_left, left_of, usual, within
+from comity.privacy.currency import Currency
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 

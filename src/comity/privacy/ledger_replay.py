@@ -9,7 +9,8 @@ from functools import lru_cache
 from comity.errors import Refused
 from comity.privacy.accounting import Spent
 from comity.privacy.chain import FIELDS, Row
-from comity.privacy.currency import Currency, ceiling, delta_of
+from comity.privacy.composition import ceiling, delta_of
+from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, parse_currency, parse_grant
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, at_least, parse_loss
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from comity.privacy.accounting import Spent
-from comity.privacy.currency import Currency, delta_of
+from comity.privacy.composition import delta_of
+from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, figure
 from comity.privacy.loss import Loss, Pure
 

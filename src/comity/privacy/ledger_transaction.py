@@ -15,7 +15,8 @@ from typing import Literal
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import convert
 from comity.privacy.chain import Row, is_head
-from comity.privacy.currency import Currency, Grant, check_currency, entered, usual, written_off
+from comity.privacy.composition import Grant, check_currency, entered, usual, written_off
+from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, grant_text
 from comity.privacy.ledger_commits import (
     Commit,
@@ -306,7 +307,7 @@ class Transaction:
         """Spends what may have been forgotten, of every dataset, and thaws the ledger. May exceed the grant.
 
         `loss` is in each dataset's unit and relation; an ε, alone or with a δ, is the part of the grant that it would
-        buy (`comity.privacy.currency.written_off`). Runs that are open may have been drawn in the part that is
+        buy (`comity.privacy.composition.written_off`). Runs that are open may have been drawn in the part that is
         missing: they end, and what they had reserved counts as spent.
         """
         if not isinstance(loss, Loss) and loss != "all":
