@@ -122,8 +122,7 @@ class Host:
         spec = spec_of(function)
         self._check_label(path, spec, label)
         site = Site(self, study, run, path, spec.sends, label)
-        body = opened_values(body, self.declared(path), self.keys, self._heads(site, COORDINATOR, self.party))
-        self._check_body(site, spec, body, self.declared(path))
+        body = self._checked_body(site, spec, body, self.declared(path))
         for letter in mail:
             self._open(site, study, run, letter)
         reply = self._run(site, function, spec, body)
@@ -145,16 +144,21 @@ class Host:
         if not label.isdecimal() or label != str(int(label)) or int(label) >= times:
             raise Refused(f"{path}: asked for more often than declared", code="too-often")
 
-    def _check_body(self, site: Site, spec: StepSpec, body: Mapping[str, Any], declared: Declaration) -> None:
+    def _checked_body(
+        self, site: Site, spec: StepSpec, body: Mapping[str, Any], declared: Declaration
+    ) -> dict[str, Any]:
+        """The values of an ask, out of their boxes, each of its declared form."""
         if set(body) != set(spec.takes):
             raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(body)}", code="form")
-        for key, value in body.items():
+        values = opened_values(body, declared, self.keys, self._heads(site, COORDINATOR, self.party))
+        for key, value in values.items():
             release = declared[key]
             release.check(value, COORDINATOR, self.party, self.who, site.dims)
             if isinstance(release.form, Count):
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
+        return values
 
     @staticmethod
     def _heads(site: Site, sender: str, to: str) -> Callable[[str], Head]:
