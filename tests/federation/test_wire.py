@@ -12,13 +12,13 @@ from comity.crypto.psi_keyed import Packed
 from comity.crypto.triples import dealt
 from comity.entropy import derive
 from comity.federation.codec import decode
+
 from .test_alignment import Aligned, started
 from .test_argmin import DEALER, SIDE, begun, smallest
 from .test_product import COLUMNS, ROWS, study
 from .test_product import begun as begun_products
 from .toy import NoNoise
 from .wire import pieces, recorded
-
 
 # Hands of the product's dealer.
 

@@ -49,7 +49,7 @@ def _site(host):
 def test_the_masked_scores_of_new_records_reach_the_coordinator_alone():
     """Of two parties, each knows the other's mask: what it reads on the wire would be the other's exact part."""
     tried, frame = prediction(2), people(20).drop(columns="sick")
-    parties, hosts, line = begun(tried, new(tried, frame))
+    parties, _, line = begun(tried, new(tried, frame))
     tried.coordinate(parties)
     told = parties.ask(tried.partial, rows=20)
     assert set(told) == {"ash", "birch"}

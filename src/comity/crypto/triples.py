@@ -70,9 +70,7 @@ def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = 
     return Triples(a[:count], b[:count], c[:count])
 
 
-def deal(
-    count: int, *, dealer: str, sides: Collection[str], curator: bytes | None = None
-) -> tuple[bytes, bytes]:
+def deal(count: int, *, dealer: str, sides: Collection[str], curator: bytes | None = None) -> tuple[bytes, bytes]:
     """The messages of a named dealer outside the two named sides: for the curator's side, unless that one gave its own
     fresh seed, and for the parties' side."""
     if dealer in sides:
