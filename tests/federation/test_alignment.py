@@ -338,7 +338,8 @@ def views(parties):
             if path.startswith("align."):
                 heads = parties._heads(path, party, COORDINATOR)
                 found = opened_values(decode(exchange.reply)["ok"], declared, parties.keys, heads)
-                tokens |= {party: raw for name, raw in found.items() if name == "tokens"}
+                if "tokens" in found:
+                    tokens[party] = found["tokens"]
     everything += b"".join(tokens.values())
     return tokens, everything
 
