@@ -187,9 +187,10 @@ def test_without_masks_the_encryptor_would_read_the_product():
 def distance(plan, evaluator, encryptor, reply, guess):
     """The largest coefficient of h − Σ a·ỹ for a guessed y, in bits: small if the guess explains h."""
     public = Stream(derive(encryptor.nonce + evaluator.nonce, "rlwe product"))
-    public_block(public, plan.parameters)
+    room = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
+    public_block(public, room)
     explained = ProductSum(plan.parameters, plan.columns_b)
-    explained.add(public_block(public, plan.parameters), np.ascontiguousarray(guess.T))
+    explained.add(public_block(public, room), np.ascontiguousarray(guess.T))
     nothing = np.zeros((plan.columns_b, plan.parameters.degree), np.int8)
     q = 1 << (32 * plan.parameters.words)
     most = 0
@@ -259,7 +260,7 @@ def test_under_another_nonce_a_kept_seed_draws_other_errors(monkeypatch):
     plan = Plan.choose(10, 1, 1, F12, F12)
     seed, nonces = fresh_seed(), (bytes(32), bytes([1]) * 32)
     messages = [Encryptor(plan, seed).begin(nonce) for nonce in nonces]
-    monkeypatch.setattr(rlwe, "errors", lambda stream, rows, degree: np.zeros((rows, degree), np.int8))
+    monkeypatch.setattr(rlwe.Errors, "draw", lambda self, stream: np.zeros(self._found.shape, np.int8))
     bare = [Encryptor(plan, seed).begin(nonce) for nonce in nonces]
     found = [(with_errors - without)[0, 0] for with_errors, without in zip(messages, bare)]
     assert all(abs(np.var(errors) - rlwe.ERROR_VARIANCE) < 2 for errors in found)

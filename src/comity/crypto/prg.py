@@ -57,7 +57,7 @@ def _apply(total: Words, seed: bytes, operation: np.ufunc) -> None:
         raise ValueError(f"a mask needs a seed of {SEED_BYTES} bytes, found {len(seed)}")
     keys, flat, length = algorithms.AES(seed), total.reshape(-1), _UNIT // total.itemsize
     buffer = _buffer()
-    room, words = memoryview(buffer), buffer[:_UNIT].view(total.dtype)
+    room, words = memoryview(buffer.data), buffer[:_UNIT].view(total.dtype)
     for unit, start in enumerate(range(0, flat.size, length)):
         part = flat[start : start + length]
         # Whole blocks: a shorter last one would be made from the one before it.

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.compiled import compiled, inlined
-from comity.crypto.negacyclic import Floats, Transform
+from comity.crypto.negacyclic import Floats, Transform, evaluate, multiply_out, twiddles
 from comity.entropy import Stream
 from comity.errors import Refused
 
@@ -55,10 +55,10 @@ WIDE: Final = Parameters(degree=8192, words=4, largest=2**16, bits=64, digits=7,
 ALLOWED: Final = (NARROW, WIDE)
 
 
-def public_block(stream: Stream, parameters: Parameters) -> NDArray[np.int32]:
-    """The next uniform a, (words, N) balanced digits; both sides read the same stream in the same order."""
-    shape = (parameters.words, parameters.degree)
-    return stream.words(shape[0] * shape[1] // 2).view("<i4").reshape(shape)
+def public_block(stream: Stream, room: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The next uniform a into `room`, (words, N) balanced digits; both sides read the same stream in the same order."""
+    stream.fill(room.reshape(-1).view(np.uint8))
+    return room
 
 
 def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
@@ -67,13 +67,20 @@ def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
     return (drawn.astype(np.int8) - np.int8(1)).reshape(rows, degree)
 
 
-def errors(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
-    """Centred binomial: heads among 42 coins, less 21. Two words of 64 coins make three errors."""
-    count = rows * degree
-    pairs = stream.words(2 * -(-count // 3)).reshape(2, -1)
-    out = np.empty((3, pairs.shape[1]), np.int8)
-    _count_heads(pairs, out)
-    return out.reshape(-1)[:count].reshape(rows, degree)
+class Errors:
+    """Centred binomial errors, (rows, N) at a time: heads among 42 coins, less 21. Two words of 64 coins make three
+    errors. The array that `draw` returns is used again by the next draw."""
+
+    def __init__(self, rows: int, degree: int) -> None:
+        groups = -(-rows * degree // 3)
+        self._coins = np.empty((2, groups), np.uint64)
+        self._heads = np.empty((3, groups), np.int8)
+        self._found = self._heads.reshape(-1)[: rows * degree].reshape(rows, degree)
+
+    def draw(self, stream: Stream) -> NDArray[np.int8]:
+        stream.fill(self._coins.reshape(-1).view(np.uint8))
+        _count_heads(self._coins, self._heads)
+        return self._found
 
 
 @inlined
@@ -107,22 +114,34 @@ class ColumnSecrets:
         self._transform.forward(self._secrets.astype(np.float64), self._spectra)
         # Products come with a factor N/2, a power of two that is taken out here without rounding.
         self._spectra /= parameters.degree // 2
-        # Room for one block, used again for the next: fresh memory would cost more than the arithmetic.
+        self._errors = Errors(columns, parameters.degree)
+        # Room for one block, used again for the next: fresh memory would cost more than the arithmetic. The products of
+        # one column at a time, so that they are still in the cache when they become words.
         self._a = np.empty((parameters.words, parameters.degree))
-        self._products = np.empty((parameters.words * columns, parameters.degree))
+        self._products = np.empty((parameters.words, parameters.degree))
+        self._row = np.empty(parameters.degree)
+        self._carry = np.empty(parameters.degree, np.int64)
 
-    def encrypt(self, a: NDArray[np.int32], values: NDArray[np.int32], shift: int, stream: Stream) -> NDArray[np.int32]:
+    def encrypt(
+        self,
+        a: NDArray[np.int32],
+        values: NDArray[np.int32],
+        shift: int,
+        stream: Stream,
+        out: NDArray[np.int32] | None = None,
+    ) -> NDArray[np.int32]:
         """a·s + e + 2^shift · values for each column, (words, columns, length) balanced digits; e from `stream`.
 
-        Coefficients past the length of the block are left out: they would only ever be multiplied by zero.
+        Coefficients past the length of the block are left out: they would only ever be multiplied by zero. `out` is
+        room for the result, if there is some.
         """
-        words, degree = a.shape
-        columns, length = values.shape
-        self._transform.forward(a.astype(np.float64), self._a)
-        products = self._transform.products(self._a, self._spectra, self._products).reshape(words, columns, degree)
-        noise = errors(stream, columns, degree)
-        out = np.empty((words, columns, length), np.int32)
-        if _encrypt(products, noise, values, *divmod(shift, 32), out, np.empty(length, np.int64)):
+        if out is None:
+            out = np.empty((len(a), *values.shape), np.int32)
+        self._products[:] = a
+        self._transform.forward(self._products, self._a)
+        noise, (word, rest) = self._errors.draw(stream), divmod(shift, 32)
+        room = self._row, self._products, self._carry
+        if _encrypt(self._a, self._spectra, noise, values, word, rest, out, *room, *twiddles(a.shape[1])):
             raise Refused("a ring product lost its precision in floating point", code="precision")
         return out
 
@@ -147,20 +166,18 @@ class ProductSum:
         self._total = np.zeros((parameters.digits * columns, parameters.degree))
         self._digits = np.zeros(self._total.shape, np.int64)
         self._pending = 0
-        # Room for one block, used again for the next: the digits of a, then the columns of y, and their values.
-        self._rows = np.empty((parameters.digits + columns, parameters.degree))
+        # Room for one block, used again for the next: the digits of a and their values, and one column of y and its own.
+        self._rows = np.empty((parameters.digits, parameters.degree))
         self._values = np.empty_like(self._rows)
+        self._column = np.empty((2, 1, parameters.degree))
         self._rest = np.empty(parameters.degree, np.int64)
 
     def add(self, a: NDArray[np.int32], y: NDArray[np.int32]) -> None:
         """Add the products of one block; a shorter y is followed by zeros."""
-        digits, length = self.parameters.digits, y.shape[1]
         self._rest[:] = 0
-        _digits(a, self.parameters.digit_bits, self._rows[:digits], self._rest)
-        self._rows[digits:, :length] = y
-        self._rows[digits:, length:] = 0
+        _digits(a, self.parameters.digit_bits, self._rows, self._rest)
         self._transform.forward(self._rows, self._values)
-        _add_reflected(self._total, self._values[:digits], self._values[digits:])
+        _add_reflected(self._total, self._values, y, *self._column, *twiddles(self.parameters.degree))
         self._pending += 1
         if self._pending == self._FOLD:
             self._fold()
@@ -190,15 +207,22 @@ def _add_reflected_row(a: Floats, y: Floats, out: Floats, half: int) -> None:
 
 
 @compiled
-def _add_reflected(total: Floats, left: Floats, right: Floats) -> None:
-    """total[p · columns + j] += left[p] · conj(right[j]): at a root, y(1/x) has the conjugate of the value of y(x)."""
-    columns = right.shape[0]
-    for p in range(left.shape[0]):
-        for j in range(columns):
-            if right.shape[1] == 4096:
-                _add_reflected_row(left[p], right[j], total[p * columns + j], 2048)
+def _add_reflected(
+    total: Floats, left: Floats, y: NDArray[np.int32], row: Floats, values: Floats, first: Floats, second: Floats
+) -> None:
+    """total[p · columns + j] += left[p] · conj(Y_j), Y_j the values of y_j: at a root, y(1/x) has the conjugate of the
+    value of y(x). Column by column, each used while it is in the cache."""
+    columns, length = y.shape
+    for j in range(columns):
+        for k in range(length):
+            row[0, k] = y[j, k]
+        row[0, length:] = 0.0
+        evaluate(row, values, first, second)
+        for p in range(left.shape[0]):
+            if left.shape[1] == 4096:
+                _add_reflected_row(left[p], values[0], total[p * columns + j], 2048)
             else:
-                _add_reflected_row(left[p], right[j], total[p * columns + j], 4096)
+                _add_reflected_row(left[p], values[0], total[p * columns + j], 4096)
 
 
 @compiled
@@ -215,25 +239,31 @@ def _add_rounded(total: NDArray[np.int64], rows: Floats) -> bool:
 
 @compiled
 def _encrypt(
-    products: Floats,
+    a: Floats,
+    secrets: Floats,
     noise: NDArray[np.int8],
     values: NDArray[np.int32],
     word: int,
     rest: int,
     out: NDArray[np.int32],
+    row: Floats,
+    products: Floats,
     carry: NDArray[np.int64],
+    first: Floats,
+    second: Floats,
 ) -> bool:
     """Round the words of a·s, add the error and the shifted value, carry; true if a coefficient was no integer."""
     words, columns, length = out.shape
     far = 0
     for i in range(columns):
+        multiply_out(a, secrets[i : i + 1], row, products, first, second)
         for k in range(length):
             carry[k] = noise[i, k]
         for w in range(words):
             if w == word:
                 for k in range(length):
                     carry[k] += np.int64(values[i, k]) << rest
-            line, product = out[w, i], products[w, i]
+            line, product = out[w, i], products[w]
             for k in range(length):
                 nearest = np.rint(product[k])
                 far |= np.abs(product[k] - nearest) > _ROUNDING

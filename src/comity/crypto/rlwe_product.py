@@ -36,9 +36,9 @@ from comity.crypto.rlwe import (
     ERROR_VARIANCE,
     LARGEST_ERROR,
     ColumnSecrets,
+    Errors,
     Parameters,
     ProductSum,
-    errors,
     public_block,
     ternary,
 )
@@ -148,6 +148,7 @@ class _Side:
         self._streams: tuple[Stream, Stream] | None = None
         self._block = 0
         self._left = plan.rows
+        self._public = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
 
     def _follow(self, a: bytes, b: bytes) -> None:
         if self._streams is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
@@ -178,7 +179,7 @@ class _Side:
         length = self._length
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(self._both()[0], self.plan.parameters)
+        return public_block(self._both()[0], self._public)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -201,16 +202,21 @@ class Encryptor(_Side):
         side._block, side._left = 2, 0
         return side
 
-    def begin(self, nonce: bytes) -> NDArray[np.int32]:
+    def begin(self, nonce: bytes, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
         self._follow(self.nonce, nonce)
-        zeros = np.zeros((self.plan.columns_a, self._length), np.int32)
-        return self._columns.encrypt(self._advance(), zeros, self.plan.shift, self._fresh)
+        return self._encrypt(np.zeros((self.plan.columns_a, self._length), np.int32), out)
 
-    def encrypt(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
+    def encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; into `out`, if it is
+        given, which then is what a message before was."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
-        return self._columns.encrypt(self._advance(), values, self.plan.shift, self._fresh)
+        return self._encrypt(values, out)
+
+    def _encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None) -> NDArray[np.int32]:
+        if out is not None:
+            _check_words(out, "<i4", (self.plan.parameters.words, *values.shape))
+        return self._columns.encrypt(self._advance(), values, self.plan.shift, self._fresh, out)
 
     def share(self, reply: Reply) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits, from the evaluator's reply; once."""
@@ -268,7 +274,7 @@ class Evaluator(_Side):
             raise Malformed("a message has one reply", code="replay")
         self._answered = True
         plan = self.plan
-        h = self._sum.total(errors(self._fresh, plan.columns_b, plan.parameters.degree))
+        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._fresh))
         return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:
