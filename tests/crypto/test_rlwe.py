@@ -129,7 +129,7 @@ def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(paramete
     public = Stream(fresh_seed())
     residuals = []
     for length in (parameters.degree, 100):
-        a = public_block(public, room(parameters))
+        a = public_block(public, parameters, room(parameters))
         values = RNG.integers(-parameters.largest, parameters.largest + 1, (columns, length)).astype(np.int32)
         values[:, 0], values[:, 1] = parameters.largest, -parameters.largest
         message = secrets.encrypt(a, values, shift, Stream(fresh_seed()))
@@ -140,7 +140,8 @@ def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(paramete
             for k in range(length):
                 rest = (found[k] - product[k] - (int(values[column, k]) << shift)) % q
                 residuals.append(rest - q if rest > q // 2 else rest)
-    residuals = np.array(residuals, float)
+    assert not any(rest % (1 << parameters.idle) for rest in residuals)
+    residuals = np.array(residuals, float) / (1 << parameters.idle)
     assert np.abs(residuals).max() <= LARGEST_ERROR
     assert abs(residuals.mean()) < 0.2 and abs(residuals.var() - ERROR_VARIANCE) < 0.8
 
@@ -153,7 +154,7 @@ def test_a_sum_of_products_is_exact(parameters, extreme):
     public = Stream(fresh_seed())
     expected = np.array([0] * parameters.degree, object)
     for length in (parameters.degree, parameters.degree, 77):
-        a = public_block(public, room(parameters))
+        a = public_block(public, parameters, room(parameters))
         y = np.full((1, length), parameters.largest, np.int32)
         if not extreme:
             y = RNG.integers(-parameters.largest, parameters.largest + 1, (1, length)).astype(np.int32)
@@ -163,7 +164,7 @@ def test_a_sum_of_products_is_exact(parameters, extreme):
         expected += np.array(multiplied(numbers(a, q), reflected(padded), 32 * parameters.words + 64), object)
     noise = Errors(1, parameters.degree).draw(Stream(fresh_seed()))
     found = numbers(total.total(noise)[:, 0], q)
-    assert found == [int(v) % q for v in expected + noise[0].astype(object)]
+    assert found == [int(v) % q for v in expected + noise[0].astype(object) * (1 << parameters.idle)]
 
 
 @BOTH
@@ -174,7 +175,7 @@ def test_long_sums_are_rounded_in_time(parameters):
     public = Stream(fresh_seed())
     y = (parameters.largest * RNG.choice([-1, 1], (1, parameters.degree))).astype(np.int32)
     for block in range(130):
-        a = public_block(public, room(parameters))
+        a = public_block(public, parameters, room(parameters))
         total.add(a, y)
         parts[block % 10].add(a, y)
     q = 1 << (32 * parameters.words)
@@ -199,12 +200,15 @@ def test_lost_precision_is_refused_by_the_encryptor():
     secrets._spectra *= 1 + 1e-10
     with pytest.raises(Refused, match="precision"):
         secrets.encrypt(
-            public_block(Stream(fresh_seed()), room(NARROW)), np.zeros((1, 10), np.int32), 50, Stream(fresh_seed())
+            public_block(Stream(fresh_seed()), NARROW, room(NARROW)),
+            np.zeros((1, 10), np.int32),
+            50,
+            Stream(fresh_seed()),
         )
 
 
 def test_lost_precision_is_refused_by_the_evaluator():
     total = ProductSum(NARROW, 1)
-    total.add(public_block(Stream(fresh_seed()), room(NARROW)), np.full((1, 4096), 2**24, np.int32))
+    total.add(public_block(Stream(fresh_seed()), NARROW, room(NARROW)), np.full((1, 4096), 2**24, np.int32))
     with pytest.raises(Refused, match="precision"):
         total.total(np.zeros((1, 4096), np.int8))

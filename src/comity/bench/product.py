@@ -104,7 +104,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
     plan = rlwe_product.Plan.choose(rows, columns, columns, form, form)
     encryptor, evaluator = (statistics.median(turn.seconds[side] for _, turn in turns) for side in range(2))
     note = (
-        f"CPU of both parties, N={plan.parameters.degree}, q=2^{32 * plan.parameters.words}, shares of {plan.bits} "
+        f"CPU of both parties, N={plan.parameters.degree}, q=2^{plan.parameters.modulus}, shares of {plan.bits} "
         f"bits, carry probability {plan.carry_probability:.1e}; "
         f"encryptor {encryptor:.4f} s, evaluator {evaluator:.4f} s"
     )

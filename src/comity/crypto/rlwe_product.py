@@ -68,7 +68,8 @@ class Plan:
         needed = product_bits(rows, a, b, noise=noise)
         width = max(needed, bits)
         for parameters in ALLOWED:
-            if max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits:
+            fits = max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits
+            if fits and _worst_error(parameters, rows, b.largest).bit_length() <= 32 * parameters.words - width:
                 return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters)
         require(needed, ALLOWED[-1].bits)
         raise Refused(
@@ -90,13 +91,13 @@ class Plan:
         require((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
         require(self.bits, self.parameters.bits)
         # With errors below Δ, whatever they are, a share pair is never off by more than one unit.
-        worst = LARGEST_ERROR * (self.rows * self.largest_b + 2 * self.parameters.degree)
+        worst = _worst_error(self.parameters, self.rows, self.largest_b)
         if worst.bit_length() > self.shift:
             raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
 
     @property
     def shift(self) -> int:
-        """log2 Δ."""
+        """log2 Δ, in the words."""
         return 32 * self.parameters.words - self.bits
 
     @property
@@ -107,7 +108,7 @@ class Plan:
     def carry_probability(self) -> float:
         """Bound on the probability that any entry is off by its one unit: the mean of |error| over Δ, per entry."""
         variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
-        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0**-self.shift
+        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0 ** (self.parameters.idle - self.shift)
 
     @property
     def message_bytes(self) -> tuple[int, int]:
@@ -117,6 +118,11 @@ class Plan:
             word * self.columns_a * (degree + self.rows),
             word * self.columns_b * (degree + self.columns_a),
         )
+
+
+def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
+    """The largest that all errors of one entry can add up to, in the words."""
+    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
 
 
 def pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -179,7 +185,7 @@ class _Side:
         length = self._length
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(self._both()[0], self._public)
+        return public_block(self._both()[0], self.plan.parameters, self._public)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -247,6 +253,7 @@ class Evaluator(_Side):
         shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
         drawn = np.frombuffer(self._fresh.bytes(4 * math.prod(shape)), "<u4")
         self._masks = drawn.reshape(shape).astype(np.int64)
+        self._masks[0] &= -1 << plan.parameters.idle
         return ternary(self._fresh, plan.columns_b, plan.parameters.degree)
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
