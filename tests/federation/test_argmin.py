@@ -564,7 +564,7 @@ def test_rounds_come_in_order_and_not_more_often_than_declared():
     with pytest.raises(Refused, match="argmin"):
         view.ask("open", to=[SIDE])
     with pytest.raises(Refused, match="too-often"):
-        view.ask("deal", to=[DEALER], label=1)
+        view.ask("deal", to=[DEALER], label=1, triple_seed=bytes(32))
     with pytest.raises(Refused, match="used for the number 1"):
         part.coordinate_argmin(parties, np.zeros(3, np.uint64), use=1)
 
@@ -572,9 +572,12 @@ def test_rounds_come_in_order_and_not_more_often_than_declared():
 def test_only_the_representative_and_the_dealer_have_parts():
     parties, _ = begun(smallest([[5, -2, 4]], DEALER))
     view = parties.under("argmin")
-    for name, party in (("deal", SIDE), ("deal", "birch"), ("open", DEALER), ("offer", SIDE), ("offer", DEALER)):
+    for name, party in (("open", DEALER), ("offer", SIDE), ("offer", DEALER)):
         with pytest.raises(Refused, match="no-step"):
             view.ask(name, to=[party])
+    for party in (SIDE, "birch"):
+        with pytest.raises(Malformed, match="not declared from coordinator to"):
+            view.ask("deal", to=[party], triple_seed=bytes(32))
 
 
 @pytest.mark.parametrize("dealer", [SIDE, COORDINATOR])

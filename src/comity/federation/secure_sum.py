@@ -9,8 +9,8 @@
 
 Adversary    a coordinator that follows the protocol but looks at everything, with up to `colluders` parties.
 Learned      coordinator: the sum over the survivors. Parties: who took part.
-Assumes      AES-CTR as a generator, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; among very many
-             parties, colluders and drop-outs that do not depend on the graph of `comity.crypto.neighbours`.
+Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; among very
+             many parties, colluders and drop-outs that do not depend on the graph of `comity.crypto.neighbours`.
 
 A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
 one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and
