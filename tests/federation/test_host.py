@@ -50,7 +50,7 @@ def test_the_same_ask_gets_the_same_bytes_and_is_debited_once():
 def test_a_different_ask_under_the_same_key_is_refused():
     one = begun()
     assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
-    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "ask_for-before"
+    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "asked-before"
     assert len(draws(one)) == 1
 
 

@@ -135,7 +135,7 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             values = decode(exchange.reply)["ok"]
-            assert set(values) <= {"head", "key", "wills", "masked", "consent", "opening"}, path
+            assert set(values) <= {"run_key", "remembered", "key", "wills", "masked", "consent", "opening"}, path
             if "masked" in values:
                 assert not np.isin(truth << shift, values["masked"]).any()
 
@@ -165,9 +165,10 @@ def run_until_opened(protocol, parties):
 
 
 def _site(host):
+    from comity.federation.paths import StepPath
     from comity.federation.site import Site
 
-    return Site(host, host.study, "run-1", "open[0]", "cross", "0")
+    return Site(host, "run-1", StepPath("", "open", "0"), "cross")
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
