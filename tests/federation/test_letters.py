@@ -249,7 +249,7 @@ def test_names_of_parties_do_not_mix_up_letters():
     who = replace(
         consortium(3), parties=names, dropouts=0, roster={n: identity(n).public for n in (COORDINATOR, *names)}
     )
-    parties, hosts = setup(Shout(), who)
+    parties, _ = setup(Shout(), who)
     begin(parties)
     parties.ask(Shout.tell)
     for name, values in parties.ask(Shout.hear).items():
