@@ -176,7 +176,7 @@ def test_an_owner_may_vouch_that_nothing_is_missing(ledger: Ledger, home: Path) 
     spend(again, "r2")
     [account] = again.summary()
     assert (account.spent.pure, account.frozen) == (Decimal("0.2"), "")
-    assert [entry.kind for entry in again.entries()][-5:-2] == ["freeze", "write-off", "reserve"] or True
+    assert [entry.kind for entry in again.entries()][-5:] == ["freeze", "forfeit", "write-off", "reserve", "draw"]
     again.verify()
 
 
@@ -194,9 +194,10 @@ def test_ledgers_of_simulations_have_no_witness_and_need_none(
 
 
 def test_a_failed_founding_leaves_no_witness(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "comity.privacy.ledger_witness.Witness.set", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("comity.privacy.ledger_witness.Witness.set", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Ledger.create(tmp_path / "a", dataset="x", grant=Pure(3), **RECORD)
     assert not (tmp_path / "a").exists()
@@ -236,9 +237,10 @@ def test_peers_remember_commits_of_this_ledger_alone(ledger: Ledger, tmp_path: P
         assert twin.verify().frozen == ""
 
 
-@pytest.mark.parametrize(
-    "bad", [("x", 1, "ab" * 32), ("ab" * 32, "1", "ab" * 32), ("ab" * 32, True, "ab" * 32), ("ab" * 32, 1, "")]
-)
+ID = "ab" * 32
+
+
+@pytest.mark.parametrize("bad", [("x", 1, ID), (ID, "1", ID), (ID, True, ID), (ID, 1, "")])
 def test_what_is_no_commit_freezes_nothing(ledger: Ledger, bad: tuple[str, int, str]) -> None:
     with pytest.raises(Malformed):
         ledger.remember_commit(*bad)
@@ -319,7 +321,7 @@ def test_a_log_that_is_being_read_is_not_truncated(ledger: Ledger) -> None:
 
 
 def steps_of(ledger: Ledger, act: Callable[[], object]) -> int:
-    """Steps of SQLite's machine, in hundreds: what an act costs, on any computer."""
+    """Steps of SQLite's machine: what an act costs, on any computer."""
     count = [0]
 
     def counted() -> int:
@@ -327,7 +329,7 @@ def steps_of(ledger: Ledger, act: Callable[[], object]) -> int:
         return 0
 
     with ledger.reading() as connection:
-        connection.set_progress_handler(counted, 100)
+        connection.set_progress_handler(counted, 1)
     try:
         act()
     finally:
@@ -337,6 +339,8 @@ def steps_of(ledger: Ledger, act: Callable[[], object]) -> int:
 
 
 def test_reserving_drawing_and_closing_cost_the_same_in_a_long_ledger(ledger: Ledger) -> None:
+    first = ledger.head()
+
     def costs(run: str) -> dict[str, int]:
         draws = [Draw("votes", i, Pure("0.001"), "discrete laplace", 1) for i in range(20)]
         told = ledger.commit_head()
@@ -347,7 +351,7 @@ def test_reserving_drawing_and_closing_cost_the_same_in_a_long_ledger(ledger: Le
             "close": steps_of(ledger, lambda: ledger.close(run)),
             "note": steps_of(ledger, lambda: answer(ledger, b"note")),
             "remember": steps_of(ledger, lambda: ledger.remember_commit(told.ledger, told.count, told.head)),
-            "head": steps_of(ledger, lambda: ledger.remember(ledger.entries()[0].head) if not run else None),
+            "head": steps_of(ledger, lambda: ledger.remember(first)),
         }
 
     short = costs("early")
@@ -362,7 +366,7 @@ def test_reserving_drawing_and_closing_cost_the_same_in_a_long_ledger(ledger: Le
     long = costs("late")
     assert len(ledger.entries()) > 6000
     for name, cost in short.items():
-        assert long[name] <= 1.2 * cost + 2, (name, cost, long[name])
+        assert long[name] <= 1.1 * cost, (name, cost, long[name])
 
 
 def test_one_small_row_for_each_commit(ledger: Ledger) -> None:

@@ -75,22 +75,19 @@ def old_ledger(path: Path, home: Path, granted: str, drawn: list[str], open_ones
 
         append("create", loss=granted, note=NONCE)
         for run, losses, last in (("old", drawn, len(drawn)), ("open", open_ones or [], 1)):
+            what = {"study": "s", "run": run, "release": "v", "mechanism": "m", "sensitivity": "1"}
             for index, loss in enumerate(losses):
-                append(
-                    "reserve", loss=loss, study="s", run=run, release="v", index=index, mechanism="m", sensitivity="1"
-                )
+                append("reserve", loss=loss, index=index, **what)
             for index, loss in enumerate(losses[:last]):
-                append("draw", loss=loss, study="s", run=run, release="v", index=index, mechanism="m", sensitivity="1")
+                append("draw", loss=loss, index=index, **what)
             if losses:
                 state = "closed" if run == "old" else "open"
                 connection.execute("INSERT INTO runs VALUES (1, ?, 'patients', 's', ?)", (run, state))
                 if run == "old":
                     append("close", study="s", run=run)
         connection.execute("INSERT INTO ledgers VALUES (1, ?, '')", (NONCE,))
-        zero = "0 0 0 0"
-        connection.execute(
-            "INSERT INTO accounts VALUES (1, 'patients', 'record', 'replace', ?, ?, ?)", (granted, zero, zero)
-        )
+        sums = (granted, "0 0 0 0", "0 0 0 0")
+        connection.execute("INSERT INTO accounts VALUES (1, 'patients', 'record', 'replace', ?, ?, ?)", sums)
     (home / "heads").mkdir(parents=True)
     (home / "heads" / f"{NONCE}.json").write_text(json.dumps({"seq": seq, "head": head}))
     return path
