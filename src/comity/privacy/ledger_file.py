@@ -145,6 +145,10 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class _Undone(Exception):
+    """Ends a transaction that is not to be."""
+
+
 class OnDisk:
     """A ledger's file: a connection per process and thread, opened again after a fork or a change of file."""
 
@@ -303,9 +307,10 @@ class OnDisk:
         handle = self._handle()
         writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         if writable and not handle.inside:
-            # Whoever else is writing just now shows that it can be written.
-            with suppress(Stopped), self._used(handle, "BEGIN IMMEDIATE"):
-                pass
+            # Whoever else is writing just now shows that it can be written. To begin is not enough: SQLite then reads.
+            with suppress(Stopped, _Undone), self._used(handle, "BEGIN IMMEDIATE") as connection:
+                connection.execute("UPDATE ledgers SET frozen = frozen WHERE owner = 1")
+                raise _Undone
 
     def truncate_log(self) -> bool:
         """Moves the write-ahead log into the file and empties it; False where others are reading from it just now."""
