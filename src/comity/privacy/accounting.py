@@ -11,7 +11,7 @@ Roth and Su, Gaussian Differential Privacy (2019). What a ledger composes stands
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 
@@ -42,7 +42,7 @@ _WIDEST = 2.0**13
 """Figures of a grant are lowered by the hair, which pays for the above as long as Σμ² <= 2^13·min(ε, 1)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spent:
     """The sums of losses, by kind, because the kinds compose differently: what a *plan* costs.
 
@@ -67,19 +67,31 @@ class Spent:
 
     def add(self, loss: Loss, times: int = 1) -> Spent:
         count = Decimal(times)
+        pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
         match loss:
             case Pure(epsilon=epsilon):
-                return replace(self, pure=LOSSES.fma(epsilon, count, self.pure))
+                pure = LOSSES.fma(epsilon, count, pure)
             case GDP(square=square):
-                return replace(self, gaussian=LOSSES.fma(square, count, self.gaussian))
-            case ZCDP(rho=rho):
-                return replace(self, rho=LOSSES.fma(rho, count, self.rho))
+                gaussian = LOSSES.fma(square, count, gaussian)
+            case ZCDP(rho=more):
+                rho = LOSSES.fma(more, count, rho)
             case Approx(epsilon=epsilon, delta=delta):
-                return replace(
-                    self,
-                    approx_epsilon=LOSSES.fma(epsilon, count, self.approx_epsilon),
-                    delta=LOSSES.fma(delta, count, self.delta),
-                )
+                epsilons, deltas = LOSSES.fma(epsilon, count, epsilons), LOSSES.fma(delta, count, deltas)
+        return Spent(pure, gaussian, rho, epsilons, deltas)
+
+    def less(self, loss: Loss) -> Spent:
+        """Without a loss that was added before."""
+        pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
+        match loss:
+            case Pure(epsilon=epsilon):
+                pure = LOSSES.subtract(pure, epsilon)
+            case GDP(square=square):
+                gaussian = LOSSES.subtract(gaussian, square)
+            case ZCDP(rho=more):
+                rho = LOSSES.subtract(rho, more)
+            case Approx(epsilon=epsilon, delta=delta):
+                epsilons, deltas = LOSSES.subtract(epsilons, epsilon), LOSSES.subtract(deltas, delta)
+        return Spent(pure, gaussian, rho, epsilons, deltas)
 
     @property
     def concentrated(self) -> Decimal:
