@@ -97,6 +97,11 @@ class Parties:
         """Public sizes that this run has bound."""
         return self._memory.dims
 
+    def lose(self, party: str, why: str) -> None:
+        """Ask this party no more: what it sent can't be used."""
+        if party in self._memory.alive:
+            self._memory.alive.remove(party)
+
     def under(self, mount: str) -> Parties:
         """The same run, with steps looked up in a part of the protocol."""
         return Parties(
@@ -121,6 +126,7 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]] | None = None,
         label: str | int = 0,
         need: int | None = None,
+        valid: Callable[[str, Mapping[str, Any]], None] | None = None,
         **values: Any,
     ) -> dict[str, dict[str, Any]]:
         """Run a step at some parties; the values they return, by party. `each` gives a party values of its own.
@@ -138,7 +144,7 @@ class Parties:
             self.progress(path)
         replies = self._open(path, declared, asked, values, each or {})
         if not self.journal.is_closed(self.run, path):
-            replies = self._send(path, replies, need)
+            replies = self._send(path, replies, need, valid)
         return self._read(path, declared, replies)
 
     def _open(
@@ -161,7 +167,9 @@ class Parties:
         self.journal.open(self.run, path, encode(dict(values)), own)
         return self.journal.replies(self.run, path)
 
-    def _send(self, path: str, known: dict[str, bytes | None], need: int | None) -> dict[str, bytes | None]:
+    def _send(
+        self, path: str, known: dict[str, bytes | None], need: int | None, valid: Any = None
+    ) -> dict[str, bytes | None]:
         waiting: dict[str, bytes] = {}
         digests: dict[str, Digests] = {}
         missing = [party for party, reply in known.items() if reply is None]
@@ -181,6 +189,11 @@ class Parties:
                 if code == "stopped":
                     raise Stopped(f"{party} stopped in {path}; its own log says why")
                 raise Refused(f"{party} refused {path}: {code}{concerning}", code=code, key=key)
+            if valid is not None:
+                try:
+                    valid(party, reply.get("ok", {}))
+                except (Malformed, KeyError):
+                    continue
             asked = Trace(len(waiting[party]) - SIGNATURE_BYTES, digests[party].body)
             self.journal.remember_trace(self.run, path, party, asked, Trace(len(raw), digest))
             if "boxes" in reply:
@@ -252,9 +265,9 @@ class Parties:
         got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
-            from comity.federation.secure_sum import SecureSum
+            from comity.federation.sum_opening import open_sum
 
-            units, names = SecureSum().open(self, release, index)
+            units, names = open_sum(self, release, index)
         else:
             units = np.zeros(release.shape, "<i8")
             for values_of in got.values():
