@@ -158,13 +158,13 @@ def until_met(**changes):
     parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
-    entries = dealt(parties, view)
-    view.ask("meet", each={q: {"dealers": [p for p in entries if q in entries[p]["holders"]]} for q in parties.alive})
-    return parties, hosts, entries
+    holders = dealt(parties, view)
+    view.ask("meet", each={q: {"dealers": [p for p in holders if q in holders[p]]} for q in parties.alive})
+    return parties, hosts
 
 
 def until_masked(**changes):
-    parties, hosts, _ = until_met(**changes)
+    parties, hosts = until_met(**changes)
     view = parties.under("sum")
     roll = {p: r["enlisted"] for p, r in view.ask("enlist", members=parties.alive).items()}
     view.ask("mask", roll=roll, label="mean/0")
@@ -172,9 +172,9 @@ def until_masked(**changes):
 
 
 def dealt(parties, view):
-    entries = {p: r["entry"] for p, r in view.ask("advertise").items()}
-    view.ask("deal", each={p: {"entries": {q: entries[q] for q in entries[p]["holders"]}} for p in parties.alive})
-    return entries
+    said = view.ask("advertise")
+    view.ask("deal", each={p: {"keys": {q: said[q]["key"] for q in said[p]["holders"]}} for p in parties.alive})
+    return {p: values["holders"] for p, values in said.items()}
 
 
 def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list():
@@ -254,14 +254,14 @@ def _naive(size):
 def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
     parties, hosts = setup()
     parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
-    entries = {p: r["entry"] for p, r in parties.under("sum").ask("advertise").items()}
-    others = {p: entries[p] for p in entries if p != "ash"}
-    swapped = {**others, "birch": entries["cedar"], "cedar": entries["birch"]}  # a coordinator in the middle
-    assert asked(parties, hosts, "ash", "sum.deal", 0, entries=swapped)["refused"] == "signature"
-    assert asked(parties, hosts, "ash", "sum.deal", 0, entries=entries)["refused"] == "sum"  # its own among them
+    keys = {p: r["key"] for p, r in parties.under("sum").ask("advertise").items()}
+    others = {p: keys[p] for p in keys if p != "ash"}
+    swapped = {**others, "birch": keys["cedar"], "cedar": keys["birch"]}  # a coordinator in the middle
+    assert asked(parties, hosts, "ash", "sum.deal", 0, keys=swapped)["refused"] == "signature"
+    assert asked(parties, hosts, "ash", "sum.deal", 0, keys=keys)["refused"] == "sum"  # its own among them
     few = dict(list(others.items())[: degree_of(parties.consortium).quorum - 2])
-    assert asked(parties, hosts, "ash", "sum.deal", 0, entries=few)["refused"] == "sum"
-    assert "ok" in asked(parties, hosts, "ash", "sum.deal", 0, entries=others)
+    assert asked(parties, hosts, "ash", "sum.deal", 0, keys=few)["refused"] == "sum"
+    assert "ok" in asked(parties, hosts, "ash", "sum.deal", 0, keys=others)
 
 
 def test_words_are_as_wide_as_the_sum_needs():

@@ -41,23 +41,20 @@ class Alone:
         self.host = host(Rounds(rounds=0), who, VICTIM, noise=NoNoise())
         self.ask("run.begin[0]", seen=UNSEEN)
         self.ask("average[0]")
-        self.entry = self.ask("sum.advertise[0]")["ok"]["entry"]
-        self.holders = self.entry["holders"]
+        self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
 
     def ask(self, path, **values):
         return decode(answer(self.host, encode([STUDY, "run-1", path, encode(values), encode({}), []])))
 
-    def entries(self, names):
+    def keys(self, names):
         key = identity("sealing").public.sealing()
-        return {
-            name: {"key": key, "holders": [], "signature": self.signed(name, "entry", name, key, [])} for name in names
-        }
+        return {name: {"key": key, "signature": self.signed(name, "sealing key", name, key)} for name in names}
 
     def signed(self, name, *what):
         return identity(name).sign(encode([STUDY, "run-1", *what]))
 
     def until_met(self):
-        assert "ok" in self.ask("sum.deal[0]", entries=self.entries(self.holders))
+        assert "ok" in self.ask("sum.deal[0]", keys=self.keys(self.holders))
         assert "ok" in self.ask("sum.meet[0]", dealers=[])
 
     def roll(self, members, count=None):
@@ -133,16 +130,17 @@ def alone_on_its_list(who):
     parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
     parties.ask(Rounds().average, label=0)
     view = parties.under("sum")
-    entries = {p: r["entry"] for p, r in view.ask("advertise").items()}
-    view.ask("deal", each={p: {"entries": {h: entries[h] for h in entries[p]["holders"]}} for p in entries})
-    view.ask("meet", each={q: {"dealers": [p for p in entries if q in entries[p]["holders"]]} for q in entries})
-    near = {*entries[VICTIM]["holders"], *(p for p in entries if VICTIM in entries[p]["holders"])}
-    members = sorted(entries)
+    said = view.ask("advertise")
+    holders = {p: values["holders"] for p, values in said.items()}
+    view.ask("deal", each={p: {"keys": {h: said[h]["key"] for h in holders[p]}} for p in said})
+    view.ask("meet", each={q: {"dealers": [p for p in said if q in holders[p]]} for q in said})
+    near = {*holders[VICTIM], *(p for p in said if VICTIM in holders[p])}
+    members = sorted(said)
     shown = [p for p in members if p not in near][: who.survivors]
     others = [p for p in members if p != VICTIM]
     rest = {p: {"members": members} for p in others}
     signed = view.ask("enlist", each={VICTIM: {"members": shown}, **rest})
-    listed = {p: (*entries[p]["holders"], p) for p in members}
+    listed = {p: (*holders[p], p) for p in members}
 
     def known(p, of, name):
         return {q: of[q][name] for q in listed[p] if q in of and (p == VICTIM) == (q == VICTIM)}
@@ -152,7 +150,7 @@ def alone_on_its_list(who):
     consents = view.ask("agree", survivors=members, to=others, label="mean/0")
     each = {p: {"consents": known(p, consents, "consent")} for p in others}
     opened = view.ask("unmask", each=each, label="mean/0")
-    points = {holder: point for point, holder in enumerate(entries[VICTIM]["holders"], 1)}
+    points = {holder: point for point, holder in enumerate(holders[VICTIM], 1)}
     shares = {point: opened[holder]["opening"]["self"][VICTIM] for holder, point in points.items()}
     prg.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
     hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0"))

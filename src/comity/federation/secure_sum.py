@@ -87,13 +87,14 @@ class SecureSum(Protocol):
         def release(name: str, source: str, to: str, protection: Public | Sealed, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        entry = Fields({"key": Blob(SEALING_BYTES), "holders": Names(), "signature": _SIGNATURE})
+        key = Fields({"key": Blob(SEALING_BYTES), "signature": _SIGNATURE})
         wills = Each(Blob(64 + 600 * who.size), "sums")
         opening = Fields({"self": Each(_SHARE), "will": Each(_SHARE)})
         return Declaration(
             (
-                release("entry", EVERY_PARTY, COORDINATOR, Public("a fresh sealing key, and who holds shares"), entry),
-                release("entries", COORDINATOR, EVERY_PARTY, Public("what its holders advertised"), Each(entry)),
+                release("key", EVERY_PARTY, COORDINATOR, Public("a fresh sealing key"), key),
+                release("holders", EVERY_PARTY, COORDINATOR, Public("who is to hold its shares"), Names()),
+                release("keys", COORDINATOR, EVERY_PARTY, Public("the sealing keys of its holders"), Each(key)),
                 release(
                     "shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), Blob(1 << 22)
                 ),
@@ -129,17 +130,17 @@ class SecureSum(Protocol):
         site.keep("sum.sealing", secret)
         site.keep("sum.holders", holders)
         key = Identity(secret).public.sealing()
-        return {"entry": {"key": key, "holders": holders, "signature": site.sign("entry", site.party, key, holders)}}
+        return {"key": {"key": key, "signature": site.sign("sealing key", site.party, key)}, "holders": holders}
 
     @step()
-    def deal(self, site: Site, entries: dict[str, Any]) -> None:
+    def deal(self, site: Site, keys: dict[str, Any]) -> None:
         holders = _holders(site)
-        if not set(entries) <= set(holders) - {site.party}:
+        if not set(keys) <= set(holders) - {site.party}:
             raise Refused("keys of strangers", code="sum")
-        if len(entries) + 1 < degree_of(site.consortium).quorum:
+        if len(keys) + 1 < degree_of(site.consortium).quorum:
             raise Refused("too few of the holders that this party chose are there", code="sum")
-        for party, entry in entries.items():
-            site.verify(party, entry["signature"], "entry", party, entry["key"], entry["holders"])
+        for party, signed in keys.items():
+            site.verify(party, signed["signature"], "sealing key", party, signed["key"])
         root = site.secret()
         site.keep("sum.root", root)
         points = range(1, len(holders) + 1)
@@ -155,12 +156,12 @@ class SecureSum(Protocol):
             }
             if party == site.party:
                 site.keep("sum.own", value)
-            elif party in entries:
+            elif party in keys:
                 if party in seeded:
                     value["seed"] = site.seed(root, "pair", party)
-                key = PublicIdentity.from_sealing(entries[party]["key"])
+                key = PublicIdentity.from_sealing(keys[party]["key"])
                 site.send(party, "shares", key.seal(encode(value), site.context("shares", site.party, party)))
-        site.keep("sum.dealt", sorted(entries))
+        site.keep("sum.dealt", sorted(keys))
 
     @step()
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:

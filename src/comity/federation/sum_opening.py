@@ -153,15 +153,15 @@ def _agreed(parties: Parties, view: Parties) -> SetUp:
     least, sums = who.survivors, set(parties.declaration.sums())
 
     def advertises(party: str, values: Mapping[str, Any]) -> None:
-        entry = values["entry"]
-        _verify(parties, party, entry["signature"], "entry", party, entry["key"], entry["holders"])
-        if len(entry["holders"]) != degree_of(who).degree or party in entry["holders"]:
+        signed, chosen = values["key"], values["holders"]
+        _verify(parties, party, signed["signature"], "sealing key", party, signed["key"])
+        if len(chosen) != degree_of(who).degree or party in chosen:
             raise Malformed(f"{party} chose other holders than it may", code="form")
 
     advertised = view.ask("advertise", need=least, valid=advertises)
-    entries = {party: values["entry"] for party, values in advertised.items()}
-    holders = {party: (*entry["holders"], party) for party, entry in entries.items()}
-    keys = {p: {"entries": {h: entries[h] for h in holders[p] if h in entries and h != p}} for p in entries}
+    signed = {party: values["key"] for party, values in advertised.items()}
+    holders = {party: (*values["holders"], party) for party, values in advertised.items()}
+    keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in signed and h != p}} for p in signed}
     dealt = view.ask("deal", each=keys, need=least)
     dealers = {q: {"dealers": [p for p in dealt if q in holders[p] and p != q]} for q in dealt}
 
