@@ -14,6 +14,7 @@ from comity.crypto.bits import binary, unpack
 from comity.crypto.exchange import Side
 from comity.crypto.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.argmin import Argmin
 from comity.federation.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaration import Declaration, Release
@@ -27,7 +28,7 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.runtime.local.channel import LocalChannel
 
-from .toy import STUDY, UNSEEN, consortium, host, identity, path_of, setup
+from .toy import STUDY, begin, consortium, host, identity, path_of, setup
 
 SIDE, DEALER = "ash", "cedar"
 PERMUTED = Public("the order is secret")
@@ -102,7 +103,7 @@ def wired(protocol: Protocol, folder: Any = None, hosts: Any = None) -> tuple[Pa
 
 def begun(protocol: Protocol) -> tuple[Parties, dict[str, Host]]:
     parties, hosts = wired(protocol)
-    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    begin(parties)
     return parties, hosts
 
 
@@ -207,9 +208,13 @@ class Reusing(Argmin):
     """Broken: the dealer gives the same triples in every use."""
 
     @step(times=1 << 10)
-    def deal(self, site: Site) -> dict[str, Any]:
+    def deal(self, site: Site, triple_seed: bytes) -> None:
         site.send(self.representative, "triples", {"use": int(site.label), "triples": fixed_triples(self)[1]})
-        return {"triple_seed": fixed_triples(self)[0]}
+
+    def _curator_triples(self, view: Parties, use: int) -> Triples:
+        seed = fixed_triples(self)[0]
+        self._told(view, "deal", use, triple_seed=seed)
+        return dealt(Side.CURATOR, seed, self.tournament.triples)
 
 
 _FIXED: dict[int, tuple[bytes, bytes]] = {}
@@ -314,7 +319,7 @@ class Fragile(LocalChannel):
 def coordinator(protocol, channel, journal):
     who = consortium(3, dropouts=0)
     keys = identity(COORDINATOR)
-    return Parties(protocol, who, study=STUDY, run="run-1", channel=channel, journal=journal, keys=keys)
+    return Parties(Agreed(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
 def sites(protocol, folder):

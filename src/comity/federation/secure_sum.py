@@ -1,6 +1,6 @@
 """Secure sum of integer vectors with two kinds of masks (after Bonawitz et al. 2017, Bell et al. 2020).
 
-    set-up, once per run    advertise  each party makes a fresh sealing key and chooses its holders, by its own coins
+    set-up, once per run    advertise  each party chooses its holders, by its own coins
                             deal       it seals to each holder a pair seed and Shamir shares of its secrets
                             meet       it opens what was dealt to it and leaves a *will* per sum
                             enlist     it signs the one list of members of this run
@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 
 from comity.crypto import prg, shamir
 from comity.crypto.neighbours import Degree, choose, draw_holders
-from comity.crypto.sealed import SEALING_BYTES, Identity, PublicIdentity, lock
+from comity.crypto.sealed import SEALING_BYTES, lock
 from comity.errors import Refused
-from comity.federation.codec import decode, encode
+from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Blob, Each, Fields, Form, Names
@@ -48,6 +48,7 @@ from comity.federation.site import Site
 Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
 _SHARE = Blob(shamir.SHARE_BYTES)
+_SHARES = Fields({"seed": Blob(32), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, optional=("seed",))
 _SIGNATURE = Blob(64)
 
 
@@ -92,12 +93,9 @@ class SecureSum(Protocol):
         opening = Fields({"self": Each(_SHARE), "will": Each(_SHARE)})
         return Declaration(
             (
-                release("key", EVERY_PARTY, COORDINATOR, Public("a fresh sealing key"), key),
                 release("holders", EVERY_PARTY, COORDINATOR, Public("who is to hold its shares"), Names()),
                 release("keys", COORDINATOR, EVERY_PARTY, Public("the sealing keys of its holders"), Each(key)),
-                release(
-                    "shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), Blob(1 << 22)
-                ),
+                release("shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), _SHARES),
                 release("dealers", COORDINATOR, EVERY_PARTY, Public("who dealt to it"), Names()),
                 release(
                     "wills", EVERY_PARTY, COORDINATOR, Public("pair seeds, locked under keys that are shared"), wills
@@ -123,14 +121,12 @@ class SecureSum(Protocol):
 
     # Set-up.
 
-    @step()
+    @step(gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
-        secret, who = site.secret(), site.consortium
+        who = site.consortium
         holders = list(draw_holders(who.parties, site.party, degree_of(who).degree, site.secret()))
-        site.keep("sum.sealing", secret)
         site.keep("sum.holders", holders)
-        key = Identity(secret).public.sealing()
-        return {"key": {"key": key, "signature": site.sign("sealing key", site.party, key)}, "holders": holders}
+        return {"holders": holders}
 
     @step()
     def deal(self, site: Site, keys: dict[str, Any]) -> None:
@@ -139,8 +135,7 @@ class SecureSum(Protocol):
             raise Refused("keys of strangers", code="sum")
         if len(keys) + 1 < degree_of(site.consortium).quorum:
             raise Refused("too few of the holders that this party chose are there", code="sum")
-        for party, signed in keys.items():
-            site.verify(party, signed["signature"], "sealing key", party, signed["key"])
+        opened_by = {party: site.checked_key(party, signed) for party, signed in keys.items()}
         root = site.secret()
         site.keep("sum.root", root)
         points = range(1, len(holders) + 1)
@@ -159,23 +154,17 @@ class SecureSum(Protocol):
             elif party in keys:
                 if party in seeded:
                     value["seed"] = site.seed(root, "pair", party)
-                key = PublicIdentity.from_sealing(keys[party]["key"])
-                site.send(party, "shares", key.seal(encode(value), site.context("shares", site.party, party)))
+                site.send(party, "shares", value, opened_by[party])
         site.keep("sum.dealt", sorted(keys))
 
-    @step()
+    @step(gives=("wills", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
         """What was dealt is opened and kept; a dealer whose letter is missing or is none of the right form is named."""
-        root, own = site.kept("sum.root"), Identity(site.kept("sum.sealing"))
+        root = site.kept("sum.root")
         if root is None or site.party in dealers:
             raise Refused("a party meets after it dealt, and others", code="sum")
-        received, held = site.take("shares", dealers), {}
-        for party in dealers:
-            try:
-                context = site.context("shares", party, site.party)
-                held[party] = _dealt(site, party, decode(own.open(received[party], context)))
-            except (KeyError, Refused):
-                continue
+        received = site.take("shares", dealers)
+        held = {party: value for party, value in received.items() if _is_due(site, party, value)}
         site.keep("sum.held", {**held, site.party: site.kept("sum.own")})
         holders, dealt = _holders(site)[:-1], set(site.kept("sum.dealt"))
         given = {party: site.seed(root, "pair", party) for party in seeded_by(site.consortium, site.party, holders)}
@@ -193,7 +182,7 @@ class SecureSum(Protocol):
             wills[label] = lock(site.seed(root, "will", label), encode(will), context)
         return {"wills": wills, "unserved": [party for party in dealers if party not in held]}
 
-    @step()
+    @step(gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
         if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:
             raise Refused("the members of a run are enough parties that met", code="sum")
@@ -203,7 +192,7 @@ class SecureSum(Protocol):
 
     # Per sum.
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("masked",))
     def mask(self, site: Site, roll: dict[str, bytes]) -> dict[str, Any]:
         """`roll` are signatures of the list of members by this party's holders; needed for the first sum alone."""
         label, members, vector = site.label, site.kept("sum.members"), site.kept(f"out:{site.label}")
@@ -222,7 +211,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.masked/{label}", True)
         return {"masked": total}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
         members = site.kept("sum.members", [])
         if (
@@ -235,7 +224,7 @@ class SecureSum(Protocol):
         site.keep(f"sum.list/{site.label}", sorted(survivors))
         return {"consent": site.sign("survivors", site.label, digest_of(members, sorted(survivors)))}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("opening",))
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         label = site.label
         survivors, members = site.kept(f"sum.list/{label}"), site.kept("sum.members")
@@ -274,19 +263,10 @@ def _holders(site: Site) -> list[str]:
     return [*chosen, site.party]
 
 
-def _dealt(site: Site, dealer: str, value: Any) -> dict[str, Any]:
-    """What a dealer owes its holder: a share of each secret of each sum, and where it is due a seed."""
-    labels = Each(_SHARE, "sums")
-    fields = Fields({"seed": Blob(32), "self": labels, "will": labels}, optional=("seed",))
-    who = site.consortium
-    due = bool(seeded_by(who, dealer, [site.party]))
-    if (
-        not fields.fits(value, {}, who)
-        or ("seed" in value) != due
-        or any(set(value[kind]) != set(site.sums()) for kind in ("self", "will"))
-    ):
-        raise Refused(f"{dealer} dealt something else than shares", code="sum")
-    return dict(value)
+def _is_due(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
+    """Whether this is what a dealer owes its holder: a share of each secret of each sum, and where it is due a seed."""
+    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.sums())
+    return ("seed" in value) == seeded and set(value["self"]) == set(value["will"]) == labels
 
 
 class _Words(Array):

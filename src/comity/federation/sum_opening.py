@@ -21,7 +21,7 @@ from comity.errors import Malformed, SiteLost, Stopped
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Release
-from comity.federation.parties import Parties
+from comity.federation.parties import RUN_KEYS, Parties
 from comity.federation.secure_sum import degree_of, digest_of, to_units, word
 
 
@@ -153,15 +153,14 @@ def _agreed(parties: Parties, view: Parties) -> SetUp:
     least, sums = who.survivors, set(parties.declaration.sums())
 
     def advertises(party: str, values: Mapping[str, Any]) -> None:
-        signed, chosen = values["key"], values["holders"]
-        _verify(parties, party, signed["signature"], "sealing key", party, signed["key"])
+        chosen = values["holders"]
         if len(chosen) != degree_of(who).degree or party in chosen:
             raise Malformed(f"{party} chose other holders than it may", code="form")
 
     advertised = view.ask("advertise", need=least, valid=advertises)
-    signed = {party: values["key"] for party, values in advertised.items()}
     holders = {party: (*values["holders"], party) for party, values in advertised.items()}
-    keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in signed and h != p}} for p in signed}
+    signed = parties.memo[RUN_KEYS]
+    keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in holders and h != p}} for p in holders}
     dealt = view.ask("deal", each=keys, need=least)
     dealers = {q: {"dealers": [p for p in dealt if q in holders[p] and p != q]} for q in dealt}
 

@@ -20,12 +20,14 @@ from comity.crypto.sealed import Identity
 from comity.data import Encoding, Records, Schema
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, run
 from comity.federation.plan import describe, plan, spent_by
+from comity.federation.policy import SIMULATION
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
@@ -189,28 +191,25 @@ def _with_hosts(
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
     who = replace(who, roster={name: identity.public for name, identity in keys.items()})
+    agreed = Agreed(study, protocol, who, title)
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
             dataset=party, unit=who.unit, neighbours=who.neighbours, grant=grant
         )
         hosts[party] = Host(
+            agreed,
             party,
             records=records[party],
             keys=keys[party],
             store=Store(ledger, unit=who.unit, neighbours=who.neighbours),
             noise=noise_source(seed, party),
-            protocol=protocol,
-            who=who,
-            study=study,
-            title=title,
+            policy=SIMULATION,
             local=local.get(party),
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(
-        protocol,
-        who,
-        study=study,
+        agreed,
         run=run_id,
         channel=channel,
         journal=Journal(journal),
@@ -221,8 +220,8 @@ def _with_hosts(
     try:
         released = run(coordinator)
     except (Refused, Stopped) as error:
-        if channel.refusal is not None:
-            raise channel.refusal from error
+        if error.party in channel.refusals:
+            raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
     return released, accounts, coordinator.transcript

@@ -267,7 +267,7 @@ class VerticalRegression(Protocol):
 
     # At a site.
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
         if len(site.records) > self.most:
             raise DataError(
