@@ -118,11 +118,11 @@ def test_a_run_that_ended_never_draws_again():
 
 @dataclass(frozen=True)
 class Leaky(Rounds):
-    @step()
+    @step(gives=("features",))
     def peek(self, site: Any) -> dict[str, Any]:
         return {"features": site.features}
 
-    @step()
+    @step(gives=("mean",))
     def misuse(self, site: Any) -> dict[str, Any]:
         return {"mean": np.zeros(3)}
 

@@ -46,7 +46,7 @@ class Shout(Protocol):
         others = [party for party in site.consortium.parties if party != site.party]
         site.send_all(others, "word", np.full(SIZE, float(ord(site.party[0]))))
 
-    @step()
+    @step(gives=("heard",))
     def hear(self, site: Any) -> dict[str, Any]:
         return {"heard": sum(site.take("word").values())}
 

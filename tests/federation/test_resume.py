@@ -60,8 +60,8 @@ def kill_at(parties, hosts, point):
                 raise Killed
             return replies
 
-        def journalling(run_id, at, replies, *, decided):
-            got(run_id, at, replies, decided=decided)
+        def journalling(run_id, at, replies, **rest):
+            got(run_id, at, replies, **rest)
             if at == path and moment == "after-journal":
                 raise Killed
 
@@ -71,10 +71,10 @@ def kill_at(parties, hosts, point):
         commit = store.commit
 
         def committing(study, run_id, at, *rest, **more):
-            if at == path and moment == "before-commit":
+            if str(at) == path and moment == "before-commit":
                 raise Killed
             body = commit(study, run_id, at, *rest, **more)
-            if at == path and moment == "after-commit":
+            if str(at) == path and moment == "after-commit":
                 raise Killed
             return body
 

@@ -12,11 +12,11 @@ from comity.crypto.psi_keyed import Packed
 from comity.crypto.triples import dealt
 from comity.entropy import derive
 from comity.federation.codec import decode
-from comity.federation.parties import run
 
 from .test_alignment import Aligned, started
-from .test_argmin import DEALER, SIDE, smallest, wired
+from .test_argmin import DEALER, SIDE, begun, smallest
 from .test_product import COLUMNS, ROWS, study
+from .test_product import begun as begun_products
 from .toy import NoNoise
 from .wire import pieces, recorded
 
@@ -31,9 +31,10 @@ def rows_of(peer: str, seed: bytes, opened: np.ndarray) -> np.ndarray:
 
 
 def test_no_byte_of_a_hand_crosses_in_clear():
-    _, parties, _ = study("dealer", NoNoise())
+    protocol, parties, _ = study("dealer", NoNoise())
     line = recorded(parties)
-    run(parties)
+    begun_products(parties)
+    protocol.coordinate(parties)
     hands = parties.under("product").once("hands", dict)
     secrets = [secret for hand in hands.values() for secret in pieces(hand)]
     assert len(secrets) == 6, "three seeds, and a correction for each pair"
@@ -41,7 +42,7 @@ def test_no_byte_of_a_hand_crosses_in_clear():
 
 
 def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch):
-    _, parties, hosts = study("dealer", NoNoise())
+    protocol, parties, hosts = study("dealer", NoNoise())
     line, opened = recorded(parties), {}
     received = type(parties.protocol.product)._absorb
 
@@ -51,7 +52,8 @@ def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch)
         return received(self, site, *args)
 
     monkeypatch.setattr(type(parties.protocol.product), "_absorb", listening)
-    run(parties)
+    begun_products(parties)
+    protocol.coordinate(parties)
     truth = np.rint(hosts["cedar"].records.features * 2.0**12) * 2.0**-12
     (crossed,) = line.asked("cedar", "hand")
     assert isinstance(crossed, bytes), "a sealed box and no hand"
@@ -67,9 +69,9 @@ def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch)
 
 
 def test_no_byte_of_a_triple_seed_crosses_in_clear():
-    parties, _ = wired(smallest([[4, 2, 9]], DEALER))
+    parties, _ = begun(smallest([[4, 2, 9]], DEALER))
     line = recorded(parties)
-    assert run(parties)["found"].tolist() == [1]
+    assert parties.protocol.coordinate(parties)["found"].tolist() == [1]
     seed = parties.under("argmin").once("triple_seed/0", dict)
     assert len(seed) == 32
     assert not line.holds(seed)
@@ -83,9 +85,9 @@ def test_the_curators_seed_would_show_the_representative_its_inputs():
     gates, triples = protocol.argmin.tournament.gates[0], protocol.argmin.tournament.triples
     crossed, inputs = [], []
     for _ in range(2):
-        parties, _ = wired(protocol)
+        parties, _ = begun(protocol)
         line = recorded(parties)
-        run(parties)
+        protocol.coordinate(parties)
         crossed.append(unpack(next(line.asked(SIDE, "masked_by_curator")), 2 * gates))
         seed = parties.under("argmin").once("triple_seed/0", dict)
         a, b, _ = dealt(Side.CURATOR, seed, triples).take(gates)

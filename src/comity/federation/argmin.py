@@ -2,7 +2,7 @@
 
     transfer   offer      the parties' representative opens oblivious transfers with the curator, who is the coordinator
                extend     it answers the curator's choices; both sides then hold their shares of fresh triples
-    dealer     deal       a party outside both sides takes the curator's seed and seals what fits it to the representative
+    dealer     deal       a party outside both sides takes the curator's seed and seals the other half of the triples
     both       multiply   (once per round) the inputs of a round's gates, masked by triples, in both directions
                open       the representative's share of the index leaves for the curator
 

@@ -49,7 +49,7 @@ class Release:
     @property
     def loss(self) -> Loss | None:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
-        return self.protection.noise.loss if isinstance(self.protection, Summed | Noised | Entrusted) else None
+        return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
 
     @property
     def sealed(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -154,9 +154,7 @@ class Host:
     def _look_at(self, seen: list[heads.Head]) -> None:
         """Compare the heads that others saw of this ledger with what it knows; one that it lacks freezes it."""
         for head in seen:
-            if not self.store.knows(head):
-                heads.verify(self.keys.public, self.party, head)
-                self.store.shown(head["ledger"], head["count"], head["head"])
+            self.store.look_at(head, partial(heads.verify, self.keys.public, self.party, head))
 
     def _step(self, ask: Ask, digest: bytes) -> bytes:
         agreed = self.agreed

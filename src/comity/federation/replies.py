@@ -152,14 +152,20 @@ def too_few(
     for party, refusal in said_no.items():
         sentence = f"{party} {refusal.text.replace('refused', f'refused {path}', 1)}"
         return Refused(sentence, code=refusal.code, key=refusal.key, party=party)
-    shown = [f"{party} ({why})" for party, why in sorted(faults.items())]
-    listed = "; ".join(shown[:5]) + (f"; and {len(shown) - 5} more" if len(shown) > 5 else "")
-    kind = Stopped if all(why.startswith("stopped") for why in faults.values()) else SiteLost
+    reasons: dict[str, list[str]] = {}
+    for party, why in sorted(faults.items()):
+        reasons.setdefault(why, []).append(party)
+    listed = "; ".join(f"{_few(parties)} ({why})" for why, parties in reasons.items())
+    kind = Stopped if faults and all(why.startswith("stopped") for why in reasons) else SiteLost
     return kind(
         f"{path}: {got} of the {need} needed answered, without {listed or 'those lost before'}. Nothing is lost: run "
         "again with the same run id to resume",
         party=min(faults, default=""),
     )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def plain(text: str) -> str:

@@ -11,8 +11,8 @@
 Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
              out and show different lists to different parties (`comity.crypto.neighbours` says why that gains nothing).
 Learned      coordinator: the sum over the survivors. Parties: who took part.
-Assumes      AES-CTR as a generator, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders that were
-             fixed before the parties chose their holders.
+Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
+             that were fixed before the parties chose their holders.
 
 A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
 one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and

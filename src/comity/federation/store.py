@@ -12,11 +12,10 @@ overwritten and the log cut off; digests stay, so that nothing is answered anew.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from comity.crypto.sealed import Identity
@@ -40,7 +39,6 @@ create table if not exists ended(owner text, run text, primary key(owner, run));
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
-_PATIENCE = 5.0
 _LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
 NONCE = "run:nonce"
 """The state that binds a run to the journal that began it."""
@@ -191,19 +189,20 @@ class Store:
         """End a run here, whatever its coordinator says: frees what was never drawn, deletes its state and replies, and
         closes its id for good, also one that never began. Again is the same as once."""
         with self.ledger.transaction() as transaction:
-            self._abandon(transaction, run)
+            if not self._has_ended(transaction.connection, run):
+                self._abandon(transaction, run)
+                transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
         self._cut_log()
 
     def _abandon(self, transaction: Transaction, run: str) -> None:
-        connection = transaction.connection
-        if self._has_ended(connection, run):
+        if self._has_ended(transaction.connection, run):
             return
-        begun = connection.execute(
-            "select 1 from reply where owner = ? and run = ? and path = ?", (self._owner, run, str(BEGIN))
-        ).fetchone()
-        if begun is not None:
-            transaction.void(run)
-        self._clear(connection, run)
+        try:
+            transaction.abandon(run)
+        except Refused as refusal:
+            if refusal.code != "unreserved":
+                raise
+        self._clear(transaction.connection, run)
 
     def _clear(self, connection: sqlite3.Connection, run: str) -> None:
         connection.execute("delete from state where owner = ? and run = ?", (self._owner, run))
@@ -222,17 +221,9 @@ class Store:
         )
 
     def _cut_log(self) -> None:
-        """What was deleted still stands in the write-ahead log until that is cut off."""
-        path = self.ledger.path
-        if path is None:
-            return
-        try:
-            with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
-                (busy, *_) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-        except sqlite3.Error:
-            busy = 1
-        if busy:
-            log.warning("%s: another process reads the file; deleted state leaves its log with the next run", path)
+        """What was deleted stands in the write-ahead log until that is cut off."""
+        if not self.ledger.truncate_log():
+            log.warning("%r is being read: what was deleted leaves its log with the next run's end", self.ledger)
 
     # Heads.
 
@@ -240,12 +231,9 @@ class Store:
         self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
     ) -> bytes:
         """The reply with the head that the ledger has once this commit is through."""
-        ledger, count, head = self._noted(transaction, hashlib.sha256(encode([*what, reply])).hexdigest())
-        return encode({**reply, "head": signed(keys, party, ledger, count, head)})
-
-    def _noted(self, transaction: Transaction, digest: str) -> tuple[str, int, str]:
-        (ledger,) = transaction.connection.execute("select id from ledgers where owner = ?", (self._owner,)).fetchone()
-        return (ledger, *transaction.last())
+        transaction.note(hashlib.sha256(encode([*what, reply])).digest())
+        head = transaction.commit_head()
+        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
     def _require_thawed(self, transaction: Transaction) -> None:
         if transaction.frozen:
@@ -255,20 +243,13 @@ class Store:
                 code="frozen",
             )
 
-    def shown(self, ledger: str, count: int, head: str) -> None:
-        """A head that this owner gave out before, as its signature shows; where the ledger does not know it, it was put
-        back, and freezes."""
-        with self.ledger.transaction() as transaction:
-            transaction.remember(head)
-
-    def knows(self, seen: Head) -> bool:
-        """Whether this is a head of another ledger, or one that this ledger has had."""
-        with self.ledger.reading() as connection:
-            (own,) = connection.execute("select id from ledgers where owner = ?", (self._owner,)).fetchone()
-            row = connection.execute(
-                "select 1 from entries where owner = ? and head = ?", (self._owner, seen["head"])
-            ).fetchone()
-        return bool(own != seen["ledger"] or row is not None)
+    def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
+        """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that
+        its owner gave it out: the file was put back."""
+        current = self.ledger.commit_head()
+        if seen["ledger"] == current.ledger and not self.ledger.knows_commit(seen["count"], seen["head"]):
+            verify()
+            self.ledger.remember_commit(seen["ledger"], seen["count"], seen["head"])
 
     def remembered(self, party: str, key: bytes) -> list[Head]:
         """The newest heads that this owner has seen of the ledgers of another party."""

@@ -27,7 +27,7 @@ from comity.runtime.by_features import by_features, is_vertical
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import encoded, simulate
+from comity.runtime.simulate import Granted, encoded, granted, simulate
 from comity.runtime.study import Study
 
 # Up to so many parties each has a ledger in a file, and a killed run can be resumed; each costs several durable writes.
@@ -125,17 +125,26 @@ def settings_of(study: Study) -> dict[str, object]:
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
     place = folder / "ledgers"
     place.mkdir(exist_ok=True)
-    return {party: _ledger(place / file_name(party), party, study, grant) for party in material.parties}
+    who = replace(study.consortium, parties=tuple(material.parties))
+    terms = granted(float(grant.epsilon), study.privacy.delta, study.protocol, who)
+    return {party: _ledger(place / file_name(party), party, study, terms) for party in material.parties}
 
 
-def _ledger(path: Path, party: str, study: Study, grant: Pure | Approx) -> Ledger:
+def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
     """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
     if not path.exists():
         draft = path.with_suffix(".new")
         for suffix in ("", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
+        assert terms["grant"] is not None
         made = Ledger.create(
-            draft, dataset=party, grant=grant, unit=study.privacy.unit, neighbours=study.privacy.neighbours
+            draft,
+            dataset=party,
+            grant=terms["grant"],
+            currency=terms["currency"],
+            unit=study.privacy.unit,
+            neighbours=study.privacy.neighbours,
+            simulated=True,
         )
         # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
         del made

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,9 @@ from comity.federation.protocol import Protocol
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
 from comity.learn.local_model import LocalModel
+from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_account import figure
+from comity.privacy.ledger_account import currency_for, figure
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
@@ -116,7 +117,7 @@ def simulate(
             who,
             blocks=lambda most: stacks(list(records.values()), most),
             noise=noise_source(seed, "cohort"),
-            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, grant=granted(grant, delta)),
+            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, protocol, who)),
             study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
@@ -131,7 +132,7 @@ def simulate(
             who,
             records,
             known,
-            granted(grant, delta),
+            granted(grant, delta, protocol, who),
             seed,
             journal,
             run_id,
@@ -178,7 +179,7 @@ def _with_hosts(
     who: Consortium,
     records: Mapping[str, Records],
     ledgers: Mapping[str, Ledger],
-    grant: Pure | Approx | None,
+    grant: Granted,
     seed: int | None,
     journal: Path | None,
     run_id: str,
@@ -195,7 +196,7 @@ def _with_hosts(
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
-            dataset=party, unit=who.unit, neighbours=who.neighbours, grant=grant
+            dataset=party, unit=who.unit, neighbours=who.neighbours, **grant
         )
         hosts[party] = Host(
             agreed,
@@ -293,10 +294,21 @@ def delta_of(loss: Loss) -> Decimal:
     return loss.delta if isinstance(loss, Approx) else Decimal(0)
 
 
-def granted(grant: float | None, delta: float) -> Pure | Approx | None:
+class Granted(TypedDict):
+    """What a simulated owner grants, and what it is counted in."""
+
+    grant: Pure | Approx | None
+    currency: Currency | None
+
+
+def granted(grant: float | None, delta: float, protocol: Protocol, who: Consortium) -> Granted:
+    """A grant in the currency that the protocol's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
-        return None
-    return Approx(grant, delta) if delta else Pure(grant)
+        return Granted(grant=None, currency=None)
+    losses = [release.loss for release in protocol.declare(who).releases if release.loss is not None]
+    whole = Approx(grant, delta) if delta else Pure(grant)
+    currency = currency_for(losses, whole)
+    return Granted(grant=Pure(grant) if currency is Currency.PURE else whole, currency=currency)
 
 
 def account(party: str, ledger: Ledger, delta: Decimal) -> Account:

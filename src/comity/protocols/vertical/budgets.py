@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l1_sensitivity_about, party_share
@@ -21,8 +21,8 @@ def party_losses(columns: Columns, loss: Loss) -> dict[str, float]:
     """From the top down: the ε about each party's own columns, at the δ of the study."""
     if isinstance(loss, Pure):
         return {party: float(loss.epsilon) * pure_share(columns, party) for party in columns.parties}
-    rho, delta = float(budget_to_rho(loss).rho), _delta(loss)
-    return {party: zcdp_epsilon(rho * party_share(columns, party), delta) for party in columns.parties}
+    square, delta = float(gaussian_budget(loss).square), _delta(loss)
+    return {party: gdp_epsilon(square * party_share(columns, party), delta) for party in columns.parties}
 
 
 def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> float:
@@ -37,8 +37,8 @@ def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> f
         if not delta:
             least = min(least, epsilon / pure_share(columns, party))
             continue
-        rho = float(budget_to_rho(Approx(epsilon, delta)).rho) / party_share(columns, party)
-        least = min(least, zcdp_epsilon(rho, delta))
+        square = float(gaussian_budget(Approx(epsilon, delta)).square) / party_share(columns, party)
+        least = min(least, gdp_epsilon(square, delta))
     return least
 
 

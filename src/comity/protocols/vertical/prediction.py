@@ -147,7 +147,7 @@ class JointPrediction(Protocol):
                     name="masked",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed(self._said(who), "joint_predictions", self.most),
+                    protection=Disclosed(self._said(who), "joint_predictions", self.most, sealed=True),
                     form=Array(("rows",), "<u8"),
                 ),
                 Release(
