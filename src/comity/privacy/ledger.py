@@ -351,8 +351,9 @@ def verify_export(exported: object) -> Verified:
         raise BadInput(
             "expected an exported ledger, found one without a list of entries: export it again", code="export"
         )
+    rows = [row_from(fields, where=where) for fields in exported["entries"]]
     with sound(where):
-        replay, count, head = replayed((row_from(fields, where=where) for fields in exported["entries"]), where)
+        replay, count, head = replayed(rows, where)
     if exported.get("head") != head:
         raise Refused("export: the last head is not the one stated, so entries are missing at the end", code="chain")
     return Verified(count, head, replay.frozen)

@@ -22,6 +22,7 @@ from comity.privacy.ledger_commits import CommitHead, check_state, find_commit
 from comity.privacy.ledger_migration import migrate
 from comity.privacy.ledger_schema import (
     FIRST,
+    damaged,
     explained,
     explained_outside,
     format_of,
@@ -230,11 +231,13 @@ class OnDisk:
             handle.inside = True
             try:
                 try:
-                    connection = handle.opened()
+                    with sound(self.name):
+                        connection = handle.opened()
                 except FileNotFoundError:
                     raise _missing(self.name) from None
                 with _transaction(connection, begin):
                     if self._checked != handle.file and format_of(connection, self.name) != FIRST:
+                        _check_header(self.path, self.name)
                         check_opened(connection, self.owner, self.name)
                         self._checked = handle.file
                     yield connection
@@ -330,6 +333,14 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _check_header(path: Path, where: str) -> None:
+    """SQLite reads a file that states a later format, and writes to none; both versions are 2 with a log, 1 without."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    if header[18:20] not in (b"\x01\x01", b"\x02\x02"):
+        raise damaged(where, "its header states a format of SQLite that is none of ours")
 
 
 def _contains(connection: sqlite3.Connection, seen: Seen) -> bool:

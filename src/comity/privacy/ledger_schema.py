@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from comity.errors import BadInput, ComityError, Refused, Stopped
+from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped
 
 APPLICATION = 0x434F4D59
 VERSION = 2
@@ -137,6 +137,8 @@ def sound(where: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise explained(error, where) from error
+    except Malformed as error:
+        raise damaged(where, error) from error
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RecursionError) as error:
         raise damaged(where, type(error).__name__) from error
 
