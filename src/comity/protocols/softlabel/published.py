@@ -94,6 +94,10 @@ class PublishedSoftLabel(Protocol):
         return self.auxiliary_privacy == "private"
 
     @property
+    def stackable(self) -> bool:
+        return not self.hides_auxiliary
+
+    @property
     def binary(self) -> bool:
         return len(self.classes) == 2
 
