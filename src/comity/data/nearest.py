@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 # Of the letters of both names together, the share that must agree. With less, a word is suggested that nobody meant:
 # "delta" for "data".
 _ALIKE = 0.75

@@ -119,10 +119,6 @@ class Protocol:
         """How many units the study declares, in all; None where it declares no number."""
         return who.size if who.unit is Unit.PARTY else None
 
-    def records_of(self, party: str) -> int | None:
-        """How many records the study declares of a party; None where it declares no number."""
-        return None
-
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         """What nobody should overlook in the plan, beyond the claim."""
         return ()

@@ -115,7 +115,7 @@ def grant_of(study: Study) -> Pure | Approx:
 
 
 def settings_of(study: Study) -> dict[str, object]:
-    """Every setting that the run used, by dotted key, whether written or left to its default; none of another variant."""
+    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
     every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()

@@ -78,8 +78,8 @@ def simulate(
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is left
-    out it is one, as long as another party stays honest.
+    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
+    left out it is one, as long as another party stays honest.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")

@@ -52,7 +52,9 @@ class AveragingParameters(Parameters):
     noise: Annotated[Literal["spherical", "literal"], Only(variant="published")] = Field(
         "spherical", description="published only: as corrected, or as printed"
     )
-    key_bits: Annotated[int, Only(variant="published")] = Field(2048, description="published only: of the Paillier keys")
+    key_bits: Annotated[int, Only(variant="published")] = Field(
+        2048, description="published only: of the Paillier keys"
+    )
     most: Annotated[int, Only(variant="published")] = Field(
         1 << 20, description="published only: public bound on a party's records"
     )

@@ -29,9 +29,7 @@ class SoftLabelParameters(Parameters):
     intercept: bool = Field(True, description="append a constant feature, regularised like any other")
     statistic: Annotated[
         Literal["auto", "votes", "histograms", "class-sums", "cells", "models"], Only(variant="default")
-    ] = Field(
-        "auto", description="what is summed; auto chooses from public quantities and the plan says why"
-    )
+    ] = Field("auto", description="what is summed; auto chooses from public quantities and the plan says why")
     records_per_party: Annotated[int | None, Only(variant="default")] = Field(
         None, ge=1, description="how many records a party has, declared, never counted; 1 where one may hold one class"
     )
@@ -53,17 +51,13 @@ class SoftLabelParameters(Parameters):
     constants: Annotated[Literal["tight", "paper"], Only(variant="published")] = Field(
         "tight", description="published: sensitivity as derived, or as printed"
     )
-    auxiliary_privacy: Annotated[
-        Literal["public", "private"], Only(variant="published", why=WHY_NOT_AT_HOME)
-    ] = Field(
+    auxiliary_privacy: Annotated[Literal["public", "private"], Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
         "public", description="published, soft: private records stay with the coordinator, who votes on them"
     )
     auxiliary_records: Annotated[
         int | None,
         Only(variant="published", auxiliary_privacy="private", why="public records are counted in their file"),
-    ] = Field(
-        None, ge=1, description="published: how many private auxiliary records there are; their number is public"
-    )
+    ] = Field(None, ge=1, description="published: how many private auxiliary records there are; their number is public")
 
     def files(self) -> Mapping[str, str]:
         # What the content of a private file hashes to would be a release.

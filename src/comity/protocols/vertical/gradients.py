@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,7 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
 from comity.learn.quadratic import solve, spectral_norm
-from comity.learn.regressor import LinearRegressor
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import ZCDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -50,6 +48,10 @@ from comity.protocols.vertical.response import (
     score_places,
 )
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -228,6 +230,16 @@ class GradientRegression(VerticalRegression):
         if "errors" in released:
             return super().present(released, who)
         return self.model(np.asarray(released["model"], np.float64))
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        if self.descends(who):
+            return super().notes(who)
+        why = (
+            f'vertical.solver = "auto": the quadratic alone, without the {self.rounds} gradient rounds, which help with '
+            f'a target of two classes between two parties from eps {SWITCH} on, with vertical.products = "dealer", a '
+            "delta, a colluder counted with and no party_epsilon"
+        )
+        return (*super().notes(who), why)
 
     def expectation(self, who: Consortium) -> str:
         if not self.descends(who):

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,6 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
 from comity.privacy.accounting import budget_to_rho
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -52,6 +50,10 @@ from comity.protocols.vertical.fit import Regression, fitted
 from comity.protocols.vertical.prediction import ways_to_predict
 from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -255,6 +257,9 @@ class VerticalRegression(Protocol):
         return self.model(np.asarray(released["model"], np.float64), np.asarray(released["errors"], np.float64))
 
     def model(self, coef: Floats, errors: Floats | None = None) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
         target = self.schema.target

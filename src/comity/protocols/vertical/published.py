@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,6 @@ from comity.federation.product import Products
 from comity.federation.protection import Derived, Entrusted, Perturbed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.permit import Permit
@@ -44,6 +42,10 @@ from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.budgets import published_share, shown_up
 from comity.protocols.vertical.columns import Columns, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -277,6 +279,9 @@ class PublishedVertical(Protocol):
         return baselines(self.layout, train, test)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
         coef = np.asarray(released["model"], np.float64)
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
