@@ -175,10 +175,11 @@ def local_votes(
 
 
 def harden(votes: Floats) -> Floats:
-    """Each row's whole vote to its likeliest class, the first of equal ones; a row of 1/C stays as it is.
+    """Each row's whole vote to its likeliest class, the first of equal ones; a row of 1/C stays as it is. Shares that
+    differ by rounding are equal.
 
     For protocols that count votes in units of 1/C: rounding probabilities to that grid would leave the simplex.
     """
-    classes = votes.shape[-1]
-    undecided = votes.max(axis=-1, keepdims=True) == votes.min(axis=-1, keepdims=True)
-    return np.where(undecided, 1.0 / classes, one_hot(votes.argmax(axis=-1), classes))
+    classes, best = votes.shape[-1], votes.max(axis=-1, keepdims=True) - SLACK
+    undecided = votes.min(axis=-1, keepdims=True) >= best
+    return np.where(undecided, 1.0 / classes, one_hot((votes >= best).argmax(axis=-1), classes))
