@@ -170,8 +170,12 @@ def test_errors_that_a_plan_finds_name_the_file_and_the_key(folder):
 
 
 def test_errors_of_a_protocol_name_the_file_and_the_key(folder):
-    text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace("[privacy]", '[privacy]\nunit = "record"')
-    text = text.replace('[softlabel]\nvariant = "published"\nauxiliary = "public.csv"\nl2 = 0.01', "[averaging]\nsizes = 5\nrounds = 0")
+    text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace(
+        "[privacy]", '[privacy]\nunit = "record"'
+    )
+    text = text.replace(
+        '[softlabel]\nvariant = "published"\nauxiliary = "public.csv"\nl2 = 0.01', "[averaging]\nsizes = 5\nrounds = 0"
+    )
     (folder / "study.toml").write_text(text)
     with pytest.raises(StudyError, match=r"averaging\.rounds must lie between 1 and 1000, found 0") as caught:
         Study.load(folder / "study.toml")

@@ -292,11 +292,14 @@ def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | in
     if set(table) == {"count"}:
         count = table["count"]
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise StudyError(f"{where}: parties.count must be a whole number of at least 1, found {count!r}")
+            raise StudyError(
+                f"{where}: parties.count must be a whole number of at least 1, found {count!r}", key="parties.count"
+            )
         return count
     if not table:
         raise StudyError(
-            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation"
+            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
+            key="parties",
         )
     return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
 
@@ -315,7 +318,7 @@ def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 def _validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
     if not isinstance(value, Mapping):
-        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}")
+        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
     try:
         return model.model_validate(value)
     except ValidationError as error:

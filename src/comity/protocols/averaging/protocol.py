@@ -80,14 +80,18 @@ class Averaging(Protocol):
 
     def __post_init__(self) -> None:
         if self.model not in KINDS:
-            raise StudyError(f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="averaging.model")
+            raise StudyError(
+                f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="averaging.model"
+            )
         if self.solver not in get_args(Solver):
             known = ", ".join(get_args(Solver))
             raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
         if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
             raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise StudyError(f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="averaging.rounds")
+            raise StudyError(
+                f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="averaging.rounds"
+            )
         if self.clip is not None and not 0 < self.clip < float("inf"):
             raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="averaging.clip")
         if self.features < 1 or (self.encoding is not None and self.encoding.width != self.features):

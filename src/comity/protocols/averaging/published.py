@@ -88,11 +88,17 @@ class PublishedAverage(Protocol):
                 key="target",
             )
         if self.noise not in get_args(Kind):
-            raise StudyError(f"averaging.noise must be spherical or literal, found {self.noise!r}", key="averaging.noise")
+            raise StudyError(
+                f"averaging.noise must be spherical or literal, found {self.noise!r}", key="averaging.noise"
+            )
         if not self.l2 > 0:
-            raise StudyError(f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="averaging.l2")
+            raise StudyError(
+                f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="averaging.l2"
+            )
         if self.key_bits not in SIZES:
-            raise StudyError(f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="averaging.key_bits")
+            raise StudyError(
+                f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="averaging.key_bits"
+            )
         if not 1 <= self.most <= 1 << 40:
             raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="averaging.most")
         if self.width < 1 or (self.encoding is not None and self.encoding.width != self.width):

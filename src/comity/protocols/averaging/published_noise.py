@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Literal
 
-
 from comity.errors import StudyError
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise

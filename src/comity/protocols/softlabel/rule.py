@@ -58,7 +58,9 @@ def choose(
     them as the noise allows, or where it allows hardly any, counts over public clusters.
     """
     if statistic not in NAMES:
-        raise StudyError(f"softlabel.statistic must be one of {', '.join(NAMES)}, found {statistic!r}", key="softlabel.statistic")
+        raise StudyError(
+            f"softlabel.statistic must be one of {', '.join(NAMES)}, found {statistic!r}", key="softlabel.statistic"
+        )
     first = first_map(feature_map, auxiliary, dimensions)
     enough = _RECORDS_PER_CLASS * classes
     pure = isinstance(who.loss, Pure)
