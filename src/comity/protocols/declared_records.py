@@ -13,12 +13,14 @@ from comity.federation.site import Site
 log = logging.getLogger("comity.site")
 
 FAR = 2
-"""A count counts as far from the declared one beyond this factor, either way."""
+"""A count is far from the declared one beyond this factor, either way. Not tuned on data."""
 
 
 def tell_owner(site: Site, declared: int | None, key: str, *, lower_bound: bool = False) -> None:
-    """A line in the site's own log where its count is far from the declared one, or below a declared lower bound. Stacks
-    of simulated parties have no owners to tell."""
+    """A line in the site's own log where its count is far from the declared one, or below a declared lower bound.
+
+    Stacks of simulated parties have no owners to tell.
+    """
     if declared is None or not isinstance(site, Site):
         return
     found, least = len(site.records), declared if lower_bound else declared / FAR

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average"]
 
-# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk.
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
+# on data: it decides how wide the integers are, and moves no noise.
 HEADROOM = 4
 # Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
 SMALLEST_PENALTY = 1e-6
