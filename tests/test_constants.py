@@ -37,6 +37,6 @@ TUNED = {
 def test_a_tuned_constant_says_on_which_data_it_was_chosen(file, name):
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if re.match(rf"\s*{re.escape(name)}\b", line))
-    # Losses say it in the docstring of their function, a dozen lines above their clip.
-    beside = "\n".join(lines[max(0, at - (12 if "clip" in name else 6)) : at + 4])
+    # Losses say it in the docstring of their function, further above their clip.
+    beside = "\n".join(lines[max(0, at - (26 if "clip" in name else 6)) : at + 4])
     assert SAID.search(beside), beside
