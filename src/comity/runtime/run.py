@@ -76,7 +76,7 @@ def run_study(
             schema=study.schema,
             unit=study.privacy.unit.value,
             neighbours=study.privacy.neighbours.value,
-            colluders=study.privacy.colluders,
+            colluders=study.consortium.colluders,
             dropouts=study.privacy.dropouts,
             seed=seed,
             test=material.test,
@@ -115,11 +115,13 @@ def grant_of(study: Study) -> Pure | Approx:
 
 
 def settings_of(study: Study) -> dict[str, object]:
-    """Every setting that the run used, by dotted key, whether written or left to its default."""
+    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
-    return {
+    every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
     }
+    known = study.settings()
+    return {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
@@ -166,10 +168,8 @@ def gather(study: Study) -> Material:
 
 def _dealt(study: Study) -> Material:
     table = study.simulation
-    try:
-        study.protocol.declare(study.consortium)
-    except StudyError as error:
-        raise StudyError(f"{study.where}: {error}", key=error.key) from error
+    # What public figures decide is decided before a record is read.
+    study.plan()
     if table.data is None:
         raise StudyError(
             f"{study.where}: simulation.data is missing; name one file to be split among the parties, "

@@ -22,13 +22,15 @@ from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
+from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, run
 from comity.federation.plan import describe, plan, spent_by
 from comity.federation.policy import SIMULATION
-from comity.federation.protocol import Protocol
+from comity.federation.protocol import Protocol, StepSpec
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
 from comity.learn.local_model import LocalModel
@@ -60,7 +62,7 @@ def simulate(
     schema: Schema | None = None,
     unit: str = "party",
     neighbours: str = "replace",
-    colluders: int = 1,
+    colluders: int | None = None,
     dropouts: int = 0,
     seed: int | None = None,
     test: Data | None = None,
@@ -79,7 +81,8 @@ def simulate(
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.runtime.local_models`).
+    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
+    left out it is one, as long as another party stays honest.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -91,11 +94,15 @@ def simulate(
         loss=loss,
         unit=Unit(unit),
         neighbours=Neighbours(neighbours),
-        colluders=min(colluders, max(0, len(parties) - dropouts - 1)),
+        colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
         dropouts=dropouts,
         schema=schema,
     )
     started = time.perf_counter()
+    # Before any ledger hears of it: what can be refused from public figures costs nothing.
+    declaration = protocol.accepted(who)
+    if len(parties) > REAL_HOSTS:
+        _require_stacks(protocol, declaration)
     records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
     tested = None if test is None else encoded(protocol, test, "test")
     local = local_models(protocol, who, models)
@@ -167,6 +174,21 @@ def simulate(
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
     )
+
+
+def _require_stacks(protocol: Protocol, declaration: Declaration) -> None:
+    """Above `REAL_HOSTS` parties every paid release comes from a step that runs on stacks of them."""
+    steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
+    stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
+    paid = [release for release in declaration.releases if release.loss is not None]
+    single = [one.name for one in paid if one.name not in stacked or isinstance(one.bound, Opened)]
+    if single or not protocol.stackable:
+        why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
+        raise StudyError(
+            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties runs stacks of them, and {why}; simulate "
+            f"at most {REAL_HOSTS} parties",
+            key="parties",
+        )
 
 
 def _without_models(baseline: Baseline) -> str:
