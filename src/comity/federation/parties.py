@@ -22,6 +22,7 @@ from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 from comity.federation.forms import Count
 from comity.federation.journal import Journal, Trace
+from comity.federation.kept import Kept, opened
 from comity.federation.letters import parted
 from comity.federation.protection import Entrusted, Perturbed, Summed
 from comity.federation.protocol import Protocol, spec_of
@@ -50,6 +51,7 @@ class _Memory:
     counts: dict[str, int] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
 
 class Parties:
@@ -139,7 +141,9 @@ class Parties:
         replies = self._open(path, declared, asked, values, each or {})
         if not self.journal.is_closed(self.run, path):
             replies = self._send(path, replies, need)
-        return self._read(path, declared, replies)
+        got = self._read(path, declared, replies)
+        self._memory.kept.exchanged(self.declaration, path, values, each or {}, got)
+        return got
 
     def _open(
         self,
@@ -260,12 +264,22 @@ class Parties:
             for values_of in got.values():
                 units += values_of[release.name]
             names = tuple(got)
-        return Total(np.asarray(units * grid, np.float64), len(names), names)
+        value = np.asarray(units * grid, np.float64)
+        if isinstance(release.protection, Summed):
+            self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
+        return Total(value, len(names), names)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
         release = self.declaration[name]
-        return perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        self._memory.kept.add(release, name, noisy)
+        return noisy
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this run paid for so far, by release, as it was received."""
+        return self._memory.kept.values(self.declaration)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Chance or a decision of the coordinator: made once per run and journalled."""
@@ -308,16 +322,26 @@ def perturbed(
 
 
 def run(parties: Parties) -> dict[str, Any]:
-    """The whole life of a run. Calling it again with the same run id resumes it, or gives the same values again."""
+    """The whole life of a run: what its method releases at the end."""
+    return whole_run(parties)[0]
+
+
+def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The whole life of a run: what its method releases at the end, and what was released on the way. Calling it again
+    with the same run id resumes it, or gives the same values again."""
     heads = {party: {"seen": parties.journal.seen_head(party)} for party in parties.alive}
     begun = parties.under("run").ask("begin", each=heads)
     parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})
-    released: dict[str, Any] = parties.once(
-        "released",
-        lambda: checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims),
-    )
+
+
+    def made() -> list[dict[str, Any]]:
+        values = parties.protocol.coordinate(parties)
+        return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
+
+    # Both in one record: a run that is killed before its end finds what was released on the way there too.
+    released, kept = parties.once("released", made)
     parties.under("run").ask("end", need=0)
-    return released
+    return released, kept
 
 
 def checked(

@@ -25,6 +25,7 @@ from comity.privacy.ledger_account import Account, Balance, Grant, account, pars
 from comity.privacy.ledger_file import OnDisk
 from comity.privacy.ledger_memory import InMemory
 from comity.privacy.ledger_replay import Replay
+from comity.privacy.ledger_shared import Seat, SharedFile
 from comity.privacy.ledger_transaction import Draw, Transaction
 from comity.privacy.ledger_witness import Seen
 from comity.privacy.loss import Loss
@@ -89,6 +90,16 @@ class Ledger:
         """A ledger that ends with the process; without a grant it only counts. Opened at its first use."""
         ledger = cls.__new__(cls)
         ledger._place = InMemory(dataset)
+        ledger._founding = _Founding(dataset, grant, unit, neighbours)
+        return ledger
+
+    @classmethod
+    def seated(
+        cls, file: SharedFile, number: int, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours
+    ) -> Ledger:
+        """The ledger of a simulated party in a file that it shares with the others of its run."""
+        ledger = cls.__new__(cls)
+        ledger._place = Seat(dataset, file, number)
         ledger._founding = _Founding(dataset, grant, unit, neighbours)
         return ledger
 

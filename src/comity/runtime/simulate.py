@@ -24,7 +24,7 @@ from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
-from comity.federation.parties import Parties, Progress, run
+from comity.federation.parties import Parties, Progress, whole_run
 from comity.federation.plan import describe, plan, spent_by
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
@@ -120,11 +120,11 @@ def simulate(
             progress=progress,
             local=next(iter(local.values()), None),
         )
-        released = cohort.released()
+        released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:
-        released, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript = _with_hosts(
             protocol,
             who,
             records,
@@ -142,6 +142,7 @@ def simulate(
         protocol,
         who,
         released,
+        kept,
         transcript,
         accounts,
         study=study,
@@ -184,7 +185,7 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
@@ -219,19 +220,20 @@ def _with_hosts(
         progress=progress,
     )
     try:
-        released = run(coordinator)
+        released, kept = whole_run(coordinator)
     except (Refused, Stopped) as error:
         if channel.refusal is not None:
             raise channel.refusal from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, accounts, coordinator.transcript
+    return released, kept, accounts, coordinator.transcript
 
 
 def _outcome(
     protocol: Protocol,
     who: Consortium,
     released: Mapping[str, Any],
+    kept: Mapping[str, Any],
     transcript: Transcript,
     accounts: tuple[Account, ...],
     *,
@@ -250,7 +252,7 @@ def _outcome(
         run=run_id,
         protocol=protocol.name,
         model=protocol.present(released, who),
-        released=released,
+        released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
             epsilon=float(spent.epsilon_at(delta)),
