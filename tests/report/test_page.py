@@ -10,8 +10,8 @@ from comity.data import clinics
 from comity.federation.baseline import Baseline
 from comity.federation.transcript import Line, Transcript
 from comity.report.page import costs, render_result, size, strongest, traffic
-from comity.report.quality import verdict
 from comity.report.plots import Curve, Weight, curves_plot, errors_plot, weights_plot
+from comity.report.quality import verdict
 from comity.runtime.outcome import Account
 from tests.report.small_run import protocol, simulated
 

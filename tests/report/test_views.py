@@ -44,8 +44,9 @@ def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case,
         covered(part.declare(who), who)
 
 
-def release(name, source, to, protection=Sealed("it"), **options):
-    return Release(name=name, source=source, to=to, protection=protection, form=Array((1,)), **options)
+def release(name, source, to, protection=None, **options):
+    how = protection or Sealed("it")
+    return Release(name=name, source=source, to=to, protection=how, form=Array((1,)), **options)
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,6 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
     begun = parties.under("run").ask("begin", each=heads)
     parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})
 
-
     def made() -> list[dict[str, Any]]:
         values = parties.protocol.coordinate(parties)
         return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]

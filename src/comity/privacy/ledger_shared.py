@@ -34,14 +34,16 @@ class SharedFile:
             connection.execute("COMMIT")
             require_ledger(connection, str(path))
         except (OSError, sqlite3.Error) as error:
-            raise StudyError(f"{path}: the simulated sites can't be kept here ({error}); choose another --out") from error
+            raise StudyError(
+                f"{path}: the ledgers of simulated parties can't be kept here ({error}); choose another folder"
+            ) from error
         self.shared = Shared(connection)
 
 
 class Seat(InMemory):
     """One party's ledger among those of a `SharedFile`: the number of its owner is that of its place in the study."""
 
-    __slots__ = ("_number", "_file")
+    __slots__ = ()
 
     def __init__(self, name: str, file: SharedFile, number: int) -> None:
         super().__init__(name)

@@ -39,8 +39,9 @@ def meaning(guarantee: Guarantee) -> str:
         return f"Whoever {before} may be certain after this run: so large an epsilon promises nothing."
     after = f"is at most {sure} sure of the truth after it"
     if guarantee.delta:
-        after = f"guesses right after it at most {sure} of the time, delta {shown_small(Decimal(repr(guarantee.delta)))}"
-        after += " (the share of cases that the bound leaves out) included"
+        delta = shown_small(Decimal(repr(guarantee.delta)))
+        after = f"guesses right after it at most {sure} of the time (delta {delta}, the chance that eps leaves out, "
+        after += "is counted in)"
     said = f"Whoever knows everything else and {before} before this run, 50 %, {after}."
     return f"Without the seed it would mean: {said[0].lower()}{said[1:]}" if guarantee.seeded else said
 

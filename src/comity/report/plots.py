@@ -48,7 +48,7 @@ class Curve:
     spread: Sequence[float]
 
 
-def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
+def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:
     """The result's error beside what it is compared with, best below."""
     bars = [(b.name, b.error, b.spread) for b in baselines] + [("this result", error, 0.0)]
     bars.sort(key=lambda bar: (bar[1], bar[0] != "this result"))
@@ -79,7 +79,7 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
         for tick, (name, _, _) in zip(axes.get_yticklabels(), bars):
             tick.set_fontweight("bold" if name == "this result" else "normal")
         axes.set_xlim(0, max(value + spread for _, value, spread in bars) * 1.16 or 1)
-        axes.set_xlabel("share of test records that is predicted wrongly")
+        axes.set_xlabel(measured)
         axes.tick_params(axis="y", length=0)
         return _svg(figure, "Error of the result and of its baselines: " + _said(bars))
 
@@ -147,7 +147,8 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
         axes.set_xlabel("epsilon spent by each party (more is less private)")
         axes.set_ylabel(f"test error, mean of {repeats} ± spread")
         axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(curves), fontsize=9)
+        # Outside of the axes, whose title and curves would meet it.
+        figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
         described = [(f"{c.label} at {e:g}", v, 0.0) for c in curves for e, v in zip(c.epsilon, c.error)]
         return _svg(figure, f"{title}, error against epsilon: {_said(described)}")
 

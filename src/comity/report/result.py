@@ -42,8 +42,9 @@ class Result:
     """What a run gives back. One that was read from a folder has everything but `outcome`.
 
     `error` and `baselines` are measured on records that are private outside a simulation, and None or empty where
-    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it. `model_noise` is the standard deviation of the noise in each released
-    number of the model, where the declaration tells it.
+    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it.
+    `model_noise` is the standard deviation of the noise in each released number of the model, where the declaration
+    tells it.
     """
 
     study: str
