@@ -22,16 +22,19 @@ from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Approx, Pure
 from comity.runtime.by_features import by_features, is_vertical
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import Granted, encoded, granted, simulate
+from comity.runtime.same_records import require_same
+from comity.runtime.simulate import REAL_HOSTS, Granted, encoded, granted, simulate
 from comity.runtime.study import Study
 
-# Up to so many parties each has a ledger in a file, and a killed run can be resumed; each costs several durable writes.
-RESUMABLE = 64
+# Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
+# REAL_HOSTS, they share one.
+FILE_EACH = 64
 
 Rows = NDArray[np.int64]
 
@@ -58,8 +61,9 @@ def run_study(
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
-    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process. `models`
-    stand in for those of the file, where they are made in Python.
+    Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
+    stand in for those of the file, where they are made in Python. A folder whose run began with other records is
+    refused: steps that ran and steps that are to come would not belong together.
     """
     if material is None:
         if progress is not None:
@@ -67,6 +71,8 @@ def run_study(
         material = gather(study)
     durable = folder is not None and can_resume(material)
     grant = grant_of(study)
+    if durable and folder is not None:
+        require_same(study, material, folder)
     try:
         return simulate(
             study.protocol,
@@ -105,7 +111,8 @@ def run_study(
 
 
 def can_resume(material: Material) -> bool:
-    return len(material.parties) <= RESUMABLE
+    """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
+    return len(material.parties) <= REAL_HOSTS
 
 
 def grant_of(study: Study) -> Pure | Approx:
@@ -125,10 +132,18 @@ def settings_of(study: Study) -> dict[str, object]:
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
-    place = folder / "ledgers"
-    place.mkdir(exist_ok=True)
     who = replace(study.consortium, parties=tuple(material.parties))
     terms = granted(float(grant.epsilon), study.privacy.delta, study.protocol, who)
+    if len(material.parties) > FILE_EACH:
+        shared = SharedFile(folder / "sites.sqlite")
+        return {
+            party: Ledger.seated(
+                shared, place, dataset=party, unit=study.privacy.unit, neighbours=study.privacy.neighbours, **terms
+            )
+            for place, party in enumerate(material.parties, start=1)
+        }
+    place = folder / "ledgers"
+    place.mkdir(exist_ok=True)
     return {party: _ledger(place / file_name(party), party, study, terms) for party in material.parties}
 
 

@@ -27,7 +27,7 @@ from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.host import Host
 from comity.federation.journal import Journal
-from comity.federation.parties import Parties, Progress, run
+from comity.federation.parties import Parties, Progress, whole_run
 from comity.federation.plan import describe, plan, spent_by
 from comity.federation.policy import SIMULATION
 from comity.federation.protocol import Protocol, StepSpec
@@ -130,11 +130,11 @@ def simulate(
             progress=progress,
             local=next(iter(local.values()), None),
         )
-        released = cohort.released()
+        released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:
-        released, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript = _with_hosts(
             protocol,
             who,
             records,
@@ -152,6 +152,7 @@ def simulate(
         protocol,
         who,
         released,
+        kept,
         transcript,
         accounts,
         study=study,
@@ -209,7 +210,7 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
@@ -241,19 +242,20 @@ def _with_hosts(
         progress=progress,
     )
     try:
-        released = run(coordinator)
+        released, kept = whole_run(coordinator)
     except (Refused, Stopped) as error:
         if error.party in channel.refusals:
             raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, accounts, coordinator.transcript
+    return released, kept, accounts, coordinator.transcript
 
 
 def _outcome(
     protocol: Protocol,
     who: Consortium,
     released: Mapping[str, Any],
+    kept: Mapping[str, Any],
     transcript: Transcript,
     accounts: tuple[Account, ...],
     *,
@@ -272,7 +274,7 @@ def _outcome(
         run=run_id,
         protocol=protocol.name,
         model=protocol.present(released, who),
-        released=released,
+        released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
             epsilon=float(spent.epsilon_at(delta)),
