@@ -1,11 +1,10 @@
-"""Records and their public description: schema, encoding with norm bounds, sources, splits, generated "
-"visits."""
+"""Records and their public description: schema, encoding with norm bounds, sources, splits, generated visits."""
 
 from __future__ import annotations
 
 from comity.data.check import Finding, explain
 from comity.data.clinics import clinic_schema, clinics, public_cohort
-from comity.data.columns import Bounded, Categorical, Classes, Column, Numeric, Ordinal, Target
+from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.datasets import DATASETS, dataset
 from comity.data.draft import draft
 from comity.data.encoding import Encoded, Encoding, Group, NormBounds
@@ -24,6 +23,7 @@ __all__ = [
     "Classes",
     "Column",
     "Csv",
+    "Date",
     "Encoded",
     "Encoding",
     "Finding",
