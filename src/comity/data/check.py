@@ -21,6 +21,8 @@ from comity.data.schema import Schema
 from comity.errors import DataError
 
 TENFOLD = 10
+# A bound from public knowledge leaves a long tail's last values out; more than this share of them is a wrong bound.
+TAIL = 0.01
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
             f"{where}: {column.name}: {outside} of {len(series)} values are outside [{column.low:g}, {column.high:g}] "
             "and will be clipped; check the unit of measure, or agree on wider bounds from public knowledge."
         )
-        findings.append(Finding("warning", column.name, sentence))
+        findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
     filled = isinstance(column, Numeric) and column.fill is not None
     return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=filled)
 
@@ -122,8 +124,12 @@ def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
             f"{where}: {column.name}: {outside} of {len(series)} dates are outside [{column.low}, {column.high}] and "
             "will be clipped; check for marks of something unknown, or agree on wider bounds from public knowledge."
         )
-        findings.append(Finding("warning", column.name, sentence))
+        findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
     return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.fill is not None)
+
+
+def _clipped(outside: int, total: int) -> Literal["warning", "note"]:
+    return "warning" if outside > TAIL * total else "note"
 
 
 def _wrong(

@@ -38,8 +38,6 @@ class Dialect:
             _bad("separator", 'one character, such as ";" or "\\t"', separator)
         if self.decimal not in (".", ","):
             _bad("decimal", '"." or ","', self.decimal)
-        if self.decimal == self.between:
-            _bad("decimal", "another mark than the separator", self.decimal)
         try:
             # str.encode knows text encodings alone: compressions and the like are no way to write a table.
             "a".encode(self.encoding)

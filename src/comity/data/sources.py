@@ -143,9 +143,7 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
     if kind is None and isinstance(table.get("path"), str | Path) and not {"query", "table", "url"} & set(table):
         kind = Path(table["path"]).suffix.lower().lstrip(".")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise StudyError(
-            f"{where}: source: expected one of {', '.join(KINDS)}, found another; correct it.", key="source"
-        )
+        raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), KINDS)}", key="source")
     known = KEYS[kind]
     for key, entry in table.items():
         if key not in known:
@@ -153,8 +151,7 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
         # A tab is blank and a separator all the same.
         if not isinstance(entry, str | Path) or not (str(entry).strip() or key == "separator"):
             raise StudyError(
-                f"{where}: {key}: expected text, found {type(entry).__name__ if entry else 'none'}; write it in "
-                "quotes.",
+                f"{where}: {key}: expected text, found {_form(entry)}; write it in quotes.",
                 key=key,
             )
     if kind != "sql":
@@ -177,6 +174,10 @@ def check_table(table: Mapping[str, Any], where: str) -> str:
     return kind
 
 
+def _form(entry: Any) -> str:
+    return "a blank one" if isinstance(entry, str) else type(entry).__name__
+
+
 def _needed(table: Mapping[str, Any], key: str, where: str) -> None:
     if key not in table:
         raise StudyError(f'{where}: {key}: expected a value, found none; add {key} = "...".', key=key)
@@ -193,6 +194,12 @@ def _sql(table: Mapping[str, Any], place: _Place) -> Sql:
     url = None if "url" not in table else str(table["url"])
     file = table.get("path") if url is None else file_of(url, place.where)
     secret = table.get("password_file")
+    if place.confined and file is None and url is None:
+        raise StudyError(
+            f"{place.where}: path: expected path or url beside query, found neither; a study's query reads the file "
+            "that path names, which it knows as data.",
+            key="path",
+        )
     return Sql(
         query=None if "query" not in table else str(table["query"]),
         table=None if "table" not in table else str(table["table"]),

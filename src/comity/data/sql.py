@@ -35,9 +35,9 @@ class Sql:
     """A query, or a whole table, of `url` (SQLAlchemy), `path` (a DuckDB or SQLite database, or a CSV or Parquet file
     known to the query as `data`), or neither: then DuckDB runs it and the query names its files, relative to `folder`.
 
-    With `confined` a query reads files of `folder` alone and reaches no network, because it came with a study and a
-    study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is, or
-    left to the driver.
+    With `confined` a query reads `path` and files of `folder` alone and reaches no network, because it came with a study
+    and a study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is,
+    or left to the driver.
     """
 
     query: str | None = None
@@ -80,7 +80,7 @@ class Sql:
 
     def _duckdb(self, rows: int) -> Iterator[pd.DataFrame]:
         duckdb = _optional("duckdb")
-        is_file = self.path is not None and self.path.suffix.lower() in (".csv", ".parquet")
+        file = self.path if self.path is not None and self.path.suffix.lower() in (".csv", ".parquet") else None
         # What these say is about names, syntax and rights; the others speak of values.
         about = (
             duckdb.CatalogException,
@@ -90,13 +90,13 @@ class Sql:
             duckdb.IOException,
         )
         with self._explained(duckdb.Error, str(self.path or "DuckDB"), lambda error: isinstance(error, about)):
-            database = ":memory:" if self.path is None or is_file else str(self.path)
+            database = ":memory:" if self.path is None or file is not None else str(self.path)
             connection = duckdb.connect(database, read_only=database != ":memory:")
             try:
                 # A time with a zone reads the same on every machine.
                 connection.execute("SET TimeZone = 'UTC'")
-                if is_file:
-                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_quoted(self.path)}")
+                if file is not None:
+                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_quoted(file.resolve())}")
                 self._enclose(connection)
                 query = self.query or f"SELECT * FROM {_name(self.table)}"
                 if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
@@ -115,12 +115,12 @@ class Sql:
                 connection.close()
 
     def _enclose(self, connection: Any) -> None:
-        if self.folder is not None:
-            connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
         if self.confined:
-            inside = [one for one in (self.folder, self.path) if one is not None]
-            connection.execute(f"SET allowed_directories = [{', '.join(_quoted(one.resolve()) for one in inside)}]")
+            inside = "" if self.folder is None else _quoted(self.folder.resolve())
+            connection.execute(f"SET allowed_directories = [{inside}]")
             connection.execute("SET enable_external_access = false")
+        elif self.folder is not None:
+            connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
         connection.execute("SET lock_configuration = true")
 
     def _alchemy(self, rows: int) -> Iterator[pd.DataFrame]:
@@ -150,17 +150,15 @@ class Sql:
             engine.dispose()
 
     def _streamed(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
-        options: dict[str, Any] = {"stream_results": True}
         if connection.dialect.name == "postgresql":
-            options["postgresql_readonly"] = True
-        connection = connection.execution_options(**options)
-        if connection.dialect.name == "postgresql":
+            connection = connection.execution_options(postgresql_readonly=True)
             # A time with a zone reads the same on every machine.
             connection.execute(alchemy.text("SET TIME ZONE 'UTC'"))
         quoting = connection.dialect.identifier_preparer.initial_quote
         query = self.query or f"SELECT * FROM {_name(self.table, quoting)}"
         # A colon is a colon: a source takes no parameters.
-        result = connection.execute(alchemy.text(query.replace(":", "\\:")))
+        statement = alchemy.text(query.replace(":", "\\:"))
+        result = connection.execute(statement, execution_options={"stream_results": True})
         names = list(result.keys())
         empty = True
         for part in result.partitions(rows):
