@@ -149,18 +149,11 @@ def test_more_records_than_declared_are_told_too() -> None:
     assert "holds 30 records where the study declares 3" in explain(SCHEMA, many, records=3)[0].sentence
 
 
-@pytest.mark.parametrize(
-    ("unit", "words", "absent"),
-    [
-        (None, ["neutral contribution", "stops the run"], []),
-        ("party", ["neutral contribution"], ["stops"]),
-        ("record", ["stops the run"], ["neutral"]),
-    ],
-)
-def test_a_table_without_records_is_told_with_what_follows(unit: str | None, words: list, absent: list) -> None:
-    (finding,) = explain(SCHEMA, GOOD.iloc[:0], "north.csv", unit=unit, records=100)
-    assert finding.severity == "warning" and "north.csv: holds no records" in finding.sentence
-    assert all(word in finding.sentence for word in words) and not [one for one in absent if one in finding.sentence]
+def test_a_table_without_records_is_told_with_what_follows() -> None:
+    for unit, neutral in ((None, False), ("record", False), ("party", True)):
+        (finding,) = explain(SCHEMA, GOOD.iloc[:0], "north.csv", unit=unit, records=100)
+        assert finding.severity == "warning" and "north.csv: holds no records" in finding.sentence
+        assert "spends, and adds nothing" in finding.sentence and ("neutral" in finding.sentence) is neutral
 
 
 def test_repeated_identifiers_matter_where_a_record_is_protected() -> None:

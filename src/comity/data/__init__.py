@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comity.data.check import Finding, explain
+from comity.data.check import Finding, explain, explain_size
 from comity.data.clinics import clinic_schema, clinics, public_cohort
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.datasets import DATASETS, dataset
@@ -12,7 +12,7 @@ from comity.data.nearest import nearest
 from comity.data.partition import by_anchors, by_column, by_features, by_sizes, even
 from comity.data.records import Records
 from comity.data.schema import Schema
-from comity.data.sources import Csv, Frame, Parquet, Source, open_source
+from comity.data.sources import Csv, Frame, Parquet, Source, check_table, open_source
 from comity.data.sql import Sql
 from comity.data.tally import Tally
 
@@ -43,12 +43,14 @@ __all__ = [
     "by_column",
     "by_features",
     "by_sizes",
+    "check_table",
     "clinic_schema",
     "clinics",
     "dataset",
     "draft",
     "even",
     "explain",
+    "explain_size",
     "nearest",
     "open_source",
     "public_cohort",

@@ -52,7 +52,7 @@ def explain(
     `unit` is whom the study protects, `records` how many it declares for this owner; what depends on either is told
     where it is known.
     """
-    findings = _size(len(frame), where, unit, records)
+    findings = explain_size(len(frame), where, unit=unit, declared=records)
     expected: list[Column | Target] = [*schema.columns, *(() if schema.target is None else (schema.target,))]
     for column in expected:
         try:
@@ -71,12 +71,15 @@ def explain(
     return findings
 
 
-def _size(found: int, where: str, unit: str | None, declared: int | None) -> list[Finding]:
+def explain_size(found: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
+    """Whether an owner has records, and about as many as the study declares."""
     if found == 0:
-        stops = "where a record is protected, its party stops the run before anything is spent"
-        neutral = "where a whole party is protected, its owner takes part with a neutral contribution"
-        fate = {None: f"{neutral}; {stops}", "party": neutral}.get(unit, stops)
-        return [Finding("warning", "", f"{where}: holds no records: {fate}. Check that it is the right file.")]
+        how = " with a neutral contribution" if unit == "party" else ""
+        sentence = (
+            f"{where}: holds no records: its owner takes part{how}, spends, and adds nothing to the result. Check that "
+            "it is the right file."
+        )
+        return [Finding("warning", "", sentence)]
     if declared is None or declared / TENFOLD < found < declared * TENFOLD:
         return []
     sentence = (

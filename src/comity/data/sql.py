@@ -35,8 +35,8 @@ class Sql:
     """A query, or a whole table, of `url` (SQLAlchemy), `path` (a DuckDB or SQLite database, or a CSV or Parquet file
     known to the query as `data`), or neither: then DuckDB runs it and the query names its files, relative to `folder`.
 
-    With `confined` a query reads `path` and files of `folder` alone and reaches no network, because it came with a study
-    and a study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is,
+    With `confined` a query reads `path` and files of `folder` alone and reaches no network: it came with a study, and a
+    study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is,
     or left to the driver.
     """
 

@@ -34,5 +34,9 @@ class Parameters(BaseModel):
         """Files whose content belongs to the study's hash."""
         return ()
 
+    def declared_records(self, party: str) -> int | None:
+        """How many records the study says that a party has; None where it says nothing."""
+        return None
+
     @abstractmethod
     def build(self, setting: Setting) -> Protocol: ...

@@ -51,6 +51,9 @@ class AveragingParameters(Parameters):
     key_bits: int = Field(2048, description="published only: of the Paillier keys")
     most: int = Field(1 << 20, description="published only: public bound on a party's records")
 
+    def declared_records(self, party: str) -> int | None:
+        return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
+
     def build(self, setting: Setting) -> Averaging | PublishedAverage:
         self._fitting(setting)
         target = setting.schema.target
