@@ -96,7 +96,11 @@ def shown(series: pd.Series, marked: NDArray[np.bool_]) -> str:
     if isinstance(value, str):
         return repr(value) if quotable(value) else f"a text of {len(value)} characters"
     text = str(value)
-    return text if quotable(text) and isinstance(value, Real | date) else f"a value of type {type(value).__name__}"
+    return (
+        text
+        if quotable(text) and isinstance(value, Real | date | np.bool_)
+        else f"a value of type {type(value).__name__}"
+    )
 
 
 def quotable(text: str) -> bool:

@@ -5,6 +5,7 @@ A source only reads. Its errors are for the owner's own terminal and never show 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,6 +214,13 @@ def _sql(table: Mapping[str, Any], place: _Place) -> Sql:
 
 
 def _kind_of(path: Path, where: str) -> str:
+    # A path folds the two slashes of a URL into one.
+    if re.match(r"[A-Za-z][A-Za-z0-9+_]+:/", str(path)):
+        # Not shown: somebody may have written a password into it.
+        raise StudyError(
+            f'{where}: expected a file, found a URL; give a table {{source = "sql", url = "...", table = "..."}}.',
+            key="url",
+        )
     kind = path.suffix.lower().lstrip(".")
     if kind not in ("csv", "parquet"):
         raise DataError(

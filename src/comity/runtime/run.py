@@ -175,9 +175,10 @@ def _dealt(study: Study) -> Material:
     found: list[Finding] = []
     if is_one(table.data, _listed(study)):
         frame, where = read_records(study, table.data, "simulation.data"), named(study, table.data)
+        _some_records(study, len(frame))
         whole = encoded(study.protocol, frame, where)
         parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
-        found += [] if frame.empty else odd(study, frame, where)
+        found += odd(study, frame, where)
         for name, records in parties.items():
             declared = study.parameters.declared_records(name)
             unit = study.privacy.unit.value
@@ -189,7 +190,7 @@ def _dealt(study: Study) -> Material:
             frame, where = read_records(study, value, f"simulation.data.{name}"), named(study, value)
             parties[name] = encoded(study.protocol, frame, where)
             found += odd(study, frame, where, party=name)
-    _some_records(study, parties)
+        _some_records(study, sum(map(len, parties.values())))
     if table.test is not None:
         test = read_records(study, table.test, "simulation.test")
         if test.empty:
@@ -202,8 +203,8 @@ def _dealt(study: Study) -> Material:
     return replace(_held_out(study, parties), findings=sentences(found))
 
 
-def _some_records(study: Study, parties: Mapping[str, Records]) -> None:
-    if not any(map(len, parties.values())):
+def _some_records(study: Study, records: int) -> None:
+    if not records:
         raise StudyError(
             f"{study.where}: simulation.data holds no records at all, so that every ledger would pay for nothing; "
             "check that it names the right files",
@@ -229,6 +230,7 @@ def _by_features(study: Study) -> Material:
         held_out = table.holdout if table.test is None else None
         file = named(study, table.data)
         frame = read_records(study, table.data, "simulation.data")
+        _some_records(study, len(frame))
         _check_people(study, frame, file)
         parties, rest = by_features(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
         found += odd(study, frame, file)
@@ -243,7 +245,7 @@ def _by_features(study: Study) -> Material:
             _check_people(study, frame, where)
             parties[name] = encoded(study.protocol, frame, where, party=name)
             found += odd(study, frame, where, schema=party_encoding(study.protocol, name).schema, party=name)
-    _some_records(study, parties)
+        _some_records(study, sum(map(len, parties.values())))
     if study.schema.identifier is not None and _aligns(study):
         check_shared(parties, study.where, study.schema.identifier)
     if table.test is not None:
