@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Records, Schema
+from comity.data import Encoding, Records, Schema, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
@@ -46,6 +46,7 @@ from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
+from comity.runtime.simulation_data import sentences
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000
@@ -104,6 +105,12 @@ def simulate(
     if len(parties) > REAL_HOSTS:
         _require_stacks(protocol, declaration)
     records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
+    odd = [
+        finding
+        for party, data in parties.items()
+        if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
+        for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
+    ]
     tested = None if test is None else encoded(protocol, test, "test")
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
@@ -174,6 +181,7 @@ def simulate(
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
+        findings=sentences(odd),
     )
 
 
@@ -300,12 +308,16 @@ def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None
     different columns, by that of the party."""
     if isinstance(data, Records):
         return data
+    return encoding_of(protocol, where, party).encode(data, where=where).records
+
+
+def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
     if party is not None and is_vertical(protocol):
-        return party_encoding(protocol, party).encode(data, where=where).records
+        return party_encoding(protocol, party)
     encoding = getattr(protocol, "encoding", None)
     if not isinstance(encoding, Encoding):
         raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")
-    return encoding.encode(data, where=where).records
+    return encoding
 
 
 def noise_source(seed: int | None, owner: str) -> NoiseSource:
