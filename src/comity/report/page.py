@@ -106,7 +106,8 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.guarantee.claim != "private":
-        found.append(("Not private as claimed", result.guarantee.claim))
+        only = result.guarantee.claim.startswith("simulation only")
+        found.append(("Simulation only" if only else "Not private as claimed", result.guarantee.claim))
     return found
 
 
