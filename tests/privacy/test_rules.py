@@ -1,4 +1,4 @@
-"""Rules of the ledger and of shared noise for which a weaker one might pass: each test fails when its rule is weaker."""
+"""Rules of the ledger and of shared noise for which weaker ones might pass: each test fails when its rule is weaker."""
 
 from __future__ import annotations
 
