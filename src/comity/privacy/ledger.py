@@ -29,6 +29,7 @@ from comity.privacy.ledger_commits import CommitHead, find_commit, last_commits
 from comity.privacy.ledger_file import OnDisk
 from comity.privacy.ledger_memory import InMemory
 from comity.privacy.ledger_schema import sound
+from comity.privacy.ledger_shared import Seat, SharedFile
 from comity.privacy.ledger_transaction import Draw, Transaction
 from comity.privacy.ledger_witness import Seen, Witness
 from comity.privacy.loss import Loss
@@ -135,6 +136,24 @@ class Ledger:
         """A ledger that ends with the process; without a grant it only counts. Opened at its first use."""
         ledger = cls.__new__(cls)
         ledger._place = InMemory(dataset)
+        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
+        return ledger
+
+    @classmethod
+    def seated(
+        cls,
+        file: SharedFile,
+        number: int,
+        *,
+        dataset: str,
+        grant: Grant | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None = None,
+    ) -> Ledger:
+        """The ledger of a simulated party in a file that it shares with the others of its run."""
+        ledger = cls.__new__(cls)
+        ledger._place = Seat(dataset, file, number)
         ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
         return ledger
 
