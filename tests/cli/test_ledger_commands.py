@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from comity.errors import Refused
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -71,7 +72,8 @@ def test_a_run_is_abandoned_for_good(comity, path: Path) -> None:  # type: ignor
     for _ in range(2):
         ended = comity("ledger", "abandon", path, "lost")
         assert ended.code == 0 and "reserved 0.00   left 3.00" in ended.out
-    assert comity("ledger", "abandon", path, "typo").code == 4
+    with pytest.raises(Refused, match="abandoned"):
+        Ledger(path).draw(run="lost", release="v", index=0, step="s")
 
 
 def test_a_moved_ledger_says_how_it_is_thawed(comity, path: Path, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
