@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show
+from comity.cli.output import show, warn
 from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Reading, Separator, Table
 
 app = typer.Typer(
@@ -100,12 +99,10 @@ def draft(
 
     reading = Reading(table, query, password_file, separator, decimal, encoding)
     text = drafted(reading.open(data).read(), target=target, identifier=identifier, where=data)
-    typer.secho(
+    warn(
         f"WARNING: bounds and values of this draft come from {data}. If its records are PRIVATE, the draft gives them "
         "away and VOIDS THE GUARANTEE of every study that uses it. Draft from a public sample only, and check every "
-        "line.",
-        err=True,
-        bold="NO_COLOR" not in os.environ,
+        "line."
     )
     if out is None:
         show(text, {"schema": text}, as_json=as_json)

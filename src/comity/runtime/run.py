@@ -22,18 +22,21 @@ from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import encoded, simulate
+from comity.runtime.same_records import require_same
+from comity.runtime.simulate import REAL_HOSTS, Granted, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
 from comity.runtime.study import Study
 
-# Up to so many parties each has a ledger in a file, and a killed run can be resumed; each costs several durable writes.
-RESUMABLE = 64
+# Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
+# REAL_HOSTS, they share one.
+FILE_EACH = 64
 
 Rows = NDArray[np.int64]
 
@@ -61,8 +64,9 @@ def run_study(
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
-    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process. `models`
-    stand in for those of the file, where they are made in Python.
+    Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
+    stand in for those of the file, where they are made in Python. A folder whose run began with other records is
+    refused: steps that ran and steps that are to come would not belong together.
     """
     if material is None:
         if progress is not None:
@@ -70,6 +74,8 @@ def run_study(
         material = gather(study)
     durable = folder is not None and can_resume(material)
     grant = grant_of(study)
+    if durable and folder is not None:
+        require_same(study, material, folder)
     try:
         outcome = simulate(
             study.protocol,
@@ -79,7 +85,7 @@ def run_study(
             schema=study.schema,
             unit=study.privacy.unit.value,
             neighbours=study.privacy.neighbours.value,
-            colluders=study.privacy.colluders,
+            colluders=study.consortium.colluders,
             dropouts=study.privacy.dropouts,
             seed=seed,
             test=material.test,
@@ -109,7 +115,8 @@ def run_study(
 
 
 def can_resume(material: Material) -> bool:
-    return len(material.parties) <= RESUMABLE
+    """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
+    return len(material.parties) <= REAL_HOSTS
 
 
 def grant_of(study: Study) -> Pure | Approx:
@@ -119,27 +126,46 @@ def grant_of(study: Study) -> Pure | Approx:
 
 
 def settings_of(study: Study) -> dict[str, object]:
-    """Every setting that the run used, by dotted key, whether written or left to its default."""
+    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
-    return {
+    every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
     }
+    known = study.settings()
+    return {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
+    who = replace(study.consortium, parties=tuple(material.parties))
+    terms = granted(float(grant.epsilon), study.privacy.delta, study.protocol, who)
+    if len(material.parties) > FILE_EACH:
+        shared = SharedFile(folder / "sites.sqlite")
+        return {
+            party: Ledger.seated(
+                shared, place, dataset=party, unit=study.privacy.unit, neighbours=study.privacy.neighbours, **terms
+            )
+            for place, party in enumerate(material.parties, start=1)
+        }
     place = folder / "ledgers"
     place.mkdir(exist_ok=True)
-    return {party: _ledger(place / file_name(party), party, study, grant) for party in material.parties}
+    return {party: _ledger(place / file_name(party), party, study, terms) for party in material.parties}
 
 
-def _ledger(path: Path, party: str, study: Study, grant: Pure | Approx) -> Ledger:
+def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
     """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
     if not path.exists():
         draft = path.with_suffix(".new")
         for suffix in ("", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
+        assert terms["grant"] is not None
         made = Ledger.create(
-            draft, dataset=party, grant=grant, unit=study.privacy.unit, neighbours=study.privacy.neighbours
+            draft,
+            dataset=party,
+            grant=terms["grant"],
+            currency=terms["currency"],
+            unit=study.privacy.unit,
+            neighbours=study.privacy.neighbours,
+            simulated=True,
         )
         # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
         del made
@@ -161,10 +187,8 @@ def gather(study: Study) -> Material:
 
 def _dealt(study: Study) -> Material:
     table = study.simulation
-    try:
-        study.protocol.declare(study.consortium)
-    except StudyError as error:
-        raise StudyError(f"{study.where}: {error}", key=error.key) from error
+    # What public figures decide is decided before a record is read.
+    study.plan()
     if table.data is None:
         raise StudyError(
             f"{study.where}: simulation.data is missing; name one file to be split among the parties, "
