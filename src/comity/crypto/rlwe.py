@@ -46,7 +46,7 @@ _ROUNDING: Final = 0.125
 
 @dataclass(frozen=True)
 class Parameters:
-    """A ring of degree N modulo q = 2^modulus, in `words`, for integers up to `largest` and shares of up to `bits` bits.
+    """A ring of degree N modulo q = 2^modulus, in `words`, for integers up to `largest` and shares up to `bits` bits.
 
     `digits` balanced digits of `digit_bits` bits cover q: short enough for exact sums of products with `largest`.
     """
@@ -183,10 +183,10 @@ class ProductSum:
         self._total = np.zeros((parameters.digits * columns, parameters.degree))
         self._digits = np.zeros(self._total.shape, np.int64)
         self._pending = 0
-        # Room for one block, used again for the next: the digits of a and their values, and one column of y and its own.
+        # Room for one block, used again for the next: the digits of a and their values, and one column of y and its.
         self._rows = np.empty((parameters.digits, parameters.degree))
         self._values = np.empty_like(self._rows)
-        self._column = np.empty((2, 1, parameters.degree))
+        self._column, self._column_values = np.empty((2, 1, parameters.degree))
         self._rest = np.empty(parameters.degree, np.int64)
 
     def add(self, a: NDArray[np.int32], y: NDArray[np.int32]) -> None:
@@ -194,7 +194,8 @@ class ProductSum:
         self._rest[:] = 0
         _digits(a, self.parameters.digit_bits, self._rows, self._rest)
         self._transform.forward(self._rows, self._values)
-        _add_reflected(self._total, self._values, y, *self._column, *twiddles(self.parameters.degree))
+        first, second = twiddles(self.parameters.degree)
+        _add_reflected(self._total, self._values, y, self._column, self._column_values, first, second)
         self._pending += 1
         if self._pending == self._FOLD:
             self._fold()

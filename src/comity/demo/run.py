@@ -78,6 +78,7 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
         consortia=list(zip(consortia, map(Markup, plots), (_of(rows, one.name) for one in consortia))),
         result=result,
         epsilons=EPSILONS,
+        methods=METHODS,
         repeats=repeats,
         whole_runs=min(repeats, WHOLE_RUNS),
         l2=L2,

@@ -29,6 +29,7 @@ from comity.federation.declaration import Declaration
 from comity.federation.exchange import Round, Valid, exchanged
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
+from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
 from comity.federation.protection import Entrusted, Summed
@@ -59,6 +60,7 @@ class _Memory:
     memo: dict[str, Any] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
 
 class Parties:
@@ -110,6 +112,13 @@ class Parties:
         """Public sizes that this run has bound."""
         return self._memory.dims
 
+    def lose(self, party: str, why: str) -> None:
+        """Ask this party no more: what it sent can't be used."""
+        if party in self._memory.alive:
+            self._memory.alive.remove(party)
+            self._memory.lost[party] = why
+            log.warning("%s is lost: it %s", party, why)
+
     def under(self, mount: str) -> Parties:
         """The same run, with steps looked up in a part of the protocol."""
         return Parties(
@@ -151,7 +160,10 @@ class Parties:
         replies = self._open(path, [party for party in named if party in alive], values, each or {})
         if not self.journal.is_closed(self.run, str(path)):
             replies = self._decide(path, replies, len(named) if need is None else need, valid, unanimous=unanimous)
-        return self._read(path, replies)
+        got = self._read(path, replies)
+        if not path.mount:
+            self._memory.kept.exchanged(self.declaration, str(path), values, each or {}, got)
+        return got
 
     def tell(self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
         """A last word to parties, lost ones included; whether all have heard it. It stays open until each has, and is
@@ -276,20 +288,30 @@ class Parties:
         got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
-            from comity.federation.secure_sum import SecureSum
+            from comity.federation.sum_opening import open_sum
 
-            units, names = SecureSum().open(self, release, index)
+            units, names = open_sum(self, release, index)
         else:
             units = np.zeros(release.shape, "<i8")
             for values_of in got.values():
                 units += values_of[release.name]
             names = tuple(got)
-        return Total(np.asarray(units * grid, np.float64), len(names), names)
+        value = np.asarray(units * grid, np.float64)
+        if isinstance(release.protection, Summed):
+            self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
+        return Total(value, len(names), names)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
         release = self.declaration[name]
-        return perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        self._memory.kept.add(release, name, noisy)
+        return noisy
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this run paid for so far, by release, as it was received."""
+        return self._memory.kept.values(self.declaration)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Chance or a decision of the coordinator: made once per run and journalled."""
@@ -308,8 +330,16 @@ class Parties:
 
 
 def run(parties: Parties) -> dict[str, Any]:
-    """The whole life of a run. Calling it again with the same run id resumes it, or gives the same values again, and
-    tells the end to whoever has not heard it. A refusal at the beginning ends the run for all of them."""
+    """The whole life of a run: what its method releases at the end."""
+    return whole_run(parties)[0]
+
+
+def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The whole life of a run: what its method releases at the end, and what was released on the way.
+
+    Calling it again with the same run id resumes it, or gives the same values again, and tells the end to whoever has
+    not heard it. A refusal at the beginning ends the run for all of them.
+    """
     journal, name = parties.journal, parties.run
     refused = journal.made(name, ABANDONED)
     if refused is not None:
@@ -325,15 +355,16 @@ def run(parties: Parties) -> dict[str, Any]:
             journal.once(name, ABANDONED, lambda: said)
             _abandon(parties, parties.consortium.parties)
             raise
-        declaration = parties.declaration
-        released = journal.once(
-            name,
-            RELEASED,
-            lambda: checked(parties.protocol.coordinate(parties), declaration, parties.consortium, parties.dims),
-        )
+        released = journal.once(name, RELEASED, lambda: _released(parties))
     _end(parties)
-    found: dict[str, Any] = released
-    return found
+    values, kept = released
+    return values, kept
+
+
+def _released(parties: Parties) -> list[dict[str, Any]]:
+    """Both in one record: a run that is killed before its end finds what was released on the way there too."""
+    values = parties.protocol.coordinate(parties)
+    return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
 
 
 def begin(parties: Parties) -> None:

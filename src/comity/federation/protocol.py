@@ -17,6 +17,7 @@ from comity.errors import Refused
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
+from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from comity.federation.parties import Parties
@@ -82,6 +83,11 @@ class Protocol:
     version: ClassVar[int] = 1
 
     @property
+    def stackable(self) -> bool:
+        """Whether the coordinator asks for sums alone, so that very many parties can be simulated in stacks."""
+        return True
+
+    @property
     def parts(self) -> Mapping[str, Protocol]:
         """Sub-protocols by the name that they are mounted under."""
         return {}
@@ -93,6 +99,13 @@ class Protocol:
 
     def declare(self, who: Consortium) -> Declaration:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")
+
+    def accepted(self, who: Consortium) -> Declaration:
+        """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
+        declaration = self.declare(who).accept(who)
+        for part in self.parts.values():
+            part.declare(who).accept(who)
+        return declaration
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps and return the released values by the name of their release."""
@@ -115,9 +128,18 @@ class Protocol:
         return ""
 
     @property
-    def charged(self) -> str:
-        """What the charges of several ledgers come to for one person, where the unit is not a whole party."""
-        return "a person with records at m parties is charged at each of them, m times in all"
+    def charged_once(self) -> str:
+        """Why the charges of several ledgers are about one loss that is lost once; empty where they are not, and a
+        person with records at several parties loses more than each of them is charged."""
+        return ""
+
+    def protected(self, who: Consortium) -> int | None:
+        """How many units the study declares, in all; None where it declares no number."""
+        return who.size if who.unit is Unit.PARTY else None
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        """What nobody should overlook in the plan, beyond the claim."""
+        return ()
 
     def titled(self, who: Consortium) -> str:
         """The method as it runs in this consortium, in a few words."""

@@ -237,12 +237,6 @@ class Site:
     def sums(self) -> tuple[str, ...]:
         return self._host.agreed.declaration.sums()
 
-    def neighbours(self) -> tuple[str, ...]:
-        """The parties that this one shares masks and secrets with in the secure sums of this run."""
-        from comity.federation.secure_sum import neighbours
-
-        return neighbours(self.consortium, self._study, self._run)[self.party]
-
     def release(self, name: str) -> Release:
         return self._host.agreed.declaration[name]
 

@@ -29,6 +29,7 @@ from comity.privacy.ledger_commits import CommitHead, find_commit, last_commits
 from comity.privacy.ledger_file import OnDisk
 from comity.privacy.ledger_memory import InMemory
 from comity.privacy.ledger_schema import sound
+from comity.privacy.ledger_shared import Seat, SharedFile
 from comity.privacy.ledger_transaction import Draw, Transaction
 from comity.privacy.ledger_witness import Seen, Witness
 from comity.privacy.loss import Loss
@@ -138,6 +139,24 @@ class Ledger:
         ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
         return ledger
 
+    @classmethod
+    def seated(
+        cls,
+        file: SharedFile,
+        number: int,
+        *,
+        dataset: str,
+        grant: Grant | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None = None,
+    ) -> Ledger:
+        """The ledger of a simulated party in a file that it shares with the others of its run."""
+        ledger = cls.__new__(cls)
+        ledger._place = Seat(dataset, file, number)
+        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
+        return ledger
+
     @property
     def path(self) -> Path | None:
         return self._place.path if isinstance(self._place, OnDisk) else None
@@ -224,10 +243,6 @@ class Ledger:
         with self.transaction() as transaction:
             transaction.remember_commit(ledger, count, head)
 
-    def remember(self, head: str) -> None:
-        with self.transaction() as transaction:
-            transaction.remember(head)
-
     def write_off(self, loss: Loss | Literal["all"], why: str) -> None:
         with self.transaction() as transaction:
             transaction.write_off(loss, why)
@@ -280,7 +295,9 @@ class Ledger:
         seen = self._place.seen()
         with self.reading() as connection:
             count, head = check_whole(connection, self._place.owner, self._place.name)
-            return Verified(count, head, self._frozen(connection, seen))
+            frozen = self._frozen(connection, seen)
+        self._place.try_writing()
+        return Verified(count, head, frozen)
 
     def export(self, to: str | os.PathLike[str] | TextIO) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere."""
@@ -351,8 +368,9 @@ def verify_export(exported: object) -> Verified:
         raise BadInput(
             "expected an exported ledger, found one without a list of entries: export it again", code="export"
         )
+    rows = [row_from(fields, where=where) for fields in exported["entries"]]
     with sound(where):
-        replay, count, head = replayed((row_from(fields, where=where) for fields in exported["entries"]), where)
+        replay, count, head = replayed(rows, where)
     if exported.get("head") != head:
         raise Refused("export: the last head is not the one stated, so entries are missing at the end", code="chain")
     return Verified(count, head, replay.frozen)

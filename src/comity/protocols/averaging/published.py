@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ from comity.federation.parties import Parties
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.learn.logistic import logistic
-from comity.learn.models import LinearClassifier
 from comity.learn.norm_bound import vector_radius
 from comity.protocols.averaging import oblivious_noise as selection
 from comity.protocols.averaging import smallest
@@ -50,6 +49,9 @@ from comity.protocols.averaging.published_declaration import (
 )
 from comity.protocols.averaging.published_noise import TOLERANCE, Kind, PublishedNoise, pure_epsilon
 from comity.protocols.averaging.shares import Words, mean_of
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,13 +88,19 @@ class PublishedAverage(Protocol):
                 key="target",
             )
         if self.noise not in get_args(Kind):
-            raise StudyError(f"averaging.noise must be spherical or literal, found {self.noise!r}", key="noise")
+            raise StudyError(
+                f"averaging.noise must be spherical or literal, found {self.noise!r}", key="averaging.noise"
+            )
         if not self.l2 > 0:
-            raise StudyError(f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="l2")
+            raise StudyError(
+                f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="averaging.l2"
+            )
         if self.key_bits not in SIZES:
-            raise StudyError(f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="key_bits")
+            raise StudyError(
+                f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="averaging.key_bits"
+            )
         if not 1 <= self.most <= 1 << 40:
-            raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="most")
+            raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="averaging.most")
         if self.width < 1 or (self.encoding is not None and self.encoding.width != self.width):
             raise StudyError(f"a positive width, that of the encoding, was expected, found {self.width}")
 
@@ -303,6 +311,8 @@ class PublishedAverage(Protocol):
     # What is made of the shares.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        from comity.learn.models import LinearClassifier
+
         coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)
 
