@@ -274,3 +274,16 @@ def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(
     assert float(figures[1]) == pytest.approx(2 * float(figures[0]), rel=0.01)
     unused = load(folder, "l2 = 0.01", 'l2 = 0.01\nmethod = "avg"').plan().notes
     assert any("nobody votes on them" in one for one in unused)
+
+
+def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(folder):
+    many = "[parties]\ncount = 1001"
+    assert load(folder, "[parties]\ncount = 12", many).plan().parties == 1001
+    text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace("delta = 1e-6", 'unit = "record"')
+    text = text.replace(
+        '[softlabel]\nvariant = "published"\nauxiliary = "public.csv"\nl2 = 0.01', "[averaging]\nsizes = 5"
+    )
+    (folder / "study.toml").write_text(text.replace("[parties]\ncount = 12", many))
+    with pytest.raises(StudyError, match=r"study\.toml: averaging: .* models is made at one site at a time") as caught:
+        Study.load(folder / "study.toml").plan()
+    assert caught.value.key == "parties"

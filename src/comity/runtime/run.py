@@ -23,7 +23,7 @@ from comity.federation.parties import Progress
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.runtime.by_features import by_features, is_vertical
+from comity.runtime.by_features import by_features, check_rows, is_vertical
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
@@ -216,6 +216,8 @@ def _by_features(study: Study) -> Material:
             parties[name] = encoded(study.protocol, frame, str(study.folder / table.data[name]), party=name)
     if study.schema.identifier is not None and _aligns(study):
         check_shared(parties, study.where, study.schema.identifier)
+    elif not _aligns(study):
+        check_rows(study.protocol, parties, study.where)
     if table.test is not None:
         rest = _read(study, table.test, "simulation.test")
     test = None if rest is None else encoded(study.protocol, rest, f"{study.where}: simulation")
