@@ -14,6 +14,7 @@ from comity.data import Records, clinic_schema, public_cohort
 from comity.errors import BadInput, StudyError
 from comity.protocols.averaging import Averaging
 from comity.runtime import simulate as simulation
+from comity.runtime.run import gather
 from comity.runtime.simulate import simulate
 from comity.runtime.study import Study
 
@@ -287,3 +288,15 @@ def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(f
     with pytest.raises(StudyError, match=r"study\.toml: averaging: .* models is made at one site at a time") as caught:
         Study.load(folder / "study.toml").plan()
     assert caught.value.key == "parties"
+
+
+def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder):
+    """Not in that of the data, in which they would be other parties than those that the hash is about."""
+    names = ("south", "east", "north")
+    cohort = public_cohort(30).assign(at=["north", "south", "east"] * 10, patient=[f"id{k}" for k in range(30)])
+    cohort[clinic_schema().target.name] = clinic_schema().target.values[0]
+    cohort.to_csv(folder / "records.csv", index=False)
+    split = 'data = "records.csv"\nsplit = "by-column"\ncolumn = "at"'
+    text = TEXT.replace("[parties]\ncount = 12", "\n".join(f"[parties.{name}]" for name in names))
+    (folder / "study.toml").write_text(text.replace('data = "records.csv"', split))
+    assert tuple(gather(Study.load(folder / "study.toml")).parties) == names

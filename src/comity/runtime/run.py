@@ -154,6 +154,9 @@ def file_name(party: str) -> str:
 def gather(study: Study) -> Material:
     """Read, check and encode every record of the simulation, deal them to the parties, and find their models."""
     material = _dealt(study)
+    if not isinstance(study.parties, int):
+        # In the study's order, which its hash covers, and not in that of the data.
+        material = replace(material, parties={name: material.parties[name] for name in study.parties})
     return replace(material, models=study_models(study, list(material.parties)))
 
 
