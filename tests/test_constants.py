@@ -1,4 +1,4 @@
-"""A constant that was tuned says beside itself on which data, so that nobody takes figures on them for a holdout."""
+"""A tuned constant says beside itself on which data, so that nobody takes its figures on them for a holdout."""
 
 from __future__ import annotations
 

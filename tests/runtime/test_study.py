@@ -65,7 +65,7 @@ def load(folder: Path, old: str = "", new: str = "", **overrides: object) -> Stu
 def test_a_study_without_its_private_data_has_a_plan(folder):
     study = load(folder)
     text = study.plan().as_text()
-    assert "12 parties" in text and "a whole party, replaced" in text and "rho" in text
+    assert "12 parties" in text and "a whole party, replaced" in text and "delta 1e-6" in text
     assert study.defaults()["softlabel.method"] == "soft"
     assert "softlabel.l2" not in study.defaults()
 

@@ -27,7 +27,7 @@ from comity.protocols.softlabel.published import TOLERANCE, PublishedSoftLabel
 from comity.runtime.run import run_study
 from comity.runtime.simulate import simulate
 from comity.runtime.study import Study
-from tests.federation.toy import UNSEEN
+from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol
 
@@ -219,8 +219,8 @@ def test_parties_need_no_auxiliary_records_and_get_none():
 
 def test_a_party_that_is_asked_for_votes_refuses():
     tried = private(3)
-    parties, hosts, _ = hosted(tried, ordinary(3))
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    parties, _, _ = hosted(tried, ordinary(3))
+    begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(tried.vote)
 

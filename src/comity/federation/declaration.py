@@ -12,7 +12,7 @@ from comity.errors import Malformed, Refused
 from comity.federation.bounds import Bound, Opened
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.forms import Array, Form
-from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Summed
+from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Sealed, Summed
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
@@ -50,7 +50,13 @@ class Release:
     @property
     def loss(self) -> Loss | None:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
-        return self.protection.noise.loss if isinstance(self.protection, Summed | Noised | Entrusted) else None
+        return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it crosses in a box that only its receiver opens."""
+        protection = self.protection
+        return isinstance(protection, Sealed) or (isinstance(protection, Disclosed) and protection.sealed)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.loss import Approx, Loss, Pure, shown, shown_small
+from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
 
 
@@ -78,7 +78,7 @@ class Plan:
 
 
 def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
-    """What a whole run costs one party."""
+    """What a whole run costs one party: losses that are fixed before it begins, so that they add up by kind."""
     spent = Spent.zero()
     for release in declaration.paid_by(party, who):
         assert release.loss is not None
@@ -181,7 +181,10 @@ _UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party"
 
 def describe(spent: Spent, delta: Decimal) -> str:
     """The loss in words, at the δ that was agreed on."""
-    if spent.rho == 0 and spent.delta == 0:
-        return f"eps {shown(spent.pure, decimals=2)}"
+    kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
+    if kinds in ([], ["pure"]):
+        return f"eps {shown(spent.pure + spent.approx_epsilon, decimals=2)}"
     pair = f"(eps {shown(spent.epsilon_at(delta), decimals=2)}, delta {shown_small(delta)})"
-    return pair if spent.delta or spent.pure else f"rho {shown(spent.rho, decimals=4)} = {pair}"
+    if kinds == ["gaussian"]:
+        return f"{GDP.squared(spent.gaussian)} = {pair}"
+    return f"{ZCDP(spent.rho)} = {pair}" if kinds == ["rho"] else pair

@@ -8,7 +8,7 @@ protocol mounted under a name; its steps are asked for as `name.step`. Two are a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
+STANDING = ("run", "sum")
+"""What is mounted in every run."""
+
 
 @dataclass(frozen=True)
 class StepSpec:
@@ -33,19 +36,34 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
+    gives: tuple[str, ...] = ()
+    may_give: tuple[str, ...] = ()
+
+    def is_given(self, names: Collection[str]) -> bool:
+        """Whether a reply may hold values of these names, and of no others."""
+        return set(self.gives) <= set(names) <= {*self.gives, *self.may_give}
 
 
 def step(
-    *, sends: str | None = None, stacked: bool = False, times: int = 1, per_sum: bool = False
+    *,
+    sends: str | None = None,
+    gives: Sequence[str] = (),
+    may_give: Sequence[str] = (),
+    stacked: bool = False,
+    times: int = 1,
+    per_sum: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to. `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many
-    parties at once. `times` limits how often a run may ask for a step that contributes nothing;
-    `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
+    contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
+    ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
+    leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
+    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
-        function.__dict__["spec"] = StepSpec(function.__name__, sends, stacked, times, takes, per_sum)
+        function.__dict__["spec"] = StepSpec(
+            function.__name__, sends, stacked, times, takes, per_sum, tuple(gives), tuple(may_give)
+        )
         return function
 
     return mark
@@ -131,19 +149,22 @@ class Protocol:
         """Further lines for the plan: what a reader should know that no release says by itself."""
         return ()
 
-    def find(self, name: str) -> tuple[Protocol, Callable[..., Any]]:
-        """The protocol that owns a step, and the step; `sum.mask` is the step `mask` of the part mounted as `sum`."""
-        mount, _, leaf = name.rpartition(".")
-        owner = self.part(mount) if mount else self
-        function = getattr(owner, leaf, None)
-        if owner is None or not isinstance(getattr(function, "spec", None), StepSpec):
+    def find(self, name: str) -> Callable[..., Any]:
+        """The step of this name, which is the one it was written under: an alias would be a second way to ask."""
+        function: Callable[..., Any] | None = getattr(self, name, None)
+        spec = getattr(function, "spec", None)
+        if not isinstance(spec, StepSpec) or spec.name != name:
             raise Refused(f"there is no step {name!r}", code="no-step")
         assert function is not None
-        return owner, function
+        return function
 
-    def part(self, mount: str) -> Protocol | None:
+    def part(self, mount: str) -> Protocol:
+        """What is mounted under a name: a part of this protocol, or one that every run has."""
         from comity.federation.life import Life
         from comity.federation.secure_sum import SecureSum
 
-        standing: Mapping[str, Protocol] = {"run": Life(), "sum": SecureSum()}
-        return standing.get(mount) or self.parts.get(mount)
+        standing: Mapping[str, Protocol] = dict(zip(STANDING, (Life(), SecureSum())))
+        found = standing.get(mount) or self.parts.get(mount)
+        if found is None:
+            raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
+        return found

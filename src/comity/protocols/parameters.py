@@ -88,6 +88,10 @@ class Parameters(BaseModel):
             )
         return self.built(setting)
 
+    def declared_records(self, party: str) -> int | None:
+        """How many records the study says that a party has; None where it says nothing."""
+        return None
+
     @abstractmethod
     def built(self, setting: Setting) -> Protocol:
         """The protocol, from keys that all have a meaning."""

@@ -31,6 +31,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
 from comity.runtime.local.cohort import Numbered
+from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -102,11 +103,12 @@ class ModelTable(_Table):
 class SimulationTable(_Table):
     """Ignored by a deployment and left out of the hash."""
 
-    data: str | dict[str, str] | None = None
+    # Sources are checked by `check_data`, whose sentences show no value: one may hold a password in a wrong place.
+    data: Any = None
     split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
     sizes: list[float] | None = None
     column: str | None = None
-    test: str | None = None
+    test: Any = None
     holdout: float = Field(0.2, gt=0, lt=1)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
@@ -231,6 +233,7 @@ class Study:
         file = _validate(_File, tables, where, "", extra=(protocol_name,))
         parameters = _validate(parameters_of(protocol_name), own, where, protocol_name + ".")
         parties = _parties(file.parties, where)
+        check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = _schema(folder, file.study.schema_, where)
 
         def read(name: str, key: str) -> pd.DataFrame:

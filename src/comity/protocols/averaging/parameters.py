@@ -64,6 +64,9 @@ class AveragingParameters(Parameters):
         auto = "average" if setting.pure or self.variant == "published" else "gradient"
         return {**super().resolved(setting), "solver": auto if self.solver == "auto" else self.solver}
 
+    def declared_records(self, party: str) -> int | None:
+        return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
+
     def built(self, setting: Setting) -> Averaging | PublishedAverage:
         target = setting.schema.target
         if target is None:

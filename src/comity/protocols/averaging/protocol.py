@@ -26,7 +26,7 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -205,7 +205,7 @@ class Averaging(Protocol):
 
     def _by_average(self, who: Consortium) -> tuple[Release, ...]:
         l2, most = self.penalty(who), largest(self.sizes)
-        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(budget_to_rho(who.loss))
+        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
         radius = self.loss.radius(l2)
         moved = min(self.loss.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
         return (

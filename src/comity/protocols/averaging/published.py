@@ -173,7 +173,7 @@ class PublishedAverage(Protocol):
 
     # Stage 1, at the parties.
 
-    @step()
+    @step(gives=("key_for_curator",))
     def make_key(self, site: Site) -> dict[str, Any]:
         if site.party != ends(site.consortium)[1]:
             raise Refused("this party does not hold the key", code="no-step")
@@ -220,7 +220,7 @@ class PublishedAverage(Protocol):
         inside = Ball(self.radius).enforce(fit.weights, (self.width,))
         return np.rint(inside / self.scaled(site.consortium).grid).astype("<i8")
 
-    @step()
+    @step(gives=("shuffled",))
     def shuffle(self, site: Site) -> dict[str, Any]:
         key, places = self._parties_key(site), _kept(site, "averaging.places")
         others = site.consortium.parties[1:]
@@ -238,7 +238,7 @@ class PublishedAverage(Protocol):
 
     # Stage 2.
 
-    @step(times=MOST_PARTIES)
+    @step(times=MOST_PARTIES, may_give=("blinded",))
     def select(self, site: Site, curator_key: bytes, indicator: bytes) -> dict[str, Any] | None:
         """This party's noise times its own bit of the indicator, under encryption, onto what the chain has so far."""
         who, key = site.consortium, self._key(curator_key)
@@ -269,7 +269,7 @@ class PublishedAverage(Protocol):
 
     # Stage 3.
 
-    @step()
+    @step(gives=("piece_for_curator",))
     def divide(self, site: Site) -> dict[str, Any]:
         """Fresh shares of this party's model, the mixer's without the blind, one for every participant."""
         who, mixer = site.consortium, ends(site.consortium)[0]
@@ -284,7 +284,7 @@ class PublishedAverage(Protocol):
                 site.send(party, "piece", piece)
         return {"piece_for_curator": pieces[-1]}
 
-    @step()
+    @step(gives=("share",))
     def publish(self, site: Site, piece_of_curator: Words) -> dict[str, Any]:
         received = site.received("piece")
         if len(received) != site.consortium.size - 1:

@@ -63,6 +63,10 @@ class SoftLabelParameters(Parameters):
         # What the content of a private file hashes to would be a release.
         return {} if self.auxiliary_privacy == "private" else {"softlabel.auxiliary": self.auxiliary}
 
+    def declared_records(self, party: str) -> int | None:
+        # 1 says that a party may hold a single class, not that it holds a single record.
+        return None if self.records_per_party == 1 else self.records_per_party
+
     def built(self, setting: Setting) -> Protocol:
         target = setting.schema.target
         if not isinstance(target, Classes):

@@ -12,7 +12,7 @@ from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.federation.consortium import Consortium
 from comity.learn.feature_map import FeatureMap, pca, random_features, scaling
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 
@@ -134,7 +134,7 @@ def noise_multiplier(who: Consortium) -> float:
     if isinstance(who.loss, Pure):
         unit = sqrt(2) / float(who.loss.epsilon)
     else:
-        unit = 1 / sqrt(2 * float(budget_to_rho(who.loss).rho))
+        unit = 1 / sqrt(float(gaussian_budget(who.loss).square))
     return unit * sqrt(who.size / who.honest_parts)
 
 

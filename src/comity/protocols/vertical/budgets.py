@@ -12,7 +12,7 @@ from decimal import Decimal
 from math import sqrt
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure, shown
 from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.sensitivity import (
@@ -31,8 +31,8 @@ def party_losses(columns: Columns, loss: Loss, carry: float = 0.0) -> dict[str, 
     """
     if isinstance(loss, Pure):
         return {party: float(loss.epsilon) * pure_share(columns, party, carry) for party in columns.parties}
-    rho, delta = float(budget_to_rho(loss).rho), _delta(loss)
-    return {party: zcdp_epsilon(rho * rho_share(columns, party, carry), delta) for party in columns.parties}
+    square, delta = float(gaussian_budget(loss).square), _delta(loss)
+    return {party: gdp_epsilon(square * square_share(columns, party, carry), delta) for party in columns.parties}
 
 
 def affordable(columns: Columns, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
@@ -47,8 +47,8 @@ def affordable(columns: Columns, wished: Mapping[str, float], delta: float, carr
         if not delta:
             least = min(least, epsilon / pure_share(columns, party, carry))
             continue
-        rho = float(budget_to_rho(Approx(epsilon, delta)).rho) / rho_share(columns, party, carry)
-        least = min(least, zcdp_epsilon(rho, delta))
+        square = float(gaussian_budget(Approx(epsilon, delta)).square) / square_share(columns, party, carry)
+        least = min(least, gdp_epsilon(square, delta))
     return least
 
 
@@ -57,7 +57,7 @@ def pure_share(columns: Columns, party: str, carry: float = 0.0) -> float:
     return (l1_sensitivity_about(columns, party) + carry) / (l1_sensitivity(columns) + carry)
 
 
-def rho_share(columns: Columns, party: str, carry: float = 0.0) -> float:
+def square_share(columns: Columns, party: str, carry: float = 0.0) -> float:
     """The same of a ρ, which grows with the square of what one party can move."""
     whole = l2_sensitivity(columns)
     return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2

@@ -33,8 +33,8 @@ from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.learn.quadratic import solve, spectral_norm
-from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import ZCDP, Approx, Loss
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.vertical import terms
 from comity.protocols.vertical.columns import PLACES
@@ -75,7 +75,7 @@ class GradientRegression(VerticalRegression):
     Unit         a record, replaced.
     Learned      coordinator: noisy moments and noisy sums of responses. Parties: the weights of every round.
     Sensitivity  `sensitivity.l2_sensitivity` for the moments, 2·B·sup|s| for a round (proof.md, 9).
-    Loss         seven tenths of ρ for the moments, the rest in equal parts for the rounds.
+    Loss         seven tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
     solver: str = "gradient"
@@ -159,14 +159,14 @@ class GradientRegression(VerticalRegression):
         """The same terms with the moments' part of the loss alone."""
         return replace(who, loss=self._split(who.loss)[0]) if self.descends(who) else who
 
-    def _split(self, loss: Loss) -> tuple[ZCDP, ZCDP]:
+    def _split(self, loss: Loss) -> tuple[GDP, GDP]:
         """Loss of the moments, and of one round; together never more than the budget."""
-        rho, tenth = budget_to_rho(loss).rho, Decimal(10)
-        moments = _DOWN.divide(_DOWN.multiply(rho, Decimal(_TENTHS_FOR_MOMENTS)), tenth)
+        square, tenth = gaussian_budget(loss).square, Decimal(10)
+        moments = _DOWN.divide(_DOWN.multiply(square, Decimal(_TENTHS_FOR_MOMENTS)), tenth)
         one = _DOWN.divide(
-            _DOWN.multiply(rho, tenth - _TENTHS_FOR_MOMENTS), _DOWN.multiply(tenth, Decimal(self.rounds))
+            _DOWN.multiply(square, tenth - _TENTHS_FOR_MOMENTS), _DOWN.multiply(tenth, Decimal(self.rounds))
         )
-        return ZCDP(moments), ZCDP(one)
+        return GDP.squared(moments), GDP.squared(one)
 
     def gradient(self, loss: Loss) -> Release:
         """The noisy sums Σ x s(z), the constant's last, once for every round."""

@@ -35,7 +35,7 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -194,7 +194,7 @@ class VerticalRegression(Protocol):
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
             return Laplace(loss)
-        return Gaussian(budget_to_rho(loss))
+        return Gaussian(gaussian_budget(loss))
 
     def moments(self, loss: Loss) -> Release:
         """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
@@ -242,7 +242,7 @@ class VerticalRegression(Protocol):
 
     # At a site.
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
         return rows.counted(site, self.most)
 

@@ -229,7 +229,7 @@ class PublishedVertical(Protocol):
         names = [*(column.name for column in self.schema.columns), "(intercept)"]
         return np.array([at for name in names for at in place[name]]), label
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
         return rows.counted(site, self.most)
 
