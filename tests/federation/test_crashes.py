@@ -184,7 +184,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_random_kills(tmp_path, home):
-    ended, _ = crashes(tmp_path, 12, seed=1)
+    ended, _ = crashes(tmp_path, 8, seed=1)
     assert ended >= 1
 
 
