@@ -136,6 +136,24 @@ def test_out_of_range_is_refused() -> None:
         public.encrypt(1.5)  # type: ignore[arg-type]
 
 
+def test_what_is_raised_to_the_secret_power_is_known_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ciphertext that somebody chose is raised as another one of the same plaintext, another one each time."""
+    raised: list[int] = []
+    logarithm = paillier._Half._logarithm
+
+    def watched(self: paillier._Half, value: mpz) -> mpz:
+        raised.append(int(value))
+        return logarithm(self, value)
+
+    key = PrivateKey(private().public, private().p, private().q)
+    chosen = key.public.encrypt(77)
+    assert key.decrypt(chosen) == 77
+    monkeypatch.setattr(paillier._Half, "_logarithm", watched)
+    assert [key.decrypt(chosen) for _ in range(20)] == [77] * 20
+    assert len(set(raised)) == 20, "once for both primes"
+    assert chosen.value not in raised
+
+
 def test_only_fresh_ciphertexts_leave() -> None:
     public = private().public
     made = public.encrypt(5)

@@ -16,7 +16,7 @@ from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, Stud
 from comity.federation import alignment
 from comity.federation.alignment import ROWS, Alignment, canonical, distinct
 from comity.federation.codec import decode, encode
-from comity.federation.consortium import EVERY_PARTY, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.forms import Array
@@ -24,9 +24,10 @@ from comity.federation.parties import Parties, run
 from comity.federation.policy import Policy
 from comity.federation.protection import Sealed
 from comity.federation.protocol import Protocol, step
+from comity.federation.sealed_values import opened_values
 from comity.federation.site import Site
 
-from .toy import NAMES, STUDY, UNSEEN, answer, consortium, host, setup
+from .toy import NAMES, answer, ask_for, begin, consortium, host, setup
 
 METHODS = ("keyed", "ecdh")
 
@@ -81,7 +82,7 @@ def started(lists: list[Any], method: str = "keyed", folder: Any = None, **optio
     parties, hosts = setup(Aligned(method), who, folder, **options)
     for name, ids in zip(NAMES, lists):
         hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     return parties, hosts
 
 
@@ -172,9 +173,9 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, i
     parties, hosts = started([["a", "b", "c"], ids], method)
     with pytest.raises(Stopped) as stopped:
         Aligned(method).align.coordinate_alignment(parties)
-    assert isinstance(hosts["birch"].refusal, DataError) and says in str(hosts["birch"].refusal)
+    assert isinstance(parties.channel.refusals["birch"], DataError) and says in str(parties.channel.refusals["birch"])
     assert says not in str(stopped.value)
-    replies = [hosts["birch"].answer(message) for name, message in parties.channel.asked if name == "birch"]
+    replies = [hosts["birch"].answer(message) for name, message in parties.channel.ask_for if name == "birch"]
     assert decode(replies[-1][:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 
@@ -202,7 +203,7 @@ def test_an_empty_intersection_ends_the_study(method, lists):
 def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
     def begin(allowed):
         one = host(Aligned(method), consortium(3, dropouts=0), "ash", policy=Policy(disclosures=frozenset(allowed)))
-        return decode(answer(one, encode([STUDY, "run-1", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []])))
+        return decode(answer(one, ask_for("run.begin[0]")))
 
     assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
     assert "ok" in begin({"sizes_may_leave"})
@@ -311,37 +312,35 @@ def test_positions_are_distinct_rows_of_the_list(positions):
     assert "ok" in place(np.array([5, 1], "<i8"))
 
 
-def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator():
-    for change in (lambda raw: raw[:-1], lambda raw: raw[:-16] + raw[:16]):
-        parties, _ = started(random_lists(2))
-        honest = parties.channel
+@pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw[:-16] + raw[:16]])
+def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(monkeypatch, change):
+    honest = alignment._shuffled
 
-        class Lying:
-            def ask(self, messages, honest=honest, change=change):
-                replies = honest.ask(messages)
-                if decode(next(iter(messages.values())))[2] == "align.pseudonyms[0]":
-                    reply = decode(replies["birch"])
-                    reply["ok"]["tokens"] = change(reply["ok"]["tokens"])
-                    replies["birch"] = encode(reply)
-                return replies
+    def lying(site, tokens, width):
+        sent = honest(site, tokens, width)
+        return change(sent) if site.party == "birch" else sent
 
-        parties.channel = Lying()
-        with pytest.raises(Malformed):
-            Aligned().align.coordinate_alignment(parties)
+    monkeypatch.setattr(alignment, "_shuffled", lying)
+    parties, _ = started(random_lists(2))
+    with pytest.raises(Malformed, match="token"):
+        Aligned().align.coordinate_alignment(parties)
 
 
 # What the coordinator and the parties see.
 
 
 def views(parties):
-    """Tokens per owner, and all bytes that passed the coordinator."""
-    tokens, everything = {}, b""
-    for _, exchanges in parties.journal.traffic(parties.study, parties.run):
+    """Tokens per owner as the coordinator opens them, and all bytes that passed it."""
+    tokens, everything, declared = {}, b"", parties.protocol.align.declare(parties.consortium)
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for party, exchange in exchanges.items():
             everything += exchange.message + exchange.reply
-            found = decode(exchange.reply).get("ok", {}).get("tokens")
-            if found is not None:
-                tokens[party] = found
+            if path.startswith("align."):
+                heads = parties._heads(path, party, COORDINATOR)
+                found = opened_values(decode(exchange.reply)["ok"], declared, parties.keys, heads)
+                if "tokens" in found:
+                    tokens[party] = found["tokens"]
+    everything += b"".join(tokens.values())
     return tokens, everything
 
 

@@ -46,7 +46,7 @@ def _rows(bits: int, turns: int) -> list[dict[str, Any]]:
     cpu = "CPU seconds"
     return [
         _row(f"encrypt {bits}", turns, lambda: public.encrypt(number), 10, anchor.encrypt, 1, note=cpu),
-        _row(f"decrypt {bits}", turns, lambda: key.decrypt(sent), 2, anchor.decrypt, 2, note=f"{cpu}, powmod_sec"),
+        _row(f"decrypt {bits}", turns, lambda: key.decrypt(sent), 2, anchor.decrypt, 2, note=f"{cpu}, blinded"),
         _row(
             f"packed encrypt {bits}, per number",
             turns,

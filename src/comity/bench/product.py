@@ -104,7 +104,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
     plan = rlwe_product.Plan.choose(rows, columns, columns, form, form)
     encryptor, evaluator = (statistics.median(turn.seconds[side] for _, turn in turns) for side in range(2))
     note = (
-        f"CPU of both parties, N={plan.parameters.degree}, q=2^{32 * plan.parameters.words}, shares of {plan.bits} "
+        f"CPU of both parties, N={plan.parameters.degree}, q=2^{plan.parameters.modulus}, shares of {plan.bits} "
         f"bits, carry probability {plan.carry_probability:.1e}; "
         f"encryptor {encryptor:.4f} s, evaluator {evaluator:.4f} s"
     )
@@ -122,17 +122,21 @@ def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray
     evaluator = rlwe_product.Evaluator(plan)
     evaluating = process_time() - started
     sent, start = 0, -plan.block_rows
+    room = [np.empty(plan.block_rows * count, np.int32) for count in (x.shape[1], y.shape[1])]
+    letter = np.empty(plan.parameters.words * plan.columns_a * plan.block_rows, "<i4")
     while start < plan.rows:
+        length = min(plan.block_rows, plan.rows - start) if start >= 0 else plan.block_rows
+        words = letter[: plan.parameters.words * plan.columns_a * length].reshape(-1, plan.columns_a, length)
         started = process_time()
         if start < 0:
-            message = encryptor.begin(evaluator.nonce)
+            message = encryptor.begin(evaluator.nonce, words)
         else:
-            message = encryptor.encrypt(form.columns(x[start : start + plan.block_rows], np.int32))
+            message = encryptor.encrypt(_lines(form, x[start : start + length], room[0]), words)
         between = process_time()
         if start < 0:
             evaluator.begin(encryptor.nonce, message)
         else:
-            evaluator.absorb(message, form.columns(y[start : start + plan.block_rows], np.int32))
+            evaluator.absorb(message, _lines(form, y[start : start + length], room[1]))
         ended = process_time()
         encrypting += between - started
         evaluating += ended - between
@@ -147,6 +151,12 @@ def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray
     total = raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits)
     _compare(lower_from_word(total, plan.bits), exact)
     return _Turn((encrypting, evaluating), encrypting + evaluating, sent + reply.h.nbytes + reply.v.nbytes)
+
+
+def _lines(form: FixedPoint, rows: Matrix, room: NDArray[np.int32]) -> NDArray[np.int32]:
+    lines = room[: rows.size].reshape(rows.shape[::-1])
+    form.fill(lines, rows)
+    return lines
 
 
 def _measure_ckks(ours: dict[str, Any], rows: int, columns: int) -> dict[str, Any]:

@@ -27,10 +27,12 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
     for name, dtype in (("", "<u8"), (" 32-bit words", "<u4")):
         vectors = [_vector(dtype, length, k) for k in range(parties)]
         seeds = [derive(fresh_seed(), k) for k in range(parties)]
-        plain = [_cpu(lambda vectors=vectors: _plain(vectors)) for _ in range(repeats)]
-        masking = [_cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) for _ in range(repeats)]
-        unmasking = [_cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) / parties for _ in range(repeats)]
-        both = [m + u for m, u in zip(masking, unmasking)]
+        plain, both = [], []
+        for _ in range(repeats):
+            # In turn, so that a busy moment of the machine meets both.
+            plain.append(_cpu(lambda vectors=vectors: _plain(vectors)))
+            masking = _cpu(lambda v=vectors[0], s=seeds: _mask(v, s))
+            both.append(masking + _cpu(lambda v=vectors[0], s=seeds: _mask(v, s)) / parties)
         case = f"{parties}x{length}{name}"
         rows.append(_row(case, both, plain, "one party's masks, and its part of the coordinator's unmasking"))
     lost = parties // 3

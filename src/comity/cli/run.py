@@ -172,5 +172,6 @@ def _show(folder: Path, *, as_json: bool) -> None:
         lines.append(f"  WARNING        {guarantee.claim}")
     if guarantee.seeded:
         lines.append("  WARNING        made with a seed: a simulation, not a private release")
+    lines += [f"  WARNING        {sentence}" for sentence in result.findings]
     lines.append(f"  report         {folder / 'report.html'}")
     show("\n".join(lines), {**document, "folder": str(folder)}, as_json=as_json)

@@ -202,6 +202,24 @@ def _products_8192(left: Floats, right: Floats, y: Floats, rows: Floats, first: 
         _merge4(x, 4096, 64, 1, 1024, first, 0, 0)
 
 
+@compiled
+def evaluate(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> None:
+    """`Transform.forward` for compiled callers; the constants are `twiddles(size)`."""
+    if rows.shape[1] == 4096:
+        _forward_4096(rows, spectra, first, second)
+    else:
+        _forward_8192(rows, spectra, first, second)
+
+
+@compiled
+def multiply_out(left: Floats, right: Floats, room: Floats, rows: Floats, first: Floats, second: Floats) -> None:
+    """`Transform.products` for compiled callers: `room` holds one row, and the constants are `twiddles(size)`."""
+    if rows.shape[1] == 4096:
+        _products_4096(left, right, room, rows, first, second)
+    else:
+        _products_8192(left, right, room, rows, first, second)
+
+
 @dataclass(frozen=True)
 class Transform:
     """The transform of polynomials of `size` coefficients, many at a time; a row is a polynomial."""
@@ -210,13 +228,12 @@ class Transform:
 
     def forward(self, rows: Floats, spectra: Floats) -> Floats:
         """The values of each row, real parts before imaginary parts, into `spectra`; `rows` is overwritten."""
-        (_forward_4096 if self.size == 4096 else _forward_8192)(rows, spectra, *twiddles(self.size))
+        evaluate(rows, spectra, *twiddles(self.size))
         return spectra
 
     def products(self, left: Floats, right: Floats, rows: Floats) -> Floats:
         """N/2 times the product of each polynomial of `left` with each of `right`, both given by their values."""
-        inverse = _products_4096 if self.size == 4096 else _products_8192
-        inverse(left, right, np.empty(self.size), rows, *twiddles(self.size))
+        multiply_out(left, right, np.empty(self.size), rows, *twiddles(self.size))
         return rows
 
     def unit(self) -> Floats:

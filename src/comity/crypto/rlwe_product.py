@@ -36,9 +36,9 @@ from comity.crypto.rlwe import (
     ERROR_VARIANCE,
     LARGEST_ERROR,
     ColumnSecrets,
+    Errors,
     Parameters,
     ProductSum,
-    errors,
     public_block,
     ternary,
 )
@@ -68,7 +68,8 @@ class Plan:
         needed = product_bits(rows, a, b, noise=noise)
         width = max(needed, bits)
         for parameters in ALLOWED:
-            if max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits:
+            fits = max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits
+            if fits and _worst_error(parameters, rows, b.largest).bit_length() <= 32 * parameters.words - width:
                 return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters)
         require(needed, ALLOWED[-1].bits)
         raise Refused(
@@ -90,13 +91,13 @@ class Plan:
         require((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
         require(self.bits, self.parameters.bits)
         # With errors below Δ, whatever they are, a share pair is never off by more than one unit.
-        worst = LARGEST_ERROR * (self.rows * self.largest_b + 2 * self.parameters.degree)
+        worst = _worst_error(self.parameters, self.rows, self.largest_b)
         if worst.bit_length() > self.shift:
             raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
 
     @property
     def shift(self) -> int:
-        """log2 Δ."""
+        """log2 Δ, in the words."""
         return 32 * self.parameters.words - self.bits
 
     @property
@@ -107,7 +108,7 @@ class Plan:
     def carry_probability(self) -> float:
         """Bound on the probability that any entry is off by its one unit: the mean of |error| over Δ, per entry."""
         variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
-        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0**-self.shift
+        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0 ** (self.parameters.idle - self.shift)
 
     @property
     def message_bytes(self) -> tuple[int, int]:
@@ -117,6 +118,11 @@ class Plan:
             word * self.columns_a * (degree + self.rows),
             word * self.columns_b * (degree + self.columns_a),
         )
+
+
+def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
+    """The largest that all errors of one entry can add up to, in the words."""
+    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
 
 
 def pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -148,6 +154,7 @@ class _Side:
         self._streams: tuple[Stream, Stream] | None = None
         self._block = 0
         self._left = plan.rows
+        self._public = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
 
     def _follow(self, a: bytes, b: bytes) -> None:
         if self._streams is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
@@ -178,7 +185,7 @@ class _Side:
         length = self._length
         self._left -= length if self._block else 0
         self._block += 1
-        return public_block(self._both()[0], self.plan.parameters)
+        return public_block(self._both()[0], self.plan.parameters, self._public)
 
     def _complete(self) -> None:
         if self._block < 2 or self._left:
@@ -201,16 +208,21 @@ class Encryptor(_Side):
         side._block, side._left = 2, 0
         return side
 
-    def begin(self, nonce: bytes) -> NDArray[np.int32]:
+    def begin(self, nonce: bytes, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """Block 0, under a polynomial from this side's nonce and the evaluator's: encryptions of zero."""
         self._follow(self.nonce, nonce)
-        zeros = np.zeros((self.plan.columns_a, self._length), np.int32)
-        return self._columns.encrypt(self._advance(), zeros, self.plan.shift, self._fresh)
+        return self._encrypt(np.zeros((self.plan.columns_a, self._length), np.int32), out)
 
-    def encrypt(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them."""
+    def encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+        """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; into `out`, if it is
+        given, which then is what a message before was."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
-        return self._columns.encrypt(self._advance(), values, self.plan.shift, self._fresh)
+        return self._encrypt(values, out)
+
+    def _encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None) -> NDArray[np.int32]:
+        if out is not None:
+            _check_words(out, "<i4", (self.plan.parameters.words, *values.shape))
+        return self._columns.encrypt(self._advance(), values, self.plan.shift, self._fresh, out)
 
     def share(self, reply: Reply) -> NDArray[np.uint64]:
         """This side's share of the product modulo 2^bits, from the evaluator's reply; once."""
@@ -241,6 +253,7 @@ class Evaluator(_Side):
         shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
         drawn = np.frombuffer(self._fresh.bytes(4 * math.prod(shape)), "<u4")
         self._masks = drawn.reshape(shape).astype(np.int64)
+        self._masks[0] &= -1 << plan.parameters.idle
         return ternary(self._fresh, plan.columns_b, plan.parameters.degree)
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
@@ -268,7 +281,7 @@ class Evaluator(_Side):
             raise Malformed("a message has one reply", code="replay")
         self._answered = True
         plan = self.plan
-        h = self._sum.total(errors(self._fresh, plan.columns_b, plan.parameters.degree))
+        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._fresh))
         return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:

@@ -7,8 +7,9 @@ follows (`deal`); never from one side. Each triple serves once: `Triples.take` n
 From transfers: the parties' side receives with its shares of a and b as choices, the curator's side sends, and what it
 sends differs by its shares of b and a. That gives shares of a₁·b₀ and b₁·a₀; the other two products are local. Neither
 side learns anything of the other's shares; adversary and assumption are those of `comity.crypto.ot_extension`. From a
-dealer: a seed of 32 bytes to each side, and to the parties' side its shares of c; a dealer that colludes with a side
-shows it the other's inputs, and a dealer alone learns the number of triples.
+dealer: the curator's side gives it a seed of 32 bytes, and the parties' side gets another and its shares of c. What the
+parties' side masks is uniform to the curator's whatever seed that one chose, because the other seed is the dealer's. A
+dealer that colludes with a side shows it the other's inputs, and a dealer alone learns the number of triples.
 """
 
 from __future__ import annotations
@@ -69,13 +70,16 @@ def by_transfer(side: Side, count: int, *, session: bytes, seed: bytes | None = 
     return Triples(a[:count], b[:count], c[:count])
 
 
-def deal(count: int, *, dealer: str, sides: Collection[str]) -> tuple[bytes, bytes]:
-    """The messages of a named dealer outside the two named sides: for the curator's side and for the parties' one."""
+def deal(count: int, *, dealer: str, sides: Collection[str], curator: bytes | None = None) -> tuple[bytes, bytes]:
+    """The messages of a named dealer outside the two named sides: for the curator's side, unless that one gave its own
+    fresh seed, and for the parties' side."""
     if dealer in sides:
         raise Refused(f"{dealer!r} is a side of the computation and can't deal its triples: name somebody else")
     if count <= 0:
         raise ValueError(f"a positive number of triples was expected, found {count}")
-    curator, parties = fresh_seed(), fresh_seed()
+    curator, parties = fresh_seed() if curator is None else curator, fresh_seed()
+    if len(curator) != SEED_BYTES:
+        raise Malformed(f"a seed of {SEED_BYTES} bytes was expected, found {len(curator)} bytes")
     a0, b0, c0 = uniform(Stream(curator), 3 * count).reshape(3, count)
     a1, b1 = uniform(Stream(parties), 2 * count).reshape(2, count)
     return curator, parties + pack(((a0 ^ a1) & (b0 ^ b1)) ^ c0)

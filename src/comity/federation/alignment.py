@@ -11,7 +11,8 @@ Adversary    keyed: a coordinator that follows the protocol but looks at everyth
              ecdh: the same with all parties but one.
 Learned      coordinator: the size of each party's list and of every overlap. Each party: which of its own people all
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
-             differential privacy of the study. Positions come back, never pseudonyms.
+             differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
+             coordinator: a party has the key, or the order of its own list, to read a recorded one with.
 Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
              `crypto.psi_ecdh`, where it can't.
 
@@ -95,7 +96,9 @@ class Alignment(Protocol):
                     name="tokens",
                     source=EVERY_PARTY,
                     to=COORDINATOR,
-                    protection=Disclosed("how many people each party has and how many any of them share", _POLICY),
+                    protection=Disclosed(
+                        "how many people each party has and how many any of them share", _POLICY, sealed=True
+                    ),
                     form=tokens,
                 ),
                 Release(
@@ -129,7 +132,7 @@ class Alignment(Protocol):
             if party != site.party:
                 site.send(party, "alignment_key", key)
 
-    @step()
+    @step(gives=("tokens",))
     def pseudonyms(self, site: Site) -> dict[str, Any]:
         self._only("keyed")
         dealer = min(site.consortium.parties)
@@ -156,7 +159,7 @@ class Alignment(Protocol):
             raise Refused("a list goes around the ring once", code="too-often")
         self._pass_on(site, hop + 1, self._arrived(site, hop))
 
-    @step()
+    @step(gives=("tokens",))
     def deliver(self, site: Site) -> dict[str, Any]:
         arrived = self._arrived(site, site.consortium.size - 1)
         return {"tokens": psi_ecdh.blind(_secret(site), arrived)}
@@ -167,7 +170,7 @@ class Alignment(Protocol):
 
     def _arrived(self, site: Site, hop: int) -> bytes:
         self._only("ecdh")
-        letter = site.received("blinded_points").get(_beside(site.consortium, site.party, -1))
+        letter = site.take("blinded_points").get(_beside(site.consortium, site.party, -1))
         if letter is None or letter["hop"] != hop:
             raise Refused("the list of this turn did not arrive", code="align")
         return bytes(letter["points"])

@@ -2,7 +2,7 @@
 
     transfer   offer      the parties' representative opens oblivious transfers with the curator, who is the coordinator
                extend     it answers the curator's choices; both sides then hold their shares of fresh triples
-    dealer     deal       a party outside both sides gives the curator a seed and seals the rest to the representative
+    dealer     deal       a party outside both sides takes the curator's seed and seals the other half of the triples
     both       multiply   (once per round) the inputs of a round's gates, masked by triples, in both directions
                open       the representative's share of the index leaves for the curator
 
@@ -120,10 +120,10 @@ class Argmin(Protocol):
             )
             others = "any other parties"
         else:
-            seed = Public("random, independent of all records")
+            seed = Sealed("the curator's half of random triples")
             rest = Fields({"use": Count(uses - 1), "triples": Blob(SEED_BYTES + _bytes(triples))})
             made = (
-                release("triple_seed", self.dealer, COORDINATOR, seed, Blob(SEED_BYTES), uses),
+                release("triple_seed", COORDINATOR, self.dealer, seed, Blob(SEED_BYTES), uses),
                 release("triples", self.dealer, side, Sealed("random triples, independent of all records"), rest, uses),
             )
             others = f"any other parties except the dealer {self.dealer}"
@@ -145,7 +145,7 @@ class Argmin(Protocol):
 
     # Triples by oblivious transfer, at the representative.
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_offer",))
     def offer(self, site: Site) -> dict[str, Any]:
         use = self._use(site, int(site.label), self.representative)
         if self.dealer is not None:
@@ -153,7 +153,7 @@ class Argmin(Protocol):
         site.keep(f"argmin.seed/{use}", site.secret())
         return {"transfer_offer": next(self._transfers(site, use))}
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_columns",))
     def extend(self, site: Site, transfer_choices: bytes) -> dict[str, Any]:
         use = self._use(site, int(site.label), self.representative)
         transfers = self._transfers(site, use)
@@ -172,12 +172,11 @@ class Argmin(Protocol):
     # Triples from a dealer.
 
     @step(times=MOST_USES)
-    def deal(self, site: Site) -> dict[str, Any]:
+    def deal(self, site: Site, triple_seed: bytes) -> None:
         use = self._use(site, int(site.label), self.dealer)
         sides = (COORDINATOR, self.representative)
-        seed, rest = deal(self.tournament.triples, dealer=site.party, sides=sides)
+        _, rest = deal(self.tournament.triples, dealer=site.party, sides=sides, curator=triple_seed)
         site.send(self.representative, "triples", {"use": use, "triples": rest})
-        return {"triple_seed": seed}
 
     # The computation, at the representative.
 
@@ -190,7 +189,7 @@ class Argmin(Protocol):
             raise Refused("other shares were held for this argmin in this run", code="argmin")
         site.keep(_shares_of(use), shares)
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MOST_ROUNDS, gives=("masked_by_parties",))
     def multiply(self, site: Site, masked_by_curator: bytes) -> dict[str, Any]:
         # A single candidate has no rounds at all.
         use, turn = divmod(int(site.label), self.rounds) if self.rounds else (self.uses, 0)
@@ -201,7 +200,7 @@ class Argmin(Protocol):
         site.keep(f"argmin.heard/{use}/{turn}", masked_by_curator)
         return {"masked_by_parties": own}
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("index_share",))
     def open(self, site: Site) -> dict[str, Any]:
         use = int(site.label)
         side = self._side(site, use)
@@ -220,7 +219,7 @@ class Argmin(Protocol):
         if kept is not None:
             a, b, c = (unpack(share, count) for share in kept)
             return Triples(a, b, c)
-        letter = None if self.dealer is None else site.received("triples", [self.dealer]).get(self.dealer)
+        letter = None if self.dealer is None else site.take("triples", [self.dealer]).get(self.dealer)
         if letter is None or letter["use"] != use:
             raise Refused("the triples of this argmin did not arrive", code="argmin")
         self._keep_triples(site, use, dealt(Side.PARTIES, letter["triples"], count))
@@ -277,7 +276,9 @@ class Argmin(Protocol):
     def _curator_triples(self, view: Parties, use: int) -> Triples:
         count = self.tournament.triples
         if self.dealer is not None:
-            return dealt(Side.CURATOR, self._told(view, "deal", use)["triple_seed"], count)
+            seed = view.once(f"triple_seed/{use}", fresh_seed)
+            self._told(view, "deal", use, triple_seed=seed)
+            return dealt(Side.CURATOR, seed, count)
         # The session that `Site.context` names at the other side.
         session, seed = encode([view.study, view.run, "argmin", use]), view.once(f"seed/{use}", fresh_seed)
         transfers = by_transfer(Side.CURATOR, count, session=session, seed=seed)

@@ -100,7 +100,7 @@ class Products(Protocol):
         )
         blinded = Fields({"stretch": Count(_MOST_STRETCHES), "words": Array(None, "<u8")})
         dealt = (
-            release("hand", COORDINATOR, EVERY_PARTY, Public("random, independent of all records"), hand),
+            release("hand", COORDINATOR, EVERY_PARTY, Sealed("random words, independent of all records"), hand),
             release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
         )
         rows = release("rows", COORDINATOR, EVERY_PARTY, Public("how many records the parties share"), Count(self.most))

@@ -92,15 +92,16 @@ class Public:
 @dataclass(frozen=True)
 class Disclosed:
     """Leaves exactly as it is. `policy` names the key of a site's policy that must allow it, and `most` is how many
-    values leave at most, where the policy limits their number."""
+    values leave at most, where the policy limits their number. `sealed` values are for their receiver's eyes alone."""
 
     why: str
     policy: str
     most: int = 0
+    sealed: bool = False
 
     @property
     def text(self) -> str:
-        return f"EXACT, no privacy: {self.why} (needs policy.{self.policy})"
+        return f"EXACT, no privacy: {self.why} (needs policy.{self.policy})" + "; sealed" * self.sealed
 
 
 Protection = Summed | Noised | Entrusted | Perturbed | Sealed | Derived | Public | Disclosed

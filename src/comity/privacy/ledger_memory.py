@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from comity.errors import Refused
+from comity.privacy.ledger_commits import CommitHead
 from comity.privacy.ledger_schema import explained_outside, lay_out, nested
 from comity.privacy.ledger_witness import Seen
 
@@ -88,8 +89,14 @@ class InMemory:
     def lost(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
         return ""
 
-    def witness(self, seq: int, head: str, *, thawed: bool) -> None:
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Nothing but this process can change its memory."""
+
+    def witness(self, head: CommitHead, *, thawed: bool) -> None:
         """Memory has no backup to be restored from."""
+
+    def truncate_log(self) -> bool:
+        return True
 
 
 class Shared:

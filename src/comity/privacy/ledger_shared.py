@@ -13,7 +13,7 @@ from pathlib import Path
 
 from comity.errors import StudyError
 from comity.privacy.ledger_memory import InMemory, Shared
-from comity.privacy.ledger_schema import APPLICATION, lay_out, require_ledger
+from comity.privacy.ledger_schema import APPLICATION, format_of, lay_out
 
 
 class SharedFile:
@@ -28,11 +28,12 @@ class SharedFile:
             connection.execute("PRAGMA busy_timeout = 60000")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 lay_out(connection)
             connection.execute("COMMIT")
-            require_ledger(connection, str(path))
+            format_of(connection, str(path))
         except (OSError, sqlite3.Error) as error:
             raise StudyError(
                 f"{path}: the ledgers of simulated parties can't be kept here ({error}); choose another folder"

@@ -90,7 +90,11 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.guarantee.claim != "private":
-        found.append(("Not private as claimed", result.guarantee.claim))
+        only = result.guarantee.claim.startswith("simulation only")
+        found.append(("Simulation only" if only else "Not private as claimed", result.guarantee.claim))
+    if result.findings:
+        counted = " These counts are exact: no guarantee covers them."
+        found.append(("Look at the records again", " ".join(result.findings) + counted))
     return found
 
 

@@ -42,9 +42,9 @@ class Result:
     """What a run gives back. One that was read from a folder has everything but `outcome`.
 
     `error` and `baselines` are measured on records that are private outside a simulation, and None or empty where
-    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it.
-    `model_noise` is the standard deviation of the noise in each released number of the model, where the declaration
-    tells it.
+    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it. `findings`
+    says what is odd about the records of a simulation, in exact counts that no guarantee covers. `model_noise` is the
+    standard deviation of the noise in each released number of the model, where the declaration tells it.
     """
 
     study: str
@@ -68,6 +68,7 @@ class Result:
     made: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
     outcome: Outcome | None = None
 
     @classmethod
@@ -94,6 +95,7 @@ class Result:
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             settings=dict(outcome.settings),
             versions=versions(),
+            findings=outcome.findings,
             outcome=outcome,
         )
 
@@ -157,6 +159,7 @@ class Result:
             "masks": self.masks,
             "seed": self.seed,
             "seconds": self.seconds,
+            "findings": list(self.findings),
             "settings": dict(self.settings),
             "versions": dict(self.versions),
         }
@@ -221,6 +224,7 @@ def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Rel
         made=page["made"],
         settings=dict(page["settings"]),
         versions=dict(page["versions"]),
+        findings=tuple(page["findings"]),
     )
 
 

@@ -75,7 +75,7 @@ def declared(
     words = Array((noise.width,), "<u8")
     pair = Fields({"share": Array((1,), "<u8"), "encrypted": Blob(ciphertext)})
     pairs = Fields({"shares": Array((who.size,), "<u8"), "encrypted": many})
-    made, uniform = Public("a public key of this run"), Public("a uniform share")
+    made, uniform = Public("a public key of this run"), Sealed("a uniform share")
     largest = noise.sensitivity(1)
 
     def release(name: str, source: str, to: str, protection: Protection, form: Form) -> Release:
@@ -87,7 +87,7 @@ def declared(
             release("key_for_curator", keyholder, COORDINATOR, made, key),
             release("place", mixer, EVERY_PARTY, Sealed("its own place in a random order"), Count(who.size - 1)),
             release("size", EVERY_PARTY, mixer, Sealed("a uniform share, and an encrypted one"), pair),
-            release("shuffled", mixer, COORDINATOR, Public(_SHUFFLED), pairs),
+            release("shuffled", mixer, COORDINATOR, Sealed(_SHUFFLED), pairs),
             release("masked", COORDINATOR, keyholder, Public("uniform numbers, encrypted"), many),
             *comparisons.declare(who).releases,
             release("curator_key", COORDINATOR, EVERY_PARTY, made, key),
@@ -103,7 +103,7 @@ def declared(
             ),
             release("product", EVERY_PARTY, EVERY_PARTY, Sealed("noise under the curator's key"), many),
             release("blinded", mixer, COORDINATOR, Public("noise under a uniform mask"), many),
-            release("piece", EVERY_PARTY, EVERY_PARTY, Sealed(uniform.why), words),
+            release("piece", EVERY_PARTY, EVERY_PARTY, uniform, words),
             release("piece_for_curator", EVERY_PARTY, COORDINATOR, uniform, words),
             release("piece_of_curator", COORDINATOR, EVERY_PARTY, uniform, words),
             release("share", EVERY_PARTY, COORDINATOR, Derived("noise"), words),

@@ -8,7 +8,7 @@
 Adversary    a coordinator that works with no party (it deals), and any parties but one together.
 Learned      parties: the weights of every round, and words that are uniform to them. Coordinator: nothing here; what a
              protocol opens is declared there.
-Assumes      AES in counter mode as a generator; letters are sealed to pinned keys.
+Assumes      AES in counter mode as a generator; what is dealt and what parties send each other is sealed.
 
 One mask, one use: the seeds are journalled before the first ask, a matrix is masked once per run and refused if the
 records changed, and every round has seeds of its own.
@@ -34,7 +34,7 @@ from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Blob, Count, Fields, Form
 from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Public, Sealed
+from comity.federation.protection import Derived, Sealed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.protocols.vertical.columns import LABEL, PLACES, Columns
@@ -80,10 +80,10 @@ class Rounds(Protocol):
         return integers(columns[:, self._is_feature(party)]) * 2.0**-PLACES
 
     def declare(self, who: Consortium) -> Declaration:
-        def release(name: str, source: str, to: str, protection: Public | Sealed | Derived, form: Form) -> Release:
+        def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        dealt = Public("random, independent of all records")
+        dealt = Sealed("random words, independent of all records")
         letter = Fields({"round": Count(MOST_ROUNDS), "words": Array(("rows",), "<u8")})
         hand = Fields(
             {"seed": Blob(32), "powers": Array((2, "rows"), "<u8"), "sums": Array(None, "<u8")}, ("powers", "sums")
@@ -166,7 +166,7 @@ class Rounds(Protocol):
 
     def _opened(self, site: Site, name: str, number: int, own: Words | None) -> Words:
         """The sum of all parties' letters of this round."""
-        letters = site.received(name, self._peers(site))
+        letters = site.take(name, self._peers(site))
         if (
             own is None
             or any(letter["round"] != number for letter in letters.values())

@@ -18,9 +18,10 @@ from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.kept import Kept, opened
-from comity.federation.parties import Parties, Progress, Total, checked, perturbed
+from comity.federation.parties import Parties, Progress
 from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
+from comity.federation.released import Total, checked, perturbed
 from comity.federation.transcript import Line, Transcript
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.permit import Permit

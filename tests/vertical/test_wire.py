@@ -1,0 +1,56 @@
+"""What a party reads that records the wire of a vertical study: no mask of a peer, no score of a new record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comity.crypto.dealer_combination import matrix_mask
+from comity.entropy import derive
+from comity.federation.codec import decode
+from tests.federation.toy import UNSEEN
+from tests.federation.wire import pieces, recorded
+
+from .consortia import NoNoise, consortium, hosted, parts, people
+from .test_gradients import protocol
+from .test_prediction import new, prediction
+
+
+def begun(tried, records):
+    parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
+    line = recorded(parties)
+    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    return parties, hosts, line
+
+
+def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
+    tried = protocol(rounds=2)
+    parties, hosts, line = begun(tried, parts(tried, people(60)))
+    tried.coordinate(parties)
+    view = parties.under("rounds")
+    seeds = {party: derive(seed, "matrix") for party, seed in view.once("matrices", dict).items()}
+    secrets = [*seeds.values(), *(seed for number in range(2) for seed in view.once(f"round/{number}", dict).values())]
+    assert len(secrets) == 6 and not any(map(line.holds, secrets))
+    hands = [decode(hosts["birch"].store.state("run-1", f"rounds.hand/{number}")) for number in range(2)]
+    corrections = [piece for hand in hands for piece in pieces({key: hand[key] for key in ("powers", "sums")})]
+    assert len(corrections) == 4 and not any(map(line.holds, corrections))
+    # Control: the seed is all that a peer lacks to read the features that were sealed to it.
+    masked = decode(hosts["birch"].store.state("run-1", "in:masked_features/ash"))
+    width = tried.descent.widths["ash"]
+    found = masked.reshape(width, -1) + matrix_mask(seeds["ash"], width, 60)
+    np.testing.assert_array_equal(found, tried.descent._lines(_site(hosts["ash"])))
+
+
+def _site(host):
+    from comity.federation.site import Site
+
+    return Site(host, host.study, "run-1", "descend[0]", "gradient", "0")
+
+
+def test_the_masked_scores_of_new_records_reach_the_coordinator_alone():
+    """Of two parties, each knows the other's mask: what it reads on the wire would be the other's exact part."""
+    tried, frame = prediction(2), people(20).drop(columns="sick")
+    parties, _, line = begun(tried, new(tried, frame))
+    tried.coordinate(parties)
+    told = parties.ask(tried.partial, rows=20)
+    assert set(told) == {"ash", "birch"}
+    assert not any(line.holds(values["masked"].tobytes()[:16]) for values in told.values())
