@@ -214,6 +214,17 @@ class ProductSum:
         if self._pending == self._FOLD:
             self._fold()
 
+    def so_far(self) -> NDArray[np.int64]:
+        """The sums until now, digit by digit."""
+        self._fold()
+        return self._digits.copy()
+
+    def restore(self, digits: NDArray[np.int64]) -> None:
+        """Go on from what `so_far` of another object gave."""
+        if digits.shape != self._digits.shape or digits.dtype != np.int64:
+            raise Refused(f"sums of shape {self._digits.shape} to go on with were expected", code="stopped")
+        self._digits[:] = digits
+
     def _fold(self) -> None:
         unit, (first, second) = self._transform.unit(), twiddles(self.parameters.degree)
         if _add_rounded(self._digits, self._total, unit, self._column[0], self._column_values, first, second):
