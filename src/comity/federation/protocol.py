@@ -61,7 +61,7 @@ class Protocol:
     """Frozen, public, stateless. Subclasses are frozen dataclasses whose fields are the study's parameters."""
 
     name: ClassVar[str] = ""
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def parts(self) -> Mapping[str, Protocol]:
