@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long lint install dev bench-vertical clean
+.PHONY: demo test test-long mutants lint install dev bench-vertical clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,9 +32,14 @@ lint: $(VENV)/.dev
 test: lint
 	$(BIN)/pytest
 
-# Crash, scale and statistical runs that take many minutes.
-test-long: $(VENV)/.dev
+# A thousand kills, a million mutated messages, the attacks of coalitions, statistical and scale runs, and the mutants:
+# many minutes.
+test-long: mutants
 	$(BIN)/pytest -m long
+
+# Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tools.mutants
 
 # diffprivlib needs an older scikit-learn than Comity does, so that the bench beside it has an environment of its own.
 # pip says that they do not fit together; what the bench calls of Comity does. Adult is compared too where COMITY_DATA

@@ -99,7 +99,7 @@ def simulate(
     schema: Schema | None = None,
     unit: str = "party",
     neighbours: str = "replace",
-    colluders: int = 1,
+    colluders: int | None = None,
     dropouts: int = 0,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,

@@ -19,15 +19,17 @@ from __future__ import annotations
 
 
 class ComityError(Exception):
-    """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned."""
+    """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned, `party` who
+    said so, where it was somebody else."""
 
     code = "error"
     exit_code = 1
 
-    def __init__(self, sentence: str, *, code: str | None = None, key: str = "") -> None:
+    def __init__(self, sentence: str, *, code: str | None = None, key: str = "", party: str = "") -> None:
         super().__init__(sentence)
         self.code = code or type(self).code
         self.key = key
+        self.party = party
 
 
 class BadInput(ComityError):

@@ -8,16 +8,17 @@ import numpy as np
 
 from comity.crypto.sealed import Identity
 from comity.data import Records
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
-from comity.federation.journal import Journal
 from comity.federation.parties import Parties
+from comity.federation.policy import SIMULATION
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging
-from tests.federation.toy import NAMES, STUDY, LossyChannel, NoNoise, identity
+from tests.federation.toy import NAMES, STUDY, LossyChannel, NoNoise, Watched, identity
 
 KINDS = ("logistic", "svm", "softmax", "linear")
 
@@ -83,6 +84,7 @@ def parties(
     hosts: dict[str, Host] | None = None,
 ) -> tuple[Parties, dict[str, Host]]:
     keys: dict[str, Identity] = {name: identity(name) for name in (COORDINATOR, *who.parties)}
+    agreed = Agreed(STUDY, built, who)
     if hosts is None:
         hosts = {}
         for name in who.parties:
@@ -94,18 +96,15 @@ def parties(
                 ledger = Ledger(path) if path.exists() else Ledger.create(path, grant=Approx(5, 1e-5), **account)
             store = Store(ledger, unit=who.unit, neighbours=who.neighbours)
             hosts[name] = Host(
+                agreed,
                 name,
                 records=records[name],
                 keys=keys[name],
                 store=store,
                 noise=noise or Exact(),
-                protocol=built,
-                who=who,
-                study=STUDY,
+                policy=SIMULATION,
             )
-    journal = Journal(None if folder is None else folder / "journal")
+    journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
-    coordinator = Parties(
-        built, who, study=STUDY, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None
-    )
+    coordinator = Parties(agreed, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None)
     return coordinator, hosts

@@ -15,6 +15,7 @@ from comity.crypto.paillier import PrivateKey
 from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
@@ -27,6 +28,7 @@ from comity.privacy.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published import PublishedAverage
 from comity.runtime.local.channel import LocalChannel
+from tests.federation.toy import Watched
 
 STUDY = "a" * 64
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -129,20 +131,22 @@ class Meeting:
     def __post_init__(self) -> None:
         self.who = consortium(len(self.sizes), self.epsilon)
         self.noises = {name: Recorded(name) for name in self.who.parties}
-        self.journal = Journal(None if self.folder is None else self.folder / "journal")
+        self.journal = Watched(None if self.folder is None else self.folder / "journal")
         self.open_sites()
+
+    @property
+    def agreed(self) -> Agreed:
+        return Agreed(STUDY, self.protocol, self.who)
 
     def open_sites(self) -> None:
         self.hosts = {
             name: Host(
+                self.agreed,
                 name,
                 records=records(size, self.protocol.width, place),
                 keys=identity(name),
                 store=Store(self._ledger(name), unit=self.who.unit, neighbours=self.who.neighbours),
                 noise=self.noises[name],
-                protocol=self.protocol,
-                who=self.who,
-                study=STUDY,
                 policy=self.policy,
             )
             for place, (name, size) in enumerate(zip(self.who.parties, self.sizes, strict=True))
@@ -157,9 +161,7 @@ class Meeting:
 
     def parties(self, channel: LocalChannel | None = None, run: str = "run-1") -> Parties:
         return Parties(
-            self.protocol,
-            self.who,
-            study=STUDY,
+            self.agreed,
             run=run,
             channel=channel or LocalChannel(self.hosts),
             journal=self.journal,

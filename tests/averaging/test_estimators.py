@@ -31,7 +31,7 @@ def test_it_learns_labels_as_they_were_given(classes, model, delta):
     assert is_classifier(made) and made.classes_.tolist() == ["ash", "birch", "cedar"][:classes]
     assert made.score(tested, truth) > (0.85 if delta else 0.75)
     np.testing.assert_allclose(made.predict_proba(tested).sum(1), 1)
-    assert made.guarantee_.epsilon <= 3.0 and made.guarantee_.unit == "a record"
+    assert made.guarantee_.unit == "a record"
 
 
 def test_it_learns_numbers_in_their_own_units():
@@ -51,12 +51,13 @@ def test_groups_are_parties_and_clones_are_unfitted():
 
 
 def test_a_fit_is_debited_before_it_is_made_or_refused(tmp_path):
-    x, y, _ = sample(300)
+    x, y, _ = sample(300, seed=77)
     ledger = Ledger.create(
         tmp_path / "x.ledger", dataset="x", grant=Approx(1.2, 1e-6), unit=Unit.RECORD, neighbours=Neighbours.REPLACE
     )
     made = AveragedClassifier(ledger=ledger, bound=3.0, rounds=2)
     made.fit(x, y)
+    assert 0.99 < made.guarantee_.epsilon <= 1 and made.guarantee_.private
     with pytest.raises(BudgetExceeded):
         clone(made).fit(x, y)
 
@@ -70,4 +71,4 @@ def test_bad_input_names_what_is_wrong():
     with pytest.raises(StudyError, match="bound"):
         AveragedClassifier(bound=0.0).fit(x, y)
     with pytest.raises(StudyError, match="random_state"):
-        AveragedClassifier(random_state="x").fit(x, y)
+        AveragedClassifier(bound=3.0, random_state="x").fit(x, y)

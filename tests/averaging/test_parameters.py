@@ -89,7 +89,7 @@ def test_the_model_follows_the_target(tmp_path, own, target, kind):
 @pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
 @pytest.mark.parametrize("delta", ["delta = 1e-6", ""])
 def test_a_study_is_planned_and_run(tmp_path, target, delta):
-    made = study(tmp_path, "rounds = 5\n" + SIZES, delta, target)
+    made = study(tmp_path, ("rounds = 5\n" if delta else "") + SIZES, delta, target)
     plan = made.plan()
     assert [row.release for row in plan.rows][-1] == "model"
     assert plan.unit == "a record" and "colluders 1" in plan.notes[0] and "noise" in plan.expected
@@ -126,6 +126,9 @@ def test_what_is_missing_is_said_before_anything_runs(tmp_path, own, delta, targ
         (SIZES + "\nround = 3", CLASSES, "averaging.round"),
         (SIZES + "\nnoise = 'literal'", CLASSES, "averaging.noise"),
         ("variant = 'published'\n" + SIZES, CLASSES, "averaging.sizes"),
+        (SIZES + "\nl2 = 0.1", CLASSES, "averaging.l2"),
+        (SIZES + "\nsolver = 'average'\nclip = 0.1", CLASSES, "averaging.clip"),
+        (SIZES + "\nrounds = 0", CLASSES, "averaging.rounds"),
         ("variant = 'published'", NUMBER, "target"),
     ],
 )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Neighbours, Unit
 from comity.runtime import run as runtime_run
 from tests.cli.conftest import STUDY, write_study
 
@@ -95,6 +98,99 @@ def test_resume_keeps_to_what_the_run_began_with(comity, study: Path) -> None:  
     Path("runs/empty").mkdir()
     empty = comity("run", "--resume", "runs/empty")
     assert empty.code == 3 and "run.json" in empty.err
+
+
+def changed_records() -> None:
+    lines = Path("records.csv").read_text().splitlines()
+    Path("records.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+
+
+def changed_test() -> None:
+    lines = Path("test.csv").read_text().splitlines()
+    Path("test.csv").write_text("\n".join(lines[:-1]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [(changed_records, "records of clinic-01"), (changed_test, "test records")]
+)
+def test_a_run_is_not_resumed_with_other_records(  # type: ignore[no-untyped-def]
+    comity, study: Path, monkeypatch: pytest.MonkeyPatch, change, named: str
+) -> None:
+    folder = interrupted_at("train[0]", comity, monkeypatch)
+    before = {name: Path(name).read_bytes() for name in ("records.csv", "test.csv")}
+    change()
+    refused = comity("run", "--resume", folder)
+    assert refused.code == 4 and named in refused.err and "Put the files back" in refused.err, refused.err
+    assert "resume" in comity("report", folder).err
+    for name, content in before.items():
+        Path(name).write_bytes(content)
+    assert (folder / "records.json").stat().st_mode & 0o077 == 0
+    assert comity("run", "--resume", folder).code == 0
+    each_paid_once(folder, 5)
+
+
+def test_a_file_that_was_written_again_with_the_same_records_is_the_same(  # type: ignore[no-untyped-def]
+    comity, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = interrupted_at("train[0]", comity, monkeypatch)
+    Path("records.csv").write_text(Path("records.csv").read_text() + "\n")
+    assert comity("run", "--resume", folder).code == 0
+
+
+def test_predictions_and_private_auxiliary_records_count_as_records(study: Path) -> None:
+    from comity.learn.predictions import Predictions
+    from comity.runtime.run import gather
+    from comity.runtime.same_records import digests
+    from comity.runtime.study import Study
+
+    loaded = Study.load(study)
+    material = gather(loaded)
+    one = Predictions(np.full((40, 2), 0.5), "a")
+    moved, other = replace(one, where="b"), replace(one, votes=np.full((40, 2), 0.25))
+    found = [digests(loaded, replace(material, models={"clinic-01": model})) for model in (one, moved, other)]
+    assert found[0] == found[1] != found[2]
+    public = loaded.protocol.auxiliary  # type: ignore[attr-defined]
+    changed = replace(loaded, protocol=replace(loaded.protocol, auxiliary=public / 2))  # type: ignore[type-var]
+    assert digests(changed, material) != digests(loaded, material)
+
+
+def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[no-untyped-def]
+    simulate = runtime_run.simulate
+
+    def interrupted(protocol, **options):  # type: ignore[no-untyped-def]
+        def progress(words: str) -> None:
+            if words == moment:
+                raise KeyboardInterrupt
+
+        return simulate(protocol, **{**options, "progress": progress})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime_run, "simulate", interrupted)
+        assert comity("run", "study.toml", "--seed", "7").code == 5
+    (folder,) = Path("runs").iterdir()
+    return folder
+
+
+def test_a_run_of_more_parties_than_files_is_killed_and_resumed(tmp_path: Path) -> None:
+    from comity.privacy.ledger_shared import SharedFile
+
+    many = STUDY.replace("count = 5", "count = 70")
+    home = write_study(tmp_path / "many", text=many, parties=70, records=4).parent
+    subprocess.run([*COMITY, "run", "study.toml", "--seed", "7", "--out", "whole"], cwd=home, check=True, timeout=120)
+    (whole,) = (home / "whole").iterdir()
+    killed(["run", "study.toml", "--seed", "7"], home, None, 0.1)
+    (folder,) = (home / "runs").iterdir()
+    subprocess.run([*COMITY, "run", "--resume", str(folder)], cwd=home, check=True, timeout=120)
+    assert np.array_equal(weights(folder), weights(whole))
+    assert not (folder / "ledgers").exists() and (folder / "sites.sqlite").stat().st_mode & 0o077 == 0
+    shared = SharedFile(folder / "sites.sqlite")
+    for number in range(1, 71):
+        ledger = Ledger.seated(
+            shared, number, dataset="none", grant=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
+        )
+        kinds = [entry.kind for entry in ledger.entries()]
+        assert (kinds.count("create"), kinds.count("reserve"), kinds.count("draw")) == (1, 1, 1)
+        ledger.verify()
 
 
 def killed(arguments: list[str], folder: Path, journal: Path | None, delay: float) -> None:

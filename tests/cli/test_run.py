@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 import tomllib
@@ -16,7 +20,7 @@ from comity.cli.as_run import text_as_run
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
 from comity.runtime.study import Study
-from tests.cli.conftest import PARTIES, STUDY, write_study
+from tests.cli.conftest import PARTIES, STUDY
 
 
 def test_a_run_leaves_a_whole_run_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
@@ -229,13 +233,84 @@ def test_a_holdout_is_of_records_that_no_party_keeps(study: Path) -> None:
     assert {len(records) for records in material.parties.values()} == {9}
 
 
-def test_many_parties_live_in_memory_and_say_that_they_cant_be_resumed(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    many = STUDY.replace("count = 5", "count = 70")
-    path = write_study(tmp_path / "many", text=many, parties=70, records=4)
-    ended = comity("run", path, "--out", tmp_path / "runs", "--seed", "1", "--json")
-    assert ended.code == 0, ended.err
-    folder = Path(ended.document["folder"])
+def test_a_refused_run_is_not_called_resumable(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    refused = comity("run", "study.toml", "--set", "simulation.grant=1.5")
+    (folder,) = Path("runs").iterdir()
+    for again in (comity("run", "--resume", folder), comity("report", folder)):
+        assert (again.code, again.out, again.err.count("\n")) == (4, "", 1)
+        assert "was refused" in again.err and "1.50" in again.err and "simulation.grant" in again.err
+        assert "--resume" not in again.err and f"comity run {study.absolute()}" in again.err
+    assert refused.err.count("\n") == 1
+
+
+def test_what_public_figures_refuse_leaves_no_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    study.write_text(STUDY.replace('variant = "published"\nmethod = "avg"', 'statistic = "votes"'))
+    ended = comity("run", "study.toml", "--set", "privacy.colluders=0")
+    assert ended.code == 4 and "privacy.colluders" in ended.err
+    assert not Path("runs").exists()
+
+
+def test_the_terminal_says_what_the_page_says_of_a_useless_result(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    from comity.report.quality import verdict
+    from comity.report.result import load_result
+
+    said = []
+    for epsilon in ("0.001", "1000"):
+        ended = comity("run", "study.toml", "--seed", "1", "--set", f"privacy.epsilon={epsilon}")
+        assert ended.code == 0, ended.err
+        folder = sorted(Path("runs").iterdir())[-1]
+        said.append(verdict(load_result(folder)))
+        assert said[-1] in ended.out
+        assert said[-1] in html.unescape((folder / "report.html").read_text())
+    assert said[0].startswith("No better than a constant") and not said[1].startswith("No better")
+
+
+@pytest.mark.parametrize("text", ["loud", "quiet"])
+def test_no_color_means_no_escape_codes(study: Path, text: str) -> None:
+    """On a terminal, where bold text and a progress bar would be."""
+    commands = [
+        ["schema", "draft", "test.csv", "--target", "readmitted"],
+        ["run", "study.toml", "--seed", "1"],
+        ["plan", "study.toml"],
+        ["run", "study.toml", "--set", "simulation.grant=0.1"],
+        ["plan", "nothing.toml"],
+        ["run", "--help"],
+    ]
+    for command in commands[: 6 if text == "quiet" else 1]:
+        shown = on_a_terminal(command, {"NO_COLOR": "1"} if text == "quiet" else {})
+        assert bool(re.search(rb"\x1b\[[0-9;]*m", shown)) is (text == "loud"), shown
+
+
+def on_a_terminal(arguments: list[str], extra: dict[str, str]) -> bytes:
+    command = "import sys; from comity.cli import main; sys.exit(main())"
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | extra
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:
+        pass  # Linux says so when the other side has closed
+    finally:
+        os.close(ours)
+        process.wait(timeout=60)
+    return shown
+
+
+def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+    from comity.runtime import run as runtime_run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime_run, "REAL_HOSTS", 4)
+        told = comity("run", "study.toml", "--seed", "1")
+        assert told.code == 0 and "can't be resumed" in told.err and told.err.count("\n") == 1
+        assert comity("run", "study.toml", "--seed", "1", "--json").err == ""
+    folder = sorted(Path("runs").iterdir())[0]
     assert not (folder / "ledgers").exists() and not (folder / "journal.sqlite").exists()
     (folder / "result.json").unlink()
     refused = comity("run", "--resume", folder)
-    assert refused.code == 4 and "70 simulated sites" in refused.err and "comity run" in refused.err
+    assert refused.code == 4 and "5 simulated parties" in refused.err and "comity run" in refused.err

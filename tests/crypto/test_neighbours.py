@@ -1,14 +1,25 @@
-"""The graph of neighbours: regular, symmetric, connected among the honest, with thresholds that nobody gets around."""
+"""Holders: drawn by each party itself, with thresholds and quorums that nobody gets around."""
 
 from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+from math import comb, exp, log
 
 import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from comity.crypto.neighbours import COMPLETE, PRIVACY, choose, ring
-from comity.entropy import Stream
+from comity.crypto.neighbours import COMPLETE, COMPLETION, PRIVACY, choose, closed_sets, draw_holders, most_among
+from comity.entropy import derive
 from comity.errors import Refused
+
+LARGE = [(101, 1, 10), (150, 1, 0), (200, 10, 20), (500, 0, 50), (1000, 10, 100), (1000, 1, 0), (1000, 100, 100)]
+
+
+def coins(*label):
+    return derive(b"test coins", *label)
 
 
 @pytest.mark.parametrize(
@@ -17,51 +28,75 @@ from comity.errors import Refused
 def test_small_consortia_are_complete_and_never_both_holds(parties, colluders, dropouts):
     chosen = choose(parties, colluders, dropouts)
     assert chosen.degree == parties - 1
+    # Two quorums, or shares of both secrets, would need more holders than there are, even if colluders serve twice.
     assert 2 * chosen.threshold > parties + colluders
-    assert chosen.threshold <= parties - dropouts
+    assert chosen.threshold == chosen.quorum <= parties - dropouts
 
 
-@pytest.mark.parametrize(
-    ("parties", "colluders", "dropouts"), [(101, 1, 10), (200, 1, 20), (1000, 10, 100), (1000, 1, 0), (1000, 100, 100)]
-)
-def test_rings_are_regular_symmetric_and_stand_their_colluders(parties, colluders, dropouts):
+@pytest.mark.parametrize(("parties", "colluders", "dropouts"), LARGE)
+def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_outs(parties, colluders, dropouts):
     chosen = choose(parties, colluders, dropouts)
-    assert chosen.degree < parties - 1 and chosen.degree % 2 == 0
-    names = [f"p{k}" for k in range(parties)]
-    near = ring(names, chosen.degree, Stream.public("test", parties, colluders))
-    for name, others in near.items():
-        assert len(set(others)) == chosen.degree and name not in others
-        assert all(name in near[other] for other in others)
-    # Two lists would need 2 t consents of degree + 1 holders, of whom so many collude at most, except with 2^-40.
-    most = 2 * chosen.threshold - (chosen.degree + 1)
-    assert parties * hypergeom.sf(most - 1, parties - 1, colluders, chosen.degree) <= PRIVACY
+    assert chosen.degree < parties - 1
+    # The most colluders for which shares of both secrets can't be collected, and how often there are more.
+    most = 2 * chosen.threshold - (chosen.degree + 1) - 1
+    assert parties * hypergeom.sf(most, parties - 1, colluders, chosen.degree) <= PRIVACY
+    lost = chosen.degree + 1 - chosen.quorum
+    assert parties * hypergeom.sf(lost, parties - 1, dropouts, chosen.degree) <= COMPLETION
+    assert chosen.threshold <= chosen.quorum
+    counted = most_among(parties - 1, colluders, chosen.degree, PRIVACY / parties)
+    assert counted <= most
+    assert closed_sets(parties, chosen.degree, chosen.degree - lost - counted) <= log(PRIVACY)
 
 
-def test_the_honest_survivors_stay_connected_and_a_thinner_ring_would_not_be():
-    generator = np.random.default_rng(3)
-    names = [f"p{k}" for k in range(400)]
+@pytest.mark.parametrize("chance", [0.3, 1e-3, PRIVACY / 1000])
+@pytest.mark.parametrize(("population", "marked", "drawn"), [(999, 100, 60), (50, 1, 10), (50, 0, 10), (20, 30, 10)])
+def test_the_most_marked_ones_among_those_drawn_is_an_exact_tail(population, marked, drawn, chance):
+    found, marked = most_among(population, marked, drawn, chance), min(marked, population)
 
-    def connected(degree):
-        near = ring(names, degree, Stream.public("test", int(generator.integers(2**31))))
-        absent = set(generator.choice(names, 140, replace=False))
-        present = [name for name in names if name not in absent]
-        seen, waiting = {present[0]}, [present[0]]
-        while waiting:
-            for other in near[waiting.pop()]:
-                if other not in seen and other not in absent:
-                    seen.add(other)
-                    waiting.append(other)
-        return len(seen) == len(present)
+    def exceeds(count):
+        ways = sum(
+            Fraction(comb(marked, k) * comb(population - marked, drawn - k)) for k in range(count + 1, drawn + 1)
+        )
+        return ways / comb(population, drawn)
 
-    degree = choose(400, 70, 70).degree
-    assert all(connected(degree) for _ in range(100))
-    assert not all(connected(4) for _ in range(100))  # positive control
+    assert exceeds(found) <= chance * (1 + 1e-9)
+    assert found == 0 or exceeds(found - 1) > chance * (1 - 1e-9)
 
 
-def test_graphs_differ_between_runs_and_are_the_same_for_everybody():
-    names = [f"p{k}" for k in range(150)]
-    one, two, again = (ring(names, 10, Stream.public("study", run)) for run in ("a", "b", "a"))
-    assert one == again != two
+def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium():
+    """Six parties, two holders each, drawn 4,000 times: how often a set of two or three has all its holders inside."""
+    names = [f"p{k}" for k in range(6)]
+    found = 0
+    for trial in range(4000):
+        near = {name: set(draw_holders(names, name, 2, coins("closed", trial, name))) for name in names}
+        sets = (set(some) for size in (2, 3) for some in combinations(names, size))
+        found += any(all(near[name] <= some for name in some) for some in sets)
+    bound = exp(closed_sets(6, 2, 2))
+    # C(6, 3) sets of three, each closed with probability (1 / C(5, 2))³; sets of two can't hold two others.
+    assert bound == pytest.approx(20 / 1000)
+    assert found / 4000 <= bound + 4 * np.sqrt(bound / 4000)
+    assert found / 4000 >= bound / 2  # rare events nearly add up: the bound is not empty
+
+
+def test_fewer_holders_would_leave_closed_sets():
+    """Positive control: with the degree that colluders and drop-outs alone ask for, sets could be cut off."""
+    chosen = choose(500, 0, 50)
+    lost = chosen.degree + 1 - chosen.quorum
+    assert closed_sets(500, chosen.degree, chosen.degree - lost) <= log(PRIVACY)
+    assert closed_sets(500, chosen.degree, (chosen.degree - lost) // 2) > log(PRIVACY)
+    assert closed_sets(500, 4, 1) > 0
+
+
+def test_holders_are_distinct_others_in_order_and_uniform():
+    names = [f"p{k:02}" for k in range(12)]
+    counts = Counter()
+    for trial in range(3000):
+        holders = draw_holders(names, "p03", 4, coins("uniform", trial))
+        assert len(set(holders)) == 4 and "p03" not in holders and list(holders) == sorted(holders)
+        counts.update(holders)
+    expected = 3000 * 4 / 11
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 35  # 10 degrees of freedom: p < 1e-4
+    assert draw_holders(names, "p03", 11, coins(1)) == tuple(name for name in names if name != "p03")
 
 
 def test_impossible_demands_are_refused_with_the_remedy():
@@ -69,3 +104,7 @@ def test_impossible_demands_are_refused_with_the_remedy():
         choose(7, 1, 3)
     with pytest.raises(Refused, match="lower one of them"):
         choose(COMPLETE + 50, 70, 75)
+
+
+def test_where_most_others_would_be_holders_all_of_them_are():
+    assert choose(1000, 300, 100).degree == 999

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import secrets
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.shamir import PRIME, SHARE_BYTES, join, split
+from comity.crypto.shamir import PRIME, SHARE_BYTES, _weights, join, rebuilt, split
 from comity.errors import Malformed
 
 
@@ -55,3 +56,36 @@ def test_impossible_sharings_are_refused(threshold, points):
         split(b"a" * 32, threshold, points)
     with pytest.raises(ValueError):
         split(b"short", 1, [1])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_wrong_shares_are_left_out_and_named(data):
+    threshold, more = data.draw(st.integers(2, 5)), data.draw(st.integers(0, 4))
+    points = list(range(1, threshold + more + 1))
+    shares = split(b"s" * 32, threshold, points)
+    wrong = data.draw(st.sets(st.sampled_from(points), max_size=more))
+    for point in wrong:
+        shares[point] = secrets.token_bytes(66)
+    secret, strangers = rebuilt(shares, threshold)
+    assert secret == b"s" * 32
+    # A wrong share behind the ones that were needed is not looked at.
+    assert strangers <= wrong
+    assert not set(points[:threshold]) & wrong or strangers == wrong
+
+
+def test_a_secret_without_enough_right_shares_is_given_up():
+    shares = split(b"s" * 32, 3, range(1, 6))
+    with pytest.raises(Malformed):
+        rebuilt({1: shares[1], 2: shares[2]}, 3)
+    with pytest.raises(Malformed):
+        rebuilt({**shares, **{point: secrets.token_bytes(66) for point in (1, 2, 3)}}, 3)
+
+
+def test_the_weights_of_many_points_are_computed_once():
+    """Joining for hundreds of parties at hundreds of points took most of the time of a large sum."""
+    many = dict.fromkeys(range(1, 588), bytes(66))
+    _weights.cache_clear()
+    for _ in range(50):
+        assert join(many) == bytes(32)
+    assert _weights.cache_info().misses == 1

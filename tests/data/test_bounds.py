@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from fractions import Fraction
 from itertools import product
 
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from comity.data import Categorical, Encoding, Numeric, Ordinal, Schema
+from comity.data import Categorical, Date, Encoding, Numeric, Ordinal, Schema
+
+FIRST = date(2020, 1, 1)
 
 
 @st.composite
@@ -19,7 +22,7 @@ def columns(draw) -> tuple:
     made = []
     for index in range(draw(st.integers(1, 4))):
         name = f"c{index}"
-        kind = draw(st.sampled_from(["real", "whole", "binned", "categorical", "ordinal"]))
+        kind = draw(st.sampled_from(["real", "whole", "binned", "categorical", "ordinal", "date"]))
         low = draw(st.integers(-5, 5))
         high = low + draw(st.integers(2, 5))
         values = tuple("abcde"[: draw(st.integers(2, 5))])
@@ -29,6 +32,8 @@ def columns(draw) -> tuple:
             made.append(Numeric(name, low, high, integer=True))
         elif kind == "binned":
             made.append(Numeric(name, low, high, edges=(low + 0.5,)))
+        elif kind == "date":
+            made.append(Date(name, FIRST, FIRST + timedelta(days=high - low)))
         elif kind == "categorical":
             made.append(Categorical(name, values, other=draw(st.booleans())))
         else:
@@ -42,6 +47,8 @@ def inputs(column) -> list[object]:
         if column.integer:
             return [*range(int(column.low), int(column.high) + 1), column.high + 9]
         return [column.low, (column.low + column.high) / 2, column.low + 0.3, column.high, column.high + 9]
+    if isinstance(column, Date):
+        return [FIRST + timedelta(days=day) for day in (*range(column.steps + 1), -9, 99)]
     return [*column.values, *(["zzz"] if isinstance(column, Categorical) and column.other else [])]
 
 
@@ -50,6 +57,13 @@ def every_row(schema: Schema) -> pd.DataFrame:
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    (Date("a", FIRST, FIRST + timedelta(3)), Date("b", FIRST, FIRST + timedelta(5))),
+    "symmetric",
+    "clipped",
+    False,
+    False,
+)
 @example((Ordinal("a", ("x", "y")), Ordinal("b", ("x", "y", "z", "w"))), "symmetric", "clipped", False, False)
 @example((Numeric("a", 0, 3, integer=True), Numeric("b", 0, 5, integer=True)), "symmetric", "normalised", False, False)
 @given(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from comity.data import (
     Bounded,
     Categorical,
     Classes,
+    Date,
     Encoding,
     Numeric,
     Ordinal,
@@ -32,6 +34,7 @@ SCHEMA = Schema(
         Categorical("ward", ("a",), other=True, missing="other"),
         Ordinal("grade", ("1", "2")),
         Numeric("visits", 0, 9, integer=True),
+        Date("admitted", date(2020, 1, 1), date(2020, 12, 31)),
     ),
     Classes("sick", ("no", "yes")),
     "patient",
@@ -44,6 +47,7 @@ GOOD = pd.DataFrame(
         "ward": ["a", "a", "a"],
         "grade": [1, 2, 1],
         "visits": [0, 1, 2],
+        "admitted": ["2020-01-01", "2020-02-01", "2020-03-01"],
         "sick": ["no", "yes", "no"],
         "patient": ["p1", "p2", "p3"],
     }
@@ -68,7 +72,7 @@ def test_a_table_that_fits_has_no_findings() -> None:
             {"age": [1, "old", "x"]},
             "error",
             "age",
-            "expected numbers, found 'old' in record 2 and 1 more like it",
+            "expected numbers, found others in record 2 and 1 more like it",
         ),
         (
             {"age": [-1, 101, 5]},
@@ -84,7 +88,7 @@ def test_a_table_that_fits_has_no_findings() -> None:
         ),
         (
             {"dose": [None, 1, 1]},
-            "warning",
+            "note",
             "dose",
             "1 of 3 values are missing and will be filled as declared",
         ),
@@ -92,18 +96,18 @@ def test_a_table_that_fits_has_no_findings() -> None:
             {"sex": ["f", "w", "w"]},
             "error",
             "sex",
-            "2 of 3 values are not declared ('w') and will be refused",
+            "2 of 3 values are not declared and will be refused",
         ),
         ({"sex": ["f", "m", None]}, "error", "sex", "set missing = 'other' and other = true"),
-        ({"ward": ["b", "c", "a"]}, "warning", "ward", "not declared ('b', 'c') and will count as other"),
-        ({"ward": ["a", None, "a"]}, "warning", "ward", "1 of 3 values are missing and will be filled"),
+        ({"ward": ["b", "c", "a"]}, "note", "ward", "not declared and will count as other"),
+        ({"ward": ["a", None, "a"]}, "note", "ward", "1 of 3 values are missing and will be filled"),
         (
             {"grade": [1, 2, 3]},
             "error",
             "grade",
-            "not declared ('3') and will be refused; correct them, add them",
+            "not declared and will be refused; correct them, add them",
         ),
-        ({"visits": [1, 0.5, 1]}, "error", "visits", "expected whole numbers, found 0.5 in record 2"),
+        ({"visits": [1, 0.5, 1]}, "error", "visits", "expected whole numbers, found others in record 2"),
         ({"sick": ["no", "yes", None]}, "error", "sick", "remove records without a target"),
         ({"patient": ["p1", "", "p3"]}, "error", "patient", "1 of 3 identifiers are missing"),
         ({"patient": ["p1", "p1", "p3"]}, "warning", "patient", "1 of 3 records repeat an identifier"),
@@ -115,16 +119,65 @@ def test_each_mismatch_is_explained(changes, severity: str, column: str, sentenc
     assert finding.sentence.startswith(f"north.csv: {column}: ") and sentence in finding.sentence
 
 
+def test_the_tail_of_a_distribution_is_a_note_and_a_wrong_bound_a_warning() -> None:
+    many = pd.concat([GOOD] * 100, ignore_index=True).assign(patient=[f"p{i}" for i in range(300)])
+    for outside, severity in ((3, "note"), (4, "warning")):
+        (finding,) = explain(SCHEMA, many.assign(age=[101] * outside + [1] * (300 - outside)))
+        assert (finding.severity, finding.column) == (severity, "age")
+
+
+def test_values_stand_beside_the_sentence_for_the_terminal_alone() -> None:
+    bad = GOOD.assign(sex=["f", "w", "v"], visits=[1, 0.5, 1], ward=["b", "a", "a"])
+    found = {finding.column: finding for finding in explain(SCHEMA, bad)}
+    assert found["sex"].values == ("'w'", "'v'") and found["visits"].values == ("0.5",)
+    assert found["ward"].values == ("'b'",)
+    assert not [one for one in found.values() if any(value in one.sentence for value in one.values)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"), [(None, False), (3, False), (1, False), (29, False), (30, True), (31, True), (10_000, True)]
+)
+def test_a_size_tenfold_from_the_declared_one_is_told(declared: int | None, told: bool) -> None:
+    found = explain(SCHEMA, GOOD, "north.csv", records=declared)
+    assert [(one.severity, one.column) for one in found] == ([("warning", "")] if told else [])
+    assert not told or f"holds 3 records where the study declares {declared}" in found[0].sentence
+
+
+def test_more_records_than_declared_are_told_too() -> None:
+    many = pd.concat([GOOD] * 10, ignore_index=True).assign(patient=[f"p{i}" for i in range(30)])
+    assert explain(SCHEMA, many, records=4) == []
+    assert "holds 30 records where the study declares 3" in explain(SCHEMA, many, records=3)[0].sentence
+
+
+def test_a_table_without_records_is_told_with_what_follows() -> None:
+    for unit, neutral in ((None, False), ("record", False), ("party", True)):
+        (finding,) = explain(SCHEMA, GOOD.iloc[:0], "north.csv", unit=unit, records=100)
+        assert finding.severity == "warning" and "north.csv: holds no records" in finding.sentence
+        assert "spends, and adds nothing" in finding.sentence and ("neutral" in finding.sentence) is neutral
+
+
+def test_repeated_identifiers_matter_where_a_record_is_protected() -> None:
+    twice = GOOD.assign(patient=["p1", "p1", "p3"])
+    assert [explain(SCHEMA, twice, unit=unit) != [] for unit in (None, "record", "person", "party")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
 def test_all_mismatches_are_reported_at_once() -> None:
     bad = GOOD.drop(columns=["age", "patient"]).assign(sex="w", grade=9, Age=1)
     found = explain(SCHEMA, bad, "north.csv")
     assert [(finding.severity, finding.column) for finding in found] == [
         ("error", name) for name in ("age", "sex", "grade", "patient")
     ]
-    assert "the nearest present is 'Age'" in found[0].sentence
+    assert "did you mean 'Age'?" in found[0].sentence
 
 
-cells = st.sampled_from([0, 1, 2, 5, 0.5, -3, 200, "f", "m", "w", "1", "no", "yes", None, "", "x1"])
+cells = st.sampled_from(
+    [0, 1, 2, 5, 0.5, -3, 200, "f", "m", "w", "1", "no", "yes", None, "", "x1", "2020-02-30", "1999-01-01"]
+)
 
 
 @given(st.fixed_dictionaries({name: st.lists(cells, min_size=2, max_size=2) for name in GOOD.columns}))
@@ -148,11 +201,8 @@ def test_draft_parses_warns_and_fits_its_sample() -> None:
     first = text.splitlines()[:5]
     assert "DRAFT" in first[0] and "PRIVATE data VOID THE GUARANTEE" in " ".join(first)
     schema = Schema.parse(text)
-    assert explain(schema, sample) == [
-        finding
-        for finding in explain(schema, sample)
-        if finding.severity == "warning" and "missing" in finding.sentence
-    ]
+    found = explain(schema, sample)
+    assert found and all(finding.severity == "note" and "missing" in finding.sentence for finding in found)
     assert schema.target == Classes("readmitted", ("no", "yes")) and schema.identifier == "patient"
     assert isinstance(schema["triage"], Ordinal) and schema["triage"].values[0] == "non-urgent"
     age = schema["age"]

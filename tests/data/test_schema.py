@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
+from comity.data import Bounded, Categorical, Classes, Date, Numeric, Ordinal, Schema
 from comity.errors import SchemaError
 
 TEXT = """
@@ -68,7 +68,7 @@ finite = st.floats(-1e12, 1e12)
 def schemas(draw) -> Schema:
     columns = []
     for name in draw(st.lists(names, min_size=3, max_size=6, unique=True)):
-        kind = draw(st.sampled_from(["numeric", "categorical", "ordinal"]))
+        kind = draw(st.sampled_from(["numeric", "categorical", "ordinal", "date"]))
         low, high = sorted(draw(st.lists(finite, min_size=2, max_size=2, unique=True)))
         values = tuple(draw(st.lists(names, min_size=2, max_size=4, unique=True)))
         fill = draw(st.booleans())
@@ -78,6 +78,9 @@ def schemas(draw) -> Schema:
             columns.append(Numeric(name, low, high, "fill" if fill else "error", high if fill else None, edges))
         elif kind == "categorical":
             columns.append(Categorical(name, values, fill, "other" if fill and draw(st.booleans()) else "error"))
+        elif kind == "date":
+            first, last = sorted(draw(st.lists(st.dates(), min_size=2, max_size=2, unique=True)))
+            columns.append(Date(name, first, last, missing="fill" if fill else "error", fill=last if fill else None))
         else:
             columns.append(Ordinal(name, values, "fill" if fill else "error", values[0] if fill else None))
     target = draw(st.sampled_from([Classes("t" * 9, ("a", "b")), Bounded("t" * 9, -1, 2.5), None]))
@@ -196,5 +199,5 @@ def test_bad_schema_names_file_key_value_and_remedy(text: str, sentence: str) ->
 
 
 def test_python_schema_refuses_what_is_no_column() -> None:
-    with pytest.raises(SchemaError, match="expected Numeric, Categorical or Ordinal, found 'age'"):
+    with pytest.raises(SchemaError, match="expected Numeric, Categorical, Ordinal or Date, found 'age'"):
         Schema(("age",))  # type: ignore[arg-type]

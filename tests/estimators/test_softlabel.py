@@ -88,7 +88,7 @@ def test_seeds_repeat_and_their_absence_does_not():
     # Votes: a model made by self-training depends on the noise through labels only, which often agree.
     fresh = [estimator(epsilon=1.0, random_state=None, statistic="votes").fit(X, Y) for _ in range(2)]
     assert not np.array_equal(fresh[0].coef_, fresh[1].coef_)
-    assert fresh[0].guarantee_.private and not estimator().fit(X, Y).guarantee_.private
+    assert not fresh[0].guarantee_.seeded and estimator().fit(X, Y).guarantee_.seeded
 
 
 def test_rows_enter_the_unit_ball_by_the_public_bound_alone():
@@ -160,7 +160,7 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.coef_, first)
     assert len(draws(books)) == 1
-    import comity.estimators.softlabel as module
+    import comity.estimators.face as module
 
     def broken(*arguments, **options):
         raise MemoryError

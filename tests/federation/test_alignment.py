@@ -27,7 +27,7 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.sealed_values import opened_values
 from comity.federation.site import Site
 
-from .toy import NAMES, STUDY, UNSEEN, answer, consortium, host, setup
+from .toy import NAMES, answer, ask_for, begin, consortium, host, setup
 
 METHODS = ("keyed", "ecdh")
 
@@ -82,7 +82,7 @@ def started(lists: list[Any], method: str = "keyed", folder: Any = None, **optio
     parties, hosts = setup(Aligned(method), who, folder, **options)
     for name, ids in zip(NAMES, lists):
         hosts[name].__dict__["records"] = held(ids) if ids is not None else Records(np.zeros((3, 1)))
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     return parties, hosts
 
 
@@ -173,9 +173,9 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, i
     parties, hosts = started([["a", "b", "c"], ids], method)
     with pytest.raises(Stopped) as stopped:
         Aligned(method).align.coordinate_alignment(parties)
-    assert isinstance(hosts["birch"].refusal, DataError) and says in str(hosts["birch"].refusal)
+    assert isinstance(parties.channel.refusals["birch"], DataError) and says in str(parties.channel.refusals["birch"])
     assert says not in str(stopped.value)
-    replies = [hosts["birch"].answer(message) for name, message in parties.channel.asked if name == "birch"]
+    replies = [hosts["birch"].answer(message) for name, message in parties.channel.ask_for if name == "birch"]
     assert decode(replies[-1][:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 
@@ -203,7 +203,7 @@ def test_an_empty_intersection_ends_the_study(method, lists):
 def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
     def begin(allowed):
         one = host(Aligned(method), consortium(3, dropouts=0), "ash", policy=Policy(disclosures=frozenset(allowed)))
-        return decode(answer(one, encode([STUDY, "run-1", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []])))
+        return decode(answer(one, ask_for("run.begin[0]")))
 
     assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
     assert "ok" in begin({"sizes_may_leave"})

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 import traceback
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from .toy import Rounds, consortium, host, setup
 PROTOCOL = Rounds(rounds=1)
 # Imported before any fork, or each child would import them, and what they need, for itself.
 STANDING = (Life, SecureSum)
+_MEASURED_EVERY = 100
 
 
 def members():
@@ -125,6 +127,7 @@ def crash_and_resume(folder, which, delay):
     died = not (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0)
     hosts = {name: host(PROTOCOL, members(), name, folder) for name in members().parties}
     before = stored(hosts)
+    replies = sum(kind == "reply" for _, kind, *_ in before)
     finished = os.waitpid(coordinate(folder), 0)[1]
     assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0, (which, delay, (folder / "error").read_text())
     first = decode((folder / "result").read_bytes())
@@ -138,7 +141,7 @@ def crash_and_resume(folder, which, delay):
             assert (name, "draw", {"average[0]": "mean", "lean[0]": "slope"}[rest[0]], 0) in after
     os.waitpid(coordinate(folder), 0)
     np.testing.assert_array_equal(decode((folder / "result").read_bytes()), first)
-    return died
+    return died, replies
 
 
 def undisturbed(folder):
@@ -147,25 +150,32 @@ def undisturbed(folder):
         host(PROTOCOL, members(), name, folder)
     started = time.perf_counter()
     assert os.WEXITSTATUS(os.waitpid(coordinate(folder), 0)[1]) == 0
+    shutil.rmtree(folder, ignore_errors=True)
     return time.perf_counter() - started
 
 
 def crashes(tmp_path, count, seed):
-    """So many kills, at moments spread evenly over the length of a run; how many of the runs did not survive theirs.
+    """So many kills, one in each of as many equal parts of the length of a run: how many runs did not survive theirs,
+    and how many replies each site had stored when it came.
 
     A third of the kills meet the coordinator, alone or with everyone, and end a run; a lost site is a drop-out that the
     run survives.
     """
     generator = np.random.default_rng(seed)
-    span = min(undisturbed(tmp_path / name) for name in ("first", "second"))
-    ended = 0
-    for trial in range(count):
+    places, ended, stages = generator.permutation(count), 0, Counter()
+    for trial, place in enumerate(places):
+        if trial % _MEASURED_EVERY == 0:
+            # Again and again, because the machine may be busier later on than it was at first.
+            span = min(undisturbed(tmp_path / f"whole-{trial}-{turn}") for turn in range(2))
         folder = tmp_path / str(trial)
         folder.mkdir()
         which = ("everyone", "coordinator", "0", "1", "2", "3")[generator.integers(6)]
-        ended += crash_and_resume(folder, which, float(generator.uniform(0, 0.9 * span)))
+        delay = 0.95 * span * (place + generator.uniform()) / count
+        died, stored_before = crash_and_resume(folder, which, float(delay))
+        ended += died
+        stages[stored_before] += 1
         shutil.rmtree(folder, ignore_errors=True)  # an orphaned site may still be closing its file
-    return ended
+    return ended, stages
 
 
 @pytest.fixture
@@ -174,9 +184,16 @@ def home(tmp_path, monkeypatch):
 
 
 def test_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 12, seed=1) >= 1
+    ended, _ = crashes(tmp_path, 12, seed=1)
+    assert ended >= 1
 
 
 @pytest.mark.long
-def test_a_thousand_random_kills(tmp_path, home):
-    assert crashes(tmp_path, 1000, seed=2) >= 200
+@pytest.mark.parametrize("half", range(2))
+def test_a_thousand_kills_spread_over_a_run(tmp_path, home, half):
+    """Five hundred each, so that two processes share them."""
+    ended, stages = crashes(tmp_path, 500, seed=2 + half)
+    print(f"{ended} of 500 kills ended a run; replies stored when they came: {sorted(stages.items())}")
+    assert ended >= 100
+    # The run stores dozens of replies; kills that all came at one moment would have tried little.
+    assert len(stages) >= 12 and max(stages.values()) <= 250

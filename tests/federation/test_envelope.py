@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.codec import decode, encode
+from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR
 from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_ask, verify_reply
 from comity.federation.parties import run
 
-from .toy import STUDY, UNSEEN, LossyChannel, NoNoise, Rounds, consortium, host, identity, setup
+from .toy import LossyChannel, NoNoise, Rounds, ask_for, consortium, host, identity, setup
 
 
 def recorded():
@@ -96,7 +96,7 @@ def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unalt
 
 
 def test_each_way_of_moving_a_message_is_refused():
-    ask = encode([STUDY, "run-1", "run.begin[0]", encode({"seen": UNSEEN}), encode({}), []])
+    ask = ask_for("run.begin[0]")
     raw = sign_ask(identity(COORDINATOR), "ash", ask)
     one, other = (host(Rounds(), consortium(), name) for name in ("ash", "birch"))
     good = one.answer(raw)
@@ -115,7 +115,7 @@ def test_each_way_of_moving_a_message_is_refused():
     assert refused(one, sign_ask(identity("stranger"), "ash", ask)) == "signature", "an ask of a stranger"
     with pytest.raises(Malformed):
         verify_ask(keys[COORDINATOR], "ash", good)
-    later = sign_ask(identity(COORDINATOR), "ash", encode([STUDY, "run-1", "average[0]", encode({}), encode({}), []]))
+    later = sign_ask(identity(COORDINATOR), "ash", ask_for("average[0]"))
     with pytest.raises(Malformed):
         verify_reply(keys["ash"], "ash", later, good)
     with pytest.raises(Malformed):
@@ -141,7 +141,7 @@ def test_a_site_whose_roster_has_no_coordinator_answers_nobody():
     who = consortium()
     roster = {name: key for name, key in who.roster.items() if name != COORDINATOR}
     one = host(Rounds(), replace(who, roster=roster), "ash")
-    raw = sign_ask(identity(COORDINATOR), "ash", encode([STUDY, "run-1", "run.begin[0]", encode({}), encode({}), []]))
+    raw = sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]"))
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 

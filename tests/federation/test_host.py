@@ -21,17 +21,17 @@ from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Noised
 from comity.federation.protocol import step
 
-from .toy import STUDY, UNSEEN, NoNoise, Rounds, answer, consortium, host, identity, path_of, setup
+from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
 
 
-def ask(host, path, *, study=STUDY, run="run-1", mail=(), **values):
-    return answer(host, encode([study, run, path, encode(values), encode({}), list(mail)]))
+def ask(host, path, **values):
+    return answer(host, ask_for(path, **values))
 
 
 def begun(**kwargs):
     protocol = kwargs.pop("protocol", Rounds(protection=Noised))
     one = host(protocol, consortium(), "ash", **kwargs)
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
+    assert "ok" in decode(ask(one, "run.begin[0]"))
     return one
 
 
@@ -50,7 +50,7 @@ def test_the_same_ask_gets_the_same_bytes_and_is_debited_once():
 def test_a_different_ask_under_the_same_key_is_refused():
     one = begun()
     assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
-    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "asked-before"
+    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "ask_for-before"
     assert len(draws(one)) == 1
 
 
@@ -102,7 +102,7 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home():
     one = host(Rounds(), consortium(), "ash", epsilon=0.5)
-    reply = ask(one, "run.begin[0]", seen=UNSEEN)
+    reply = ask(one, "run.begin[0]")
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
     assert "0.50 is left" in str(one.refusal) and "short" in str(one.refusal)
     assert "0.5" not in repr(decode(reply))
@@ -118,11 +118,11 @@ def test_a_run_that_ended_never_draws_again():
 
 @dataclass(frozen=True)
 class Leaky(Rounds):
-    @step()
+    @step(gives=("features",))
     def peek(self, site: Any) -> dict[str, Any]:
         return {"features": site.features}
 
-    @step()
+    @step(gives=("mean",))
     def misuse(self, site: Any) -> dict[str, Any]:
         return {"mean": np.zeros(3)}
 
@@ -181,7 +181,7 @@ def test_data_that_can_not_be_read_look_like_any_other_stop():
 
     one._records = unreadable
     one.__dict__.pop("records", None)
-    ask(one, "run.begin[0]", seen=UNSEEN)
+    ask(one, "run.begin[0]")
     reply = ask(one, "average[0]")
     assert decode(reply) == {"refused": "stopped", "key": ""}
     assert draws(one) == []
@@ -203,7 +203,7 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise():
 def test_a_policy_is_checked_before_the_reservation():
     def reply(policy, protocol=None):
         one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]", seen=UNSEEN))
+        out = decode(ask(one, "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
 
     assert reply(Policy(approved={STUDY: 1}))[0] == "ok"
@@ -230,14 +230,14 @@ def test_what_a_part_discloses_needs_the_policy_too():
 
     for policy, wanted in ((Policy(), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
         one = host(Aligned(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]", seen=UNSEEN))
+        out = decode(ask(one, "run.begin[0]"))
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
 def test_an_approval_is_for_a_number_of_runs():
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
-    assert decode(ask(one, "run.begin[0]", seen=UNSEEN, run="run-2"))["refused"] == "approval"
+    assert "ok" in decode(ask(one, "run.begin[0]"))
+    assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
 
 
 def test_a_rolled_back_ledger_is_noticed_by_the_coordinator(tmp_path, monkeypatch):
@@ -290,7 +290,7 @@ def test_a_stop_after_a_draw_ends_the_run():
 def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study():
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
-    assert decode(ask(one, "run.begin[0]", seen=UNSEEN))["refused"] == "approval"
+    assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
     assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
     one = begun()
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
@@ -312,19 +312,19 @@ def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}", seen=UNSEEN)), range(4)))
+        replies = list(pool.map(lambda k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")), range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 
 def test_the_ceiling_of_a_study_counts_all_of_its_runs():
     ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
     one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
-    assert decode(ask(one, "run.begin[0]", run="run-2", seen=UNSEEN))["key"] == "epsilon_per_study"
+    assert "ok" in decode(ask(one, "run.begin[0]"))
+    assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
 
 
 def test_a_made_up_head_does_not_freeze_a_ledger():
     one = host(Rounds(), consortium(), "ash")
     made_up = {"head": "ab" * 32, "signature": bytes(64)}
     assert decode(ask(one, "run.begin[0]", seen=made_up))["refused"] == "signature"
-    assert "ok" in decode(ask(one, "run.begin[0]", seen=UNSEEN))
+    assert "ok" in decode(ask(one, "run.begin[0]"))

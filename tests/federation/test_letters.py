@@ -21,7 +21,7 @@ from comity.federation.letters import Head
 from comity.federation.protection import Public, Sealed
 from comity.federation.protocol import Protocol, step
 
-from .toy import UNSEEN, consortium, identity, setup
+from .toy import begin, consortium, identity, setup
 
 SIZE = 3000
 
@@ -46,14 +46,14 @@ class Shout(Protocol):
         others = [party for party in site.consortium.parties if party != site.party]
         site.send_all(others, "word", np.full(SIZE, float(ord(site.party[0]))))
 
-    @step()
+    @step(gives=("heard",))
     def hear(self, site: Any) -> dict[str, Any]:
         return {"heard": sum(site.take("word").values())}
 
 
 def told(folder=None, run="run-1"):
     parties, hosts = setup(Shout(), consortium(3, dropouts=0), folder, run=run)
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     parties.ask(Shout.tell)
     return parties, hosts
 
@@ -171,7 +171,7 @@ def test_what_is_not_as_it_was_sent_is_refused(case, code):
 
 def test_a_letter_whose_box_never_came_is_not_relayed():
     parties, _ = setup(Shout(), consortium(3, dropouts=0))
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     with pytest.raises(Malformed, match="without its box"):
         parties.journal.open("run-1", "tell[0]", encode({}), {"ash": (encode({}), encode([]))})
         mail = [{"to": "birch", "head": b"", "key": b"", "bulk": bytes(32), "signature": b""}]
@@ -189,7 +189,7 @@ def test_what_is_not_declared_as_sealed_is_not_sent():
             return Declaration((open_word, heard), adversary="nobody")
 
     parties, _ = setup(Loud(), consortium(3, dropouts=0))
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     with pytest.raises(Refused) as refusal:
         parties.ask(Loud.tell)
     assert refusal.value.code == "undeclared"

@@ -28,7 +28,7 @@ from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 
 from .test_resume import Killed, kill_at, stored
-from .toy import UNSEEN, NoNoise, consortium, setup
+from .toy import NoNoise, begin, consortium, setup
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
 ROWS = 700
@@ -159,7 +159,7 @@ def test_a_lone_share_would_tell_the_dealer_the_product():
 
 
 def run_until_opened(protocol, parties):
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     protocol.product.coordinate_products(parties, ROWS)
     parties.sum(protocol.open)
 
@@ -173,7 +173,7 @@ def _site(host):
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
 def test_records_that_change_during_the_run_stop_it(method):
     protocol, parties, hosts = study(method, NoNoise())
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     protocol.product.coordinate_products(parties, ROWS)
     hosts["birch"].__dict__["records"] = Records(np.zeros((ROWS, 3)))
     if method == "dealer":
@@ -211,7 +211,7 @@ def short(monkeypatch):
 
 
 def begun(parties):
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     return parties.under("product")
 
 

@@ -12,15 +12,17 @@ import numpy as np
 from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.errors import ComityError
+from comity.federation.agreed import Agreed
 from comity.federation.bounds import Ball
-from comity.federation.codec import decode
+from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
 from comity.federation.forms import Array
 from comity.federation.host import Host
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, run
+from comity.federation.journal import Exchange, Journal
+from comity.federation.parties import Parties, begin, run
 from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
@@ -33,7 +35,7 @@ from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
 
 STUDY = "5" * 64
-UNSEEN = {"head": "", "signature": b""}
+NONCE = bytes(32)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class LossyChannel:
         self.lose = set(lose)
         self.lost: set[str] = set()
         self.asked: list[tuple[str, bytes]] = []
+        self.refusals: dict[str, ComityError] = {}
 
     def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
@@ -124,8 +127,26 @@ class LossyChannel:
             if (party, path_of(message)) in self.lose:
                 self.lost.add(party)
             if party not in self.lost:
-                replies[party] = self.hosts[party].answer(message)
+                answer = self.hosts[party].answered(message)
+                replies[party] = answer.reply
+                if answer.refusal is not None:
+                    self.refusals[party] = answer.refusal
         return replies
+
+
+class Watched(Journal):
+    """A journal that shows what crossed after the run is over, when the one of the product has deleted it."""
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        super().__init__(path)
+        self.crossed: dict[str, dict[str, dict[str, Exchange]]] = {}
+
+    def settle(self, study: str, run: str, *, keeping: Iterable[str] = ()) -> None:
+        self.crossed.setdefault(run, {}).update(super().traffic(study, run))
+        super().settle(study, run, keeping=keeping)
+
+    def traffic(self, study: str, run: str) -> Iterable[tuple[str, dict[str, Exchange]]]:
+        return list({**self.crossed.get(run, {}), **dict(super().traffic(study, run))}.items())
 
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -159,6 +180,22 @@ def answer(host: Host, ask: bytes) -> bytes:
     return verify_reply(identity(host.party).public, host.party, raw, host.answer(raw))
 
 
+def ask_for(
+    path: str,
+    *,
+    study: str = STUDY,
+    run: str = "run-1",
+    mail: Any = (),
+    nonce: bytes = NONCE,
+    seen: Any = (),
+    **values: Any,
+) -> bytes:
+    """An ask as the coordinator writes it."""
+    if path == "run.begin[0]":
+        values = {"coordinator_key": identity(COORDINATOR).public.sealing(), **values}
+    return encode([study, run, path, encode(values), encode({}), list(mail), nonce, list(seen)])
+
+
 def records(name: str, columns: int = 3) -> Records:
     generator = np.random.default_rng(sum(map(ord, name)))
     return Records(generator.uniform(-1, 1, (20, columns)), generator.integers(0, 2, 20))
@@ -185,14 +222,12 @@ def host(
     epsilon: float = 5.0,
 ) -> Host:
     return Host(
+        Agreed(STUDY, protocol, who),
         name,
         records=records(name),
         keys=identity(name),
         store=Store(ledger(folder, name, epsilon), unit=who.unit, neighbours=who.neighbours),
         noise=noise or ReleasedNoise(),
-        protocol=protocol,
-        who=who,
-        study=STUDY,
         policy=policy,
     )
 
@@ -211,21 +246,25 @@ def setup(
     protocol, who = protocol or Rounds(), who or consortium()
     if hosts is None:
         hosts = {name: host(protocol, who, name, folder, noise=noise, epsilon=epsilon) for name in who.parties}
-    journal = Journal(None if folder is None else folder / "journal")
+    journal = Watched(None if folder is None else folder / "journal")
     channel = LossyChannel(hosts, lose)
     keys = identity(COORDINATOR)
-    return Parties(protocol, who, study=STUDY, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
+    agreed = Agreed(STUDY, protocol, who)
+    return Parties(agreed, run=run, channel=channel, journal=journal, keys=keys, noise=noise), hosts
 
 
 __all__ = [
     "NAMES",
+    "NONCE",
     "STUDY",
-    "UNSEEN",
     "LossyChannel",
     "NoNoise",
     "Noised",
     "Rounds",
+    "Watched",
     "answer",
+    "ask_for",
+    "begin",
     "consortium",
     "host",
     "identity",

@@ -34,7 +34,7 @@ class Recorded:
     def asked(self, party: str, name: str) -> Iterator[Any]:
         """The values of this name in the asks of a party, as they crossed."""
         for to, raw in self.asks:
-            _, _, _, shared, own, _ = decode(raw[:-SIGNATURE_BYTES])
+            _, _, _, shared, own, *_ = decode(raw[:-SIGNATURE_BYTES])
             values = {**decode(shared), **decode(own)}
             if to == party and name in values:
                 yield values[name]

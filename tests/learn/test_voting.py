@@ -43,3 +43,24 @@ def test_shapes_that_do_not_fit_are_named():
         hard_votes(np.ones(3), np.ones((5, 4)))
     with pytest.raises(DataError, match="equally many"):
         hard_votes(np.ones(4), np.ones((5, 4)), multiclass=True)
+
+
+def test_scores_that_are_equal_but_for_rounding_are_equal():
+    """0.1 + 0.2 − 0.3 is not 0 in doubles, and how far it is depends on the order in which a library adds up."""
+    weights, x = np.array([0.1, 0.2, -0.3]), np.ones((4, 3))
+    assert (x @ weights > 0).any()
+    assert hard_votes(weights, x).tolist() == [0] * 4
+    several = np.array([[0.3, 0.3, 0.0], [0.1, 0.2, 0.3], [0.2, 0.2, 0.2]])
+    assert len(set((several @ x[0]).tolist())) > 1
+    assert hard_votes(several, x, multiclass=True).tolist() == [0] * 4
+
+
+def test_votes_do_not_depend_on_how_many_parties_are_computed_at_once():
+    generator = np.random.default_rng(0)
+    # Whole numbers over ten: many exact ties, few of which are equal in doubles.
+    weights = generator.integers(-5, 6, (300, 3, 4)) / 10
+    x = generator.integers(-5, 6, (50, 4)) / 10
+    together = hard_votes(weights, x, multiclass=True)
+    assert all(np.array_equal(together[k], hard_votes(weights[k], x, multiclass=True)) for k in range(300))
+    exact = np.rint(10 * weights).astype(int) @ np.rint(10 * x).astype(int).T
+    assert np.array_equal(together, exact.argmax(-2))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
-from comity.privacy.accounting import zcdp_rho
-from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.loss import ZCDP, Approx, Loss, Pure
+from comity.privacy.accounting import gdp_square, zcdp_rho
+from comity.privacy.ledger import Currency, Draw, Ledger
+from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 
 RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
@@ -28,8 +28,8 @@ def ledger(tmp_path: Path) -> Ledger:
     return make(tmp_path, Pure(3))
 
 
-def make(folder: Path, grant: Pure | Approx) -> Ledger:
-    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, **RECORD)
+def make(folder: Path, grant: Pure | Approx, currency: Currency | None = None) -> Ledger:
+    return Ledger.create(folder / "north.ledger", dataset="patients", grant=grant, currency=currency, **RECORD)
 
 
 def draws(*losses: Loss | float, release: str = "votes") -> list[Draw]:
@@ -71,7 +71,7 @@ def test_the_account_reads_as_its_owner_expects(ledger: Ledger) -> None:
     reserve(ledger, "r1", 1.25)
     ledger.draw(run="r1", release="votes", index=0, step="vote")
     [account] = ledger.summary()
-    expected = "patients · record, replace    granted eps 3.00   spent 1.25   reserved 0.00   left 1.75"
+    expected = "patients · record, replace    granted eps 3.00   spent 1.25   reserved 0.00   left 1.75   in pure eps"
     assert str(account) == expected
 
 
@@ -157,20 +157,26 @@ def test_refusal_names_requested_remaining_difference_and_remedy(ledger: Ledger)
 
 def test_the_granted_remedy_suffices(tmp_path: Path) -> None:
     ledger = make(tmp_path, Approx(1, "1e-5"))
-    reserve(ledger, "r1", ZCDP(zcdp_rho(0.7, 1e-5)))
+    reserve(ledger, "r1", GDP.squared(gdp_square(0.7, 1e-5)))
     with pytest.raises(BudgetExceeded) as refusal:
-        reserve(ledger, "r2", ZCDP("0.011"), 0.3333)
+        reserve(ledger, "r2", GDP("0.22"), 0.1111)
     ledger.grant_more(Pure(refusal.value.difference), "as the refusal said")
-    reserve(ledger, "r2", ZCDP("0.011"), 0.3333)
+    reserve(ledger, "r2", GDP("0.22"), 0.1111)
 
 
-def test_a_pure_grant_pays_no_gaussian_noise(ledger: Ledger) -> None:
-    with pytest.raises(BudgetExceeded, match=r"asks rho 0\.0160 of patients, which needs a delta, and none is left"):
-        reserve(ledger, "r1", ZCDP("0.016"))
+def test_a_refusal_names_the_epsilon_that_is_left_at_the_granted_delta(tmp_path: Path) -> None:
+    ledger = make(tmp_path, Approx(2, "1e-5"))
+    reserve(ledger, "r1", GDP.squared(gdp_square(1.5, 1e-5)))
+    with pytest.raises(
+        BudgetExceeded, match=r"asks eps 1\.50 at delta 1e-5 of patients, .*Lower privacy.epsilon to"
+    ) as no:
+        reserve(ledger, "r2", GDP.squared(gdp_square(1.5, 1e-5)))
+    assert 1 < float(no.value.remaining) < 1.5
+    reserve(ledger, "r2", GDP.squared(gdp_square(float(no.value.remaining), 1e-5)))
 
 
 def test_delta_is_a_budget_too(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(3, "1e-5"))
+    ledger = make(tmp_path, Approx(3, "1e-5"), Currency.APPROX)
     with pytest.raises(BudgetExceeded, match=r"asks delta 2e-5 of patients, 1e-5 is left \(1e-5 short\)"):
         reserve(ledger, "r1", Approx(1, "2e-5"))
     reserve(ledger, "r1", Approx(1, "1e-5"))
@@ -188,7 +194,7 @@ def test_decimals_are_exact(tmp_path: Path) -> None:
 
 
 def test_zcdp_composes_better_than_its_parts(tmp_path: Path) -> None:
-    ledger = make(tmp_path, Approx(1, "1e-6"))
+    ledger = make(tmp_path, Approx(1, "1e-6"), Currency.CONCENTRATED)
     part = zcdp_rho(1, 1e-6) / 50
     reserve(ledger, "r1", *[ZCDP(part)] * 50)
     assert left(ledger) < Decimal("0.001")

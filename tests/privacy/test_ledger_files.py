@@ -44,7 +44,7 @@ def test_an_existing_file_is_never_overwritten(ledger: Ledger, tmp_path: Path) -
 def test_a_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.ledger: there is no such ledger.*comity ledger init"):
         Ledger(tmp_path / "none.ledger")
-    with pytest.raises(Refused, match="can't be made here"):
+    with pytest.raises(BadInput, match="can't be made here"):
         make(tmp_path / "no-folder", Pure(1))
     assert not (tmp_path / "none.ledger").exists()
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comity.errors import StudyError
-from comity.privacy.accounting import zcdp_rho
-from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.accounting import NUMERICAL, gdp_square
+from comity.privacy.loss import GDP, ZCDP, Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Noise, NoisyMax, Scale, Spherical
-from comity.privacy.mechanisms.gaussian import gap
+from comity.privacy.mechanisms.gaussian import SMOOTHING, gap, unevenness
 from comity.privacy.mechanisms.spherical import numerical_loss
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
@@ -57,15 +57,26 @@ def test_spherical_pays_for_the_rounded_sensitivity_and_the_precision(sensitivit
     assert scale.total >= 10 * math.sqrt(size)
 
 
-@given(sensitivities, sizes, st.floats(1e-4, 10), st.integers(1, 100_000))
-def test_gaussian_pays_for_the_rounded_sensitivity_and_the_parts(sensitivity, size, rho, parts):
-    scale = Gaussian(ZCDP(rho)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
+@given(sensitivities, sizes, st.floats(0.01, 5), st.integers(1, 100_000))
+def test_gaussian_pays_for_the_rounded_sensitivity_the_grid_and_the_parts(sensitivity, size, mu, parts):
+    scale = Gaussian(GDP(mu)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     steps = sensitivity / scale.grid + math.sqrt(size)
-    distance = steps / scale.total + gap(scale.part, parts) * math.sqrt(size)
-    assert distance**2 / 2 <= rho
+    assert steps / math.sqrt(scale.total**2 - SMOOTHING) <= mu
+    assert unevenness(size, scale.part, parts) <= NUMERICAL * mu**2
     assert scale.part**2 * parts >= scale.total**2
     assert parts == 1 or scale.part >= 2
-    assert scale.total * scale.grid <= 1.001001 * sensitivity / math.sqrt(2 * rho)
+    assert scale.total * scale.grid <= 1.002 * sensitivity / mu
+    assert (scale.loss, Gaussian(GDP(mu)).charged) == (GDP(mu), GDP(mu))
+
+
+def test_a_grid_on_which_parts_are_too_uneven_is_refused():
+    """At just above two units a sum of parts is 2^−54 off in each coordinate: fine for one, not for ten thousand."""
+    noise = Gaussian(GDP(1))
+    one = noise.scale(sensitivity=100.0, shape=(1,), parts=2540, grid=1.0)
+    assert 2 < one.part < 2.01
+    assert 2 < noise.scale(sensitivity=1.0, shape=(10_000,), parts=2300, grid=1.0).part < 2.2
+    with pytest.raises(StudyError, match="too far from Gaussian noise"):
+        noise.scale(sensitivity=1.0, shape=(10_000,), parts=2540, grid=1.0)
 
 
 @given(sensitivities, epsilons)
@@ -82,10 +93,10 @@ def test_grids_are_powers_of_two_and_at_most_what_was_asked(grid, first, second)
     assert abs(round(first / scale.grid) - round(second / scale.grid)) <= abs(first - second) / scale.grid + 1 + 1e-6
 
 
-def test_an_epsilon_delta_budget_is_charged_in_rho():
+def test_an_epsilon_delta_budget_is_charged_in_mu():
     scale = Gaussian(Approx(1, 1e-6)).scale(sensitivity=2.0, shape=(3, 4))
-    assert scale.loss == ZCDP(zcdp_rho(1, 1e-6))
-    assert scale.total * scale.grid == pytest.approx(2 * 4.531, rel=1e-3)
+    assert scale.loss == GDP.squared(gdp_square(1, 1e-6)) == Gaussian(Approx(1, 1e-6)).charged
+    assert scale.total * scale.grid == pytest.approx(2 * 4.225, rel=2e-3)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 2.0, 9.0])
@@ -135,6 +146,9 @@ def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms():
     [
         lambda: Laplace(Pure(0)),
         lambda: Laplace(Approx(1, 1e-6)),
+        lambda: Spherical(Pure(31)),
+        lambda: Spherical(Pure("1e6")),
+        lambda: Laplace(Pure(31)).scale(sensitivity=1.0, shape=(2,), parts=2),
         lambda: Spherical(ZCDP(1)),
         lambda: NoisyMax(Pure(0)),
         lambda: Gaussian(Pure(1)),

@@ -4,13 +4,17 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from comity.data import clinics
 from comity.federation.baseline import Baseline
 from comity.federation.transcript import Line, Transcript
-from comity.report.page import costs, render_result, size, strongest, traffic, verdict
+from comity.learn import LinearClassifier, LinearRegressor
+from comity.learn.feature_map import FeatureMap
+from comity.report.page import costs, render_result, size, strongest, traffic
 from comity.report.plots import Curve, Weight, curves_plot, errors_plot, weights_plot
+from comity.report.quality import verdict
 from comity.runtime.outcome import Account
 from tests.report.small_run import protocol, simulated
 
@@ -23,18 +27,23 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.addresses, self.words, self.open, self.wrong = [], [], [], []
+        self.classes = []
+        self.addresses, self.words, self.open, self.wrong, self.loose = [], [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.addresses += [value for name, value in attrs if name in FETCHING]
+        if tag == "table" and "scroll" not in self.classes:
+            self.loose.append(attrs)
         if tag not in VOID:
             self.open.append(tag)
+            self.classes.append(dict(attrs).get("class", ""))
 
     def handle_startendtag(self, tag, attrs):
         self.addresses += [value for name, value in attrs if name in FETCHING]
 
     def handle_endtag(self, tag):
+        self.classes.pop()
         if not self.open or self.open.pop() != tag:
             self.wrong.append(tag)
 
@@ -70,6 +79,7 @@ def test_the_first_screen_answers_four_questions_with_their_figures(result):
     assert "readmitted (no, yes) from 12 columns" in text
     for shown in (result.error, *(baseline.error for baseline in result.baselines)):
         assert f"{shown:.3f}" in text
+    assert result.outcome is not None and "guesses right after it at most 73.2 % of the time" in text
     assert "eps 1.00 at delta 1e-6" in text and "eps 1.50" in text and "(eps 2.50, delta 1e-6)" in text
     assert "coordinator models in clear to the coordinator" in text
     assert result.guarantee.adversary in text
@@ -98,7 +108,11 @@ def test_without_a_score_the_page_gives_the_reason(result):
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(0.2, "Better than a party alone (0.300), 0.100 above"), (0.35, "Not better than"), (0.45, "of no use")],
+    [
+        (0.2, "Better than a party alone (0.300), 0.100 above"),
+        (0.35, "Not better than"),
+        (0.4, "No better than a constant, always the most frequent answer (0.400): of no use"),
+    ],
 )
 def test_the_verdict_is_plain(result, error, said):
     compared = (Baseline("constant", 0.4), Baseline("own data", 0.3), Baseline("pooled", 0.1))
@@ -140,7 +154,7 @@ def test_the_strongest_weights_come_first(result):
 
 
 def test_plots_are_text_with_a_description_and_no_shared_ids():
-    one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)])
+    one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
     two = weights_plot([Weight("age <65", 1.0), Weight("b", -2.0)], 0.3, "weight")
     three = curves_plot([Curve("avg", [0.3, 1], [0.2, 0.1], [0.01, 0.01])], {"pooled": 0.05}, "clinics", 5)
     for plot in (one, two, three):
@@ -151,9 +165,74 @@ def test_plots_are_text_with_a_description_and_no_shared_ids():
         for p in (one, two, three)
     ]
     assert not (ids[0] & ids[1] or ids[0] & ids[2] or ids[1] & ids[2])
-    assert errors_plot(0.21, []) == errors_plot(0.21, [])
+    assert errors_plot(0.21, [], "share") == errors_plot(0.21, [], "share")
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (88_800, "88.8 kB"), (5e13, "50 TB")])
 def test_sizes_have_few_digits(count, text):
     assert size(count) == text
+
+
+def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(result):
+    text = render_result(result)
+    assert text.count("<table") >= 6 and Page(text).loose == []
+    style = re.sub(r"\s+", " ", text[text.index("<style>") : text.index("</style>")])
+    assert re.search(r"\.scroll \{ overflow-x: auto;", style)
+    # A track of 1fr is as wide as its widest word; this one gives way.
+    assert ".answers { grid-template-columns: minmax(0, 1fr); }" in style
+    assert not [width for width in map(int, re.findall(r"min-width: (\d+)px", style)) if width > 300]
+
+
+def test_the_transcript_is_folded_below_the_settings(result):
+    text = render_result(result)
+    settings, transcript = text.index("<h2>Settings and versions</h2>"), text.index("<h2>Transcript</h2>")
+    assert settings < transcript < text.index("<details>") < text.index("run.begin[0]")
+    assert "<details open" not in text and text.index("</details>") > text.rindex("run.end[0]")
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_two_classes_have_one_weight_for_each_feature(result, rows):
+    names = result.model.encoding.names
+    slope = np.linspace(-1, 2, len(names))
+    model = LinearClassifier(np.stack([-slope, slope])[-rows:], ("no", "yes"), result.model.encoding)
+    found = strongest(model)
+    assert len({weight.label for weight in found}) == len(found) == 12
+    assert found[0] == Weight(names[-1], 2.0 * rows)
+    assert "in favour of yes" in render_result(replace(result, model=model))
+
+
+def test_weights_behind_a_map_are_those_of_the_features(result):
+    encoding = result.model.encoding
+    chance = np.random.default_rng(3)
+    matrix, mean = chance.normal(size=(encoding.width, 3)), chance.normal(size=encoding.width)
+    mapped = LinearClassifier(chance.normal(size=(1, 3)), ("no", "yes"), encoding, FeatureMap(mean, matrix))
+    rows = chance.normal(size=(2, encoding.width))
+    change = float(np.diff(mapped.decision_function(rows))[0])
+    by_name = dict(zip(encoding.names, (mapped.coef_ @ matrix.T)[0]))
+    assert {weight.label: weight.value for weight in strongest(mapped)}.items() <= {
+        name: pytest.approx(value) for name, value in by_name.items()
+    }.items()
+    assert change == pytest.approx(float((rows[1] - rows[0]) @ np.array(list(by_name.values()))))
+    assert strongest(replace_map(mapped, normalise=True)) == []
+
+
+def replace_map(model, **options):
+    return LinearClassifier(model.coef, model.classes, model.encoding, replace(model.feature_map, **options))
+
+
+def test_a_regression_is_measured_and_judged_as_one(result):
+    model = LinearRegressor([0.1] * result.model.encoding.width, 0.0, 10.0, result.model.encoding)
+    worse = replace(result, model=model, error=0.5, baselines=(Baseline("constant", 0.4),))
+    text = Page(render_result(worse)).text
+    assert "mean squared error" in text and "predicted wrongly" not in text and "most frequent" not in text
+    assert "No better than a constant" in verdict(worse)
+
+
+def test_a_legend_stands_clear_of_the_title_and_the_axes():
+    curves = [Curve(name, [0.3, 1], [0.2, 0.1], [0.01, 0.01]) for name in ("default", "avg", "soft", "vote")]
+    plot = curves_plot(curves, {"pooled": 0.05}, "breast cancer", 5)
+    below = float(re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot).group(1))
+    at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}
+    axis = at["epsilon spent by each party (more is less private)"]
+    assert at["breast cancer"] < 0.1 * below
+    assert all(axis < at[name] < below for name in ("default", "avg", "soft", "vote"))

@@ -46,6 +46,7 @@ def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_pat
     assert (tmp_path / "again.html").read_bytes() == (tmp_path / "run" / "report.html").read_bytes()
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "model",
+        "released",
         "report.html",
         "result.json",
         "transcript.json",
@@ -67,7 +68,7 @@ def test_saving_again_replaces_every_file(result, tmp_path):
 
 def test_result_json_says_what_a_reader_needs(result, tmp_path):
     page = json.loads((result.save(tmp_path) / "result.json").read_text())
-    assert page["format"] == "comity-result-1"
+    assert page["format"] == "comity-result-2"
     assert page["private"] is False and page["seed"] == 3
     assert page["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert page["plan"]["releases"][0]["release"] == "models"
@@ -75,6 +76,11 @@ def test_result_json_says_what_a_reader_needs(result, tmp_path):
     assert page["traffic"]["rounds"] == 3 and page["traffic"]["bytes"] > 1000
     assert page["versions"]["comity"] == comity.__version__
     assert page["study_hash"] == result.study_hash
+    assert "error and the baselines were measured on the private records of a simulation" in page["not_covered"]
+    assert "outside the guarantee" in page["not_covered"]
+    alone = replace(result, baselines=())
+    assert alone.as_json()["not_covered"].startswith("The error was measured")
+    assert replace(result, error=None, baselines=()).as_json()["not_covered"] is None
 
 
 def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
@@ -98,10 +104,12 @@ def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
         ("result.json", None),
         ("result.json", "{"),
         ("result.json", '{"format": "other"}'),
-        ("result.json", '{"format": "comity-result-1"}'),
+        ("result.json", '{"format": "comity-result-2"}'),
         ("transcript.json", '[{"path": 1}]'),
         ("transcript.json", None),
         ("model/model.json", "[]"),
+        ("released/released.json", "[]"),
+        ("released/arrays.npz", None),
     ],
 )
 def test_a_damaged_folder_is_named(result, tmp_path, name, text):
@@ -144,7 +152,7 @@ def test_views_split_parties_by_what_they_receive():
         adversary="nobody",
     )
     found = {view.participant: [seen.release for seen in view.seen] for view in views(declaration, who)}
-    assert found == {"coordinator": ["sum"], "each other party": [], "c (consumer)": ["model"], "b": ["mail"]}
+    assert found == {"coordinator": ["sum"], "a": [], "c (consumer)": ["model"], "b": ["mail"]}
 
 
 def test_a_result_of_many_parties_has_one_account_for_all(tmp_path):

@@ -6,11 +6,15 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from comity.data import clinic_schema, public_cohort
+from comity.data import Records, clinic_schema, public_cohort
 from comity.errors import BadInput, StudyError
+from comity.protocols.averaging import Averaging
+from comity.runtime import simulate as simulation
+from comity.runtime.simulate import simulate
 from comity.runtime.study import Study
 
 TEXT = """
@@ -109,20 +113,25 @@ def test_overrides_change_a_simulation(folder):
         ("l2 = 0.01", "l2 = 0", ["softlabel.l2"]),
         ("l2 = 0.01", "lambda = 1", ["softlabel.lambda", "known here"]),
         ('protocol = "softlabel"', 'protocol = "softlable"', ["softlable", "did you mean softlabel"]),
-        ('auxiliary = "public.csv"', 'auxiliary = "gone.csv"', ["gone.csv"]),
-        ('schema = "schema.toml"', 'schema = "gone.toml"', ["gone.toml"]),
+        ('auxiliary = "public.csv"', 'auxiliary = "gone.csv"', ["softlabel.auxiliary", "gone.csv", "no file"]),
+        ('auxiliary = "public.csv"', 'auxiliary = "study.toml"', ["softlabel.auxiliary", "study.toml"]),
+        ('schema = "schema.toml"', 'schema = "gone.toml"', ["study.schema", "gone.toml", "no file"]),
+        ('schema = "schema.toml"', 'schema = "public.csv"', ["study.schema", "public.csv"]),
         ("count = 12", "count = 0", ["parties.count", "at least 1"]),
         ("[parties]\ncount = 12", "", ["parties is missing"]),
         ("[simulation]", "[simulatoin]", ["simulatoin", "did you mean simulation"]),
         ("[study]", "[study", ["not valid TOML"]),
         ("[privacy]", '[privacy]\nunit = "patient"', ["privacy.unit", "patient"]),
+        ("l2 = 0.01", 'l2 = 0.01\nstatistic = "votes"', ["softlabel.statistic belongs to", "published"]),
+        ("l2 = 0.01", 'auxiliary_privacy = "private"', ["softlabel.auxiliary_records is missing"]),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence_with_file_and_key(folder, old, new, words):
     with pytest.raises(BadInput) as caught:
         load(folder, old, new)
     sentence = str(caught.value)
-    assert "study.toml" in sentence or "gone" in sentence
+    assert sentence.startswith(str(folder / "study.toml"))
+    assert caught.value.key or "TOML" in sentence
     assert "\n" not in sentence
     for word in words:
         assert word in sentence, sentence
@@ -143,3 +152,125 @@ def test_colluders_that_the_file_asks_for_are_never_lowered_in_silence(folder):
         load(folder, "epsilon = 1.0", "epsilon = 1.0\ncolluders = 12").plan()
     # What the file leaves out may be less than one: a party alone has nobody to collude with.
     assert load(folder, "count = 12", "count = 1").consortium.colluders == 0
+
+
+def refusal(folder: Path, old: str, new: str) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        load(folder, old, new).plan()
+    return caught.value
+
+
+def test_errors_that_a_plan_finds_name_the_file_and_the_key(folder):
+    unit = refusal(folder, "[privacy]", '[privacy]\nunit = "record"')
+    assert str(unit).startswith(str(folder / "study.toml")) and unit.key == "privacy.unit"
+    nobody = refusal(folder, "epsilon = 1.0", "epsilon = 1.0\ndropouts = 12")
+    assert str(nobody).startswith(str(folder / "study.toml")) and nobody.key == "privacy.dropouts"
+    rows = refusal(folder, "[parties]\ncount = 12", "[parties.coordinator]\n[parties.other]")
+    assert str(rows).startswith(str(folder / "study.toml")) and rows.key == "parties"
+
+
+def test_errors_of_a_protocol_name_the_file_and_the_key(folder):
+    text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace(
+        "[privacy]", '[privacy]\nunit = "record"'
+    )
+    text = text.replace(
+        '[softlabel]\nvariant = "published"\nauxiliary = "public.csv"\nl2 = 0.01', "[averaging]\nsizes = 5\nrounds = 0"
+    )
+    (folder / "study.toml").write_text(text)
+    with pytest.raises(StudyError, match=r"averaging\.rounds must lie between 1 and 1000, found 0") as caught:
+        Study.load(folder / "study.toml")
+    assert str(caught.value).startswith(str(folder / "study.toml")) and caught.value.key == "averaging.rounds"
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "key"),
+    [
+        ('schema = "schema.toml"', "schema.toml", "study.schema"),
+        ('auxiliary = "public.csv"', "public.csv", "softlabel.auxiliary"),
+    ],
+)
+@pytest.mark.parametrize("way", ["above", "absolute", "absolute inside", "link", "linked folder", "gone above"])
+def test_a_study_reads_nothing_outside_its_folder(folder, old, name, key, way):
+    """Neither by a relative nor by an absolute path nor behind a link; what is there makes no difference."""
+    word = old.partition(" ")[0]
+    outside = folder.parent / "elsewhere"
+    outside.mkdir()
+    shutil.copy(folder / name, outside / name)
+    (folder / "link").symlink_to(outside / name)
+    (folder / "folder").symlink_to(outside, target_is_directory=True)
+    (folder / "link.csv").symlink_to(outside / name)
+    named = {
+        "above": f"../elsewhere/{name}",
+        "absolute": str(outside / name),
+        "absolute inside": str(folder / name),
+        "link": "link.csv",
+        "linked folder": f"folder/{name}",
+        "gone above": f"../elsewhere/gone-{name}",
+    }[way]
+    error = refusal(folder, old, f'{word} = "{named}"')
+    assert error.key == key and "leads out of the study's folder" in str(error) and "copy the file" in str(error)
+
+
+def test_links_and_folders_inside_the_study_are_fine_and_the_folder_may_be_a_link_itself(folder):
+    (folder / "public").mkdir()
+    shutil.move(folder / "public.csv", folder / "public" / "cohort.csv")
+    (folder / "again.csv").symlink_to(folder / "public" / "cohort.csv")
+    for name in ("public/cohort.csv", "again.csv", "public/../again.csv"):
+        assert load(folder, 'auxiliary = "public.csv"', f'auxiliary = "{name}"').plan().parties == 12
+    (folder.parent / "alias").symlink_to(folder, target_is_directory=True)
+    assert Study.load(folder.parent / "alias" / "study.toml").plan().parties == 12
+
+
+def test_private_records_of_the_coordinator_are_looked_for_beside_the_study_alone(folder):
+    outside = folder.parent / "elsewhere.csv"
+    shutil.copy(folder / "public.csv", outside)
+    hidden = 'auxiliary = "../elsewhere.csv"\nauxiliary_privacy = "private"\nauxiliary_records = 30'
+    assert refusal(folder, 'auxiliary = "public.csv"', hidden).key == "softlabel.auxiliary"
+
+
+def test_a_plan_does_not_look_at_the_data_of_a_simulation(folder):
+    """They are whoever simulates' own and may lie anywhere."""
+    plan = load(folder, 'data = "records.csv"', 'data = "/nowhere/at/all.csv"\ntest = "../test.csv"').plan()
+    assert plan.parties == 12
+
+
+def test_the_hash_covers_the_order_of_the_parties(folder):
+    named = "[parties.a]\n[parties.b]\n[parties.c]"
+    turned = "[parties.b]\n[parties.a]\n[parties.c]"
+    first = load(folder, "[parties]\ncount = 12", named)
+    second = load(folder, "[parties]\ncount = 12", turned)
+    assert first.consortium.parties != second.consortium.parties and first.hash != second.hash
+
+
+def test_a_suggestion_is_near_or_is_not_made(folder):
+    assert "did you mean" not in str(refusal(folder, 'data = "records.csv"', 'delta = "records.csv"'))
+    assert "did you mean data?" in str(refusal(folder, 'data = "records.csv"', 'dta = "records.csv"'))
+    assert "did you mean epsilon?" in str(refusal(folder, "epsilon = 1.0", "eps = 1.0"))
+
+
+def test_a_simulation_never_lowers_colluders_that_were_asked_for():
+    records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b")}
+    with pytest.raises(StudyError) as caught:
+        simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, delta=1e-5, unit="record", colluders=5)
+    assert caught.value.key == "privacy.colluders"
+
+
+def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch):
+    monkeypatch.setattr(simulation, "REAL_HOSTS", 2)
+    reserved = []
+    monkeypatch.setattr(simulation, "Cohort", lambda *_, **__: reserved.append(1))
+    records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b", "c")}
+    with pytest.raises(StudyError, match="models is made at one site at a time") as caught:
+        simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, unit="record")
+    assert caught.value.key == "parties" and not reserved
+
+
+def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(folder):
+    tight = load(folder).plan()
+    paper = load(folder, "l2 = 0.01", 'l2 = 0.01\nconstants = "paper"').plan()
+    assert any(one.startswith('constants: "tight"') and "proof.md" in one for one in tight.notes)
+    assert any(one.startswith('constants: "paper"') and "as printed" in one for one in paper.notes)
+    figures = [next(one for one in plan.notes if "sensitivity of" in one).split()[-4] for plan in (tight, paper)]
+    assert float(figures[1]) == pytest.approx(2 * float(figures[0]), rel=0.01)
+    unused = load(folder, "l2 = 0.01", 'l2 = 0.01\nmethod = "avg"').plan().notes
+    assert any("nobody votes on them" in one for one in unused)

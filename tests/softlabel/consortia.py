@@ -12,17 +12,18 @@ from scipy.special import lambertw
 from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
-from comity.federation.journal import Journal
 from comity.federation.parties import Parties
+from comity.federation.policy import SIMULATION
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import stacks
-from tests.federation.toy import STUDY, LossyChannel, NoNoise
+from tests.federation.toy import STUDY, LossyChannel, NoNoise, Watched
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")
 
@@ -83,8 +84,10 @@ def hosted(
 ) -> tuple[Parties, dict[str, Host], LossyChannel]:
     """The coordinator's side, the hosts, and a channel that remembers what was asked."""
     who = who or consortium(len(records))
+    agreed = Agreed(STUDY, method, who)
     hosts = {
         name: Host(
+            agreed,
             name,
             records=own,
             keys=identity(name),
@@ -94,20 +97,16 @@ def hosted(
                 neighbours=who.neighbours,
             ),
             noise=NoNoise(),
-            protocol=method,
-            who=who,
-            study=STUDY,
+            policy=SIMULATION,
         )
         for name, own in zip(who.parties, records)
     }
     channel = LossyChannel(hosts, lose)
     parties = Parties(
-        method,
-        who,
-        study=STUDY,
+        agreed,
         run="run-1",
         channel=channel,
-        journal=Journal(),
+        journal=Watched(),
         keys=identity(COORDINATOR),
         noise=noise or NoNoise(),
     )

@@ -10,10 +10,12 @@ import numpy as np
 from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties
+from comity.federation.policy import SIMULATION
 from comity.federation.store import Store
 from comity.learn.local_model import LocalModel, local_votes
 from comity.privacy.ledger import Ledger
@@ -22,7 +24,7 @@ from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import stacks
-from tests.federation.toy import STUDY, LossyChannel
+from tests.federation.toy import STUDY, LossyChannel, Watched
 from tests.federation.toy import NoNoise as _NoNoise
 
 from .consortia import labels
@@ -99,6 +101,7 @@ def hosted(
     who = who or consortium(len(records))
     hosts = {
         name: Host(
+            Agreed(study, protocol, who),
             name,
             records=own,
             keys=identity(name),
@@ -108,14 +111,12 @@ def hosted(
                 neighbours=who.neighbours,
             ),
             noise=NoNoise(),
-            protocol=protocol,
-            who=who,
-            study=study,
+            policy=SIMULATION,
             local=(models or {}).get(name),
         )
         for name, own in zip(who.parties, records)
     }
-    return coordinator(protocol, who, hosts, Journal(), lose, study), hosts
+    return coordinator(protocol, who, hosts, Watched(), lose, study), hosts
 
 
 def coordinator(
@@ -127,9 +128,8 @@ def coordinator(
     study: str = STUDY,
 ) -> Parties:
     channel = LossyChannel(hosts, lose)
-    return Parties(
-        protocol, who, study=study, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None
-    )
+    agreed = Agreed(study, protocol, who)
+    return Parties(agreed, run=RUN, channel=channel, journal=journal, keys=identity(COORDINATOR), noise=None)
 
 
 def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium | None = None, most: int = 3) -> Cohort:

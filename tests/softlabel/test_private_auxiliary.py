@@ -27,7 +27,7 @@ from comity.protocols.softlabel.published import TOLERANCE, PublishedSoftLabel
 from comity.runtime.run import run_study
 from comity.runtime.simulate import simulate
 from comity.runtime.study import Study
-from tests.federation.toy import UNSEEN
+from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol
 
@@ -219,8 +219,8 @@ def test_parties_need_no_auxiliary_records_and_get_none():
 
 def test_a_party_that_is_asked_for_votes_refuses():
     tried = private(3)
-    parties, hosts, _ = hosted(tried, ordinary(3))
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    parties, _, _ = hosted(tried, ordinary(3))
+    begin(parties)
     with pytest.raises(Refused, match="undeclared"):
         parties.ask(tried.vote)
 
@@ -244,7 +244,7 @@ def test_a_coordinator_without_the_records_stops_before_anything_is_sent():
 
 def test_stacks_of_parties_are_refused():
     many = {f"p{k}": one for k, one in enumerate(ordinary(2, parties=1, rows=2) * 1001)}
-    with pytest.raises(Refused, match="at most 1,000 parties"):
+    with pytest.raises(StudyError, match="it asks each party by itself; simulate at most 1000 parties"):
         simulate(private(2), parties=many, epsilon=1.0, seed=1)
 
 
@@ -308,7 +308,9 @@ def test_a_study_runs_and_its_plan_says_what_is_hidden(folder):
     assert "private auxiliary records" in shown
     assert "not in the study's hash" in shown
     assert "holds the auxiliary records and sees each party's local model" in shown
-    assert study.parameters.public_files() == ()
+    warning = next(one for one in study.plan().warnings if "no ledger counts" in one)
+    assert "(eps 1.00, delta 1e-6)" in warning or "eps" in warning
+    assert not study.parameters.files()
     outcome = run_study(study, seed=1)
     assert np.isfinite(outcome.released["model"]).all()
 
@@ -338,7 +340,12 @@ def test_a_damaged_private_file_is_no_absent_one(folder):
     [
         ("auxiliary_records = 30", "", "auxiliary_records", "is missing"),
         ("auxiliary_records = 30", "auxiliary_records = 29", "auxiliary_records", "holds 30 records"),
-        ('auxiliary_privacy = "private"', "", "auxiliary_records", "Leave it out"),
+        (
+            'auxiliary_privacy = "private"',
+            "",
+            "auxiliary_records",
+            "public records are counted in their file; leave one of them out",
+        ),
         (
             'variant = "published"',
             'statistic = "votes"',
@@ -347,7 +354,12 @@ def test_a_damaged_private_file_is_no_absent_one(folder):
         ),
         ('variant = "published"', 'variant = "published"\nmethod = "avg"', "auxiliary_privacy", "does not use"),
         ('variant = "published"', 'variant = "published"\nmethod = "vote"', "auxiliary_privacy", "majority"),
-        ('variant = "published"', 'variant = "published"\nfeature_map = "pca"', "feature_map", "belongs to variant"),
+        (
+            'variant = "published"',
+            'variant = "published"\nfeature_map = "pca"',
+            "feature_map",
+            "belongs to softlabel.variant",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_its_key(folder, old, new, key, says):

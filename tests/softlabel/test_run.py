@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published import METHODS, TOLERANCE
 from comity.runtime.simulate import simulate
-from tests.federation.toy import STUDY, UNSEEN, NoNoise
+from tests.federation.toy import STUDY, NoNoise, begin
 
 from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 
@@ -32,8 +32,8 @@ def named(records):
 
 
 def begun(method, records):
-    parties, hosts, _ = hosted(method, records)
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    parties, _, _ = hosted(method, records)
+    begin(parties)
     return parties
 
 

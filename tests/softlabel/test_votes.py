@@ -16,7 +16,7 @@ from comity.learn.softmax import contrasts, softmax
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
-from tests.federation.toy import UNSEEN
+from tests.federation.toy import begin
 
 from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels, ordinary, protocol
 
@@ -52,8 +52,8 @@ def test_a_party_without_records_votes_evenly_and_takes_part(classes):
     soft = protocol(classes)
     np.testing.assert_array_equal(contribution(soft, EMPTY), np.full((20, classes), 1 / classes))
     records = [*ordinary(classes, parties=3), EMPTY]
-    parties, hosts, _ = hosted(soft, records)
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    parties, _, _ = hosted(soft, records)
+    begin(parties)
     total = parties.sum(soft.vote)
     assert total.parties == 4
     filled = sum(contribution(soft, own) for own in records[:3])

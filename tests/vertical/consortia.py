@@ -10,17 +10,18 @@ import pandas as pd
 from comity.crypto.sealed import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.host import Host
-from comity.federation.journal import Journal
 from comity.federation.parties import Parties
+from comity.federation.policy import SIMULATION
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical import VerticalRegression
 from comity.runtime.local.channel import LocalChannel
-from tests.federation.toy import STUDY
+from tests.federation.toy import STUDY, Watched
 
 HELD = {
     2: {"ash": ("age", "sick"), "birch": ("place", "dose", "sex")},
@@ -102,8 +103,10 @@ def parts(tried: Any, frame: pd.DataFrame) -> dict[str, Records]:
 
 
 def hosted(tried: Any, records: dict[str, Records], who: Consortium, noise: Any) -> tuple[Parties, dict[str, Host]]:
+    agreed = Agreed(STUDY, tried, who)
     hosts = {
         name: Host(
+            agreed,
             name,
             records=records[name],
             keys=Identity(derive(b"test identity", name)),
@@ -113,19 +116,15 @@ def hosted(tried: Any, records: dict[str, Records], who: Consortium, noise: Any)
                 neighbours=who.neighbours,
             ),
             noise=noise,
-            protocol=tried,
-            who=who,
-            study=STUDY,
+            policy=SIMULATION,
         )
         for name in who.parties
     }
     parties = Parties(
-        tried,
-        who,
-        study=STUDY,
+        agreed,
         run="run-1",
         channel=LocalChannel(hosts),
-        journal=Journal(),
+        journal=Watched(),
         keys=Identity(derive(b"test identity", COORDINATOR)),
         noise=noise,
     )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from itertools import product
+from math import sqrt
 
 import numpy as np
 import pytest
 
 from comity.errors import StudyError
+from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.vertical.budgets import affordable, party_losses, published_share
+from comity.protocols.vertical.budgets import affordable, party_losses, published_share, shown_up
 from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.published import published_sensitivity
-from comity.protocols.vertical.sensitivity import l1_sensitivity_about
+from comity.protocols.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 
 from .consortia import consortium, protocol
 from .test_sensitivity import every_record
@@ -46,7 +48,7 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan():
     losses = party_losses(tried.layout, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
     assert affordable(tried.layout, losses, 0.0) == pytest.approx(2.0)
-    assert f"doum {losses['doum']:.3g}" in tried.expectation(consortium(tried, Pure(2)))
+    assert f"doum {shown_up(losses['doum'])}" in tried.expectation(consortium(tried, Pure(2)))
     wishing = protocol(4, pure=True, party_epsilon={"doum": losses["doum"] / 2})
     with pytest.raises(StudyError, match=r"up to (1|0\.9999),"):
         wishing.declare(consortium(wishing, Pure(2)))
@@ -92,3 +94,32 @@ def test_the_corrected_loss_of_a_party_is_attained():
     assert moves(4, range(1)) == 16 == published_share(1, 4) * 25
     assert moves(4, range(2)) == 24 == published_share(2, 4) * 25
     assert published_share(3, 4) == 1.0
+
+
+@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+@pytest.mark.parametrize("loss", [Pure(2), Pure("0.37"), Approx(1, 1e-5), Approx("0.61", 1e-5)])
+def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products, loss):
+    """From the release itself: the noise serves its whole sensitivity; one party moves its own part, and the carry."""
+    tried = protocol(4, pure=isinstance(loss, Pure), products=products)
+    release, said = tried.moments(loss), tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
+    shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
+    size, unit = tried.dissection.size, 2 * 7 * tried.product.unit * (products == "rlwe")
+    for party in tried.columns:
+        if isinstance(loss, Pure):
+            moved = (l1_sensitivity_about(tried.layout, party) + unit * size) / release.bound.l1
+            truth = float(loss.epsilon) * moved
+        else:
+            own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
+            moved = (own + unit * sqrt(size)) / release.bound.l2
+            truth = zcdp_epsilon(float(budget_to_rho(loss).rho) * moved**2, float(loss.delta))
+        assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
+
+
+def test_the_carry_of_products_counts_in_wishes_too():
+    tried = protocol(3, pure=True)
+    carried = 1.0
+    without, with_it = party_losses(tried.layout, Pure(1)), party_losses(tried.layout, Pure(1), carried)
+    assert all(with_it[party] > without[party] for party in without if without[party] < 1)
+    assert affordable(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
+    assert tried.carried > 0 == protocol(3, products="dealer").carried
+    assert shown_up(0.90801) == "0.909" and shown_up(1.0) in ("1.00", "1.01") and shown_up(12.34) == "12.40"

@@ -15,7 +15,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.columns import LABEL, PLACES
 from comity.protocols.vertical.gradients_in_one_place import exact_sums
 from comity.protocols.vertical.response import gradient_sensitivity, limits, partial_scores, response_places, responses
-from tests.federation.toy import UNSEEN
+from tests.federation.toy import begin
 
 from .consortia import NoNoise, consortium, hosted, parts, people
 from .test_gradients import ROWS, columns_of, protocol
@@ -161,7 +161,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
         return ask(messages)
 
     parties.channel.ask = watched
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    begin(parties)
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)
     assert len(weights) == 2

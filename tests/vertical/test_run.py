@@ -21,7 +21,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.published import PublishedVertical
 from comity.runtime.simulate import simulate
-from tests.federation.toy import UNSEEN
+from tests.federation.toy import begin
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, protocol, schema
 
@@ -142,7 +142,7 @@ def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     tried, frame = protocol(3, products=products), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
-    parties.under("run").ask("begin", each={name: {"seen": UNSEEN} for name in hosts})
+    begin(parties)
     tried.coordinate(parties)
     units = np.rint(exact(tried, frame) * 4.0**PLACES).astype(np.int64)
     cross = np.array(

@@ -39,6 +39,8 @@ data = "people.parquet"
 split = "by-features"
 """
 
+PUBLISHED = TEXT.replace("delta = 1e-5", "").replace('products = "dealer"', 'variant = "published"')
+
 
 def study(folder, text=TEXT, *, linear=False, identifier=False, overrides=None):
     (folder / "schema.toml").write_text(schema(linear=linear, identifier=identifier).to_toml())
@@ -81,7 +83,7 @@ def test_an_identifier_aligns_rows_of_files_that_differ(tmp_path):
 
 
 def test_the_published_variant_runs_and_says_what_it_is(tmp_path):
-    built = study(tmp_path, overrides={"vertical.variant": "published", "privacy.delta": 0.0})
+    built = study(tmp_path, PUBLISHED)
     assert isinstance(built.protocol, PublishedVertical)
     found = run_study(built, seed=1)
     assert not found.guarantee.private and "not private as claimed" in built.plan().as_text()
@@ -104,7 +106,7 @@ def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path):
         ({"vertical.alignment": "keyed"}, "identifier"),
         ({"vertical.product": "rlwe"}, "products"),
         ({"vertical.block_epsilon": {"north": 1.0}, "privacy.delta": 0.0}, r"nothing for south, north\+south"),
-        ({"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"}, "leave it out"),
+        ({"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"}, "leave one of them out"),
     ],
 )
 def test_what_is_wrong_with_a_study_is_named(tmp_path, change, said):
@@ -178,3 +180,50 @@ def test_comity_new_writes_a_study_that_runs(tmp_path):
 def test_the_plan_says_once_that_a_record_is_charged_once(tmp_path):
     notes = study(tmp_path).plan().notes
     assert [note for note in notes if "charged for this one loss" in note] and not any("m times" in n for n in notes)
+
+
+@pytest.mark.parametrize("alignment", ["keyed", "ecdh"])
+def test_the_published_method_multiplies_rows_of_the_same_people(tmp_path, alignment):
+    """Files in different orders, each with people of its own, give what aligned files give, exactly."""
+    frame = people(600)
+    people(200, seed=5).to_csv(tmp_path / "test.csv", index=False)
+    text = PUBLISHED.replace('data = "people.parquet"\nsplit = "by-features"', 'test = "test.csv"\nbaselines = false')
+    text += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n'
+
+    def released(north, south, text=text, **options):
+        north[["person", "age", "sick"]].to_csv(tmp_path / "north.csv", index=False)
+        south[["person", "place", "dose", "sex"]].to_csv(tmp_path / "south.csv", index=False)
+        return run_study(study(tmp_path, text, **options), seed=1).released["model"]
+
+    common = frame.iloc[50:550]
+    in_order = released(common, common)
+    aligned = text.replace("rows_at_most", f'alignment = "{alignment}"\nrows_at_most')
+    turned = frame.iloc[50:].sample(frac=1.0, random_state=2)
+    found = released(frame.iloc[:550], turned, aligned, identifier=True)
+    assert np.array_equal(found, in_order)
+    # The control: the same files without an alignment are other people's rows side by side.
+    assert not np.allclose(released(common, common.sample(frac=1.0, random_state=2)), in_order)
+
+
+def test_the_published_method_aligns_by_itself_where_there_is_an_identifier(tmp_path):
+    built = study(tmp_path, PUBLISHED, identifier=True)
+    assert built.protocol.alignment == "keyed" and "tokens" in [row.release for row in built.plan().rows]
+
+
+@pytest.mark.parametrize(
+    "key", ['solver = "auto"', "rounds = 2", 'products = "dealer"', "intercept = true", "bins = true"]
+)
+def test_the_published_method_refuses_keys_that_it_has_no_use_for(tmp_path, key):
+    with pytest.raises(StudyError, match=r'belongs to vertical.variant = "default"') as found:
+        study(tmp_path, PUBLISHED.replace('variant = "published"', f'variant = "published"\n{key}'))
+    assert found.value.key == f"vertical.{key.partition(' ')[0]}"
+
+
+@pytest.mark.parametrize(("text", "alignment"), [(TEXT, "keyed"), (TEXT, "ecdh"), (PUBLISHED, "keyed")])
+def test_an_alignment_gets_its_warnings_in_the_plan(tmp_path, text, alignment):
+    text = text.replace("rows_at_most", f'alignment = "{alignment}"\nrows_at_most')
+    warnings = study(tmp_path, text, identifier=True).plan().warnings
+    assert any("leave exactly" in one and "identifiers fixed" in one for one in warnings)
+    tried = next(one for one in warnings if "dictionary" in one)
+    assert ("coordinator together with one party" in tried) is (alignment == "keyed")
+    assert not study(tmp_path, TEXT).plan().warnings

@@ -9,6 +9,7 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
+from comity.privacy.currency import Currency
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -35,9 +36,19 @@ def init(
     delta: Delta = "0",
     unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
     neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
+    currency: Annotated[
+        Currency | None,
+        typer.Option(
+            help="What the grant is counted in; by default gaussian with a delta, pure without.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with its first grant. An existing file is never overwritten.
+
+    The currency is fixed for good, and decides which noise it pays for: pure takes noise without a delta; gaussian
+    takes Gaussian noise, and a pure loss dearly; concentrated takes these and Skellam noise; approx adds up
+    (eps, delta) losses.
 
     Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record
     """
@@ -49,6 +60,7 @@ def init(
         grant=_grant(epsilon, delta),
         unit=unit,
         neighbours=neighbours,
+        currency=currency,
     )
     _show_accounts(path, ledger.summary(), as_json=as_json)
 
@@ -106,22 +118,22 @@ def verify(path: LedgerFile, as_json: AsJson = False) -> None:
 
     from comity.errors import BadInput
     from comity.privacy.ledger import Ledger, verify_export
+    from comity.privacy.ledger_witness import frozen_sentence
 
     if path.suffix == ".json":
         try:
             exported = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: no exported ledger can be read here ({error}); export it again") from error
-        if not isinstance(exported, dict):
-            raise BadInput(
-                f"{path}: expected an exported ledger, found a JSON {type(exported).__name__}; export it again"
-            )
-        found = verify_export(exported)
+        try:
+            found = verify_export(exported)
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}", code=error.code) from error
     else:
         found = Ledger(path).verify()
     text = f"{path}: {found.entries} entries, the chain holds; head {found.head}"
     if found.frozen:
-        text += f"\nFROZEN: head {found.frozen[:12]}… was seen of this ledger before and is not in it"
+        text += f"\nFROZEN: {frozen_sentence(str(path), found.frozen)}"
     show(text, asdict(found), as_json=as_json)
 
 
@@ -135,14 +147,31 @@ def export(
 
     Example: comity ledger export north.ledger --to north.json
     """
+    import sys
+
     from comity.privacy.ledger import Ledger
 
-    exported = Ledger(path).export(to)
-    if to is None:
-        show("", exported, as_json=True)
-        return
-    document = {"path": str(to), "entries": len(exported["entries"]), "head": exported["head"]}
-    show(f"{to}: {document['entries']} entries, head {exported['head']}", document, as_json=as_json)
+    exported = Ledger(path).export(sys.stdout if to is None else to)
+    if to is not None:
+        document = {"path": str(to), "entries": exported.entries, "head": exported.head}
+        show(f"{to}: {exported.entries} entries, head {exported.head}", document, as_json=as_json)
+
+
+@app.command()
+def abandon(
+    path: LedgerFile,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Give up a run that nobody will end: frees what it never drew, and closes it for good.
+
+    Example: comity ledger abandon north.ledger 2026-11-17-7f3a
+    """
+    from comity.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    ledger.abandon(run)
+    _show_accounts(path, ledger.summary(), as_json=as_json)
 
 
 @app.command("write-off")
@@ -156,6 +185,9 @@ def write_off(
 ) -> None:
     """Count as spent what a restored ledger may have forgotten, and thaw it. Open runs end.
 
+    An epsilon is the part of the grant that it would buy, at the granted delta unless another is given; 0 vouches that
+    nothing is missing.
+
     Example: comity ledger write-off north.ledger --all --why "restored from the backup of Monday"
     """
     from comity.privacy.ledger import Ledger
@@ -163,17 +195,17 @@ def write_off(
     if (epsilon is None) != everything:
         raise typer.BadParameter("give either --epsilon or --all.")
     ledger = Ledger(path)
-    ledger.write_off("all" if epsilon is None else _grant(epsilon, delta), why)
+    ledger.write_off("all" if epsilon is None else _grant(epsilon, delta, least=None), why)
     _show_accounts(path, ledger.summary(), as_json=as_json)
 
 
-def _grant(epsilon: str, delta: str, *, least: int = 1) -> Pure | Approx:
-    """`least` 0 allows a grant of delta alone."""
+def _grant(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
+    """`least` 0 allows a grant of delta alone, None allows nothing at all."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure
 
     pure, pair = Pure(epsilon), Approx(epsilon, delta)
-    if not pure.epsilon and (least or not pair.delta):
+    if least is not None and not pure.epsilon and (least or not pair.delta):
         raise BadInput(f"--epsilon must be positive, found {epsilon}", key="epsilon")
     return pair if pair.delta else pure
 
@@ -189,6 +221,7 @@ def _show_accounts(
                 "unit": account.unit.value,
                 "neighbours": account.neighbours.value,
                 "granted": None if account.granted is None else account.granted.as_text(),
+                "currency": account.currency,
                 "spent_epsilon": str(account.spent_epsilon),
                 "reserved_epsilon": str(account.reserved_epsilon),
                 "left_epsilon": None if account.left is None else str(account.left),

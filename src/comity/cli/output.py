@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,16 @@ import typer
 
 def show(text: str, document: Any, *, as_json: bool) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=_plain) if as_json else text)
+
+
+def is_plain() -> bool:
+    """Whether text goes out without colour or weight, as the reader's environment asks."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def warn(text: str) -> None:
+    """To stderr, bold on a terminal. Even `bold=False` would be an escape code."""
+    typer.echo(text if is_plain() else typer.style(text, bold=True), err=True)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:

@@ -9,6 +9,7 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
+from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Reading, Separator, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,9 @@ def predict(
     data: Annotated[
         list[str],
         typer.Argument(
-            metavar="DATA", help="Records: CSV or Parquet. With --jointly also PARTY=FILE for each.", show_default=False
+            metavar="DATA",
+            help="Records: CSV, Parquet, a database's file or URL. With --jointly also PARTY=FILE for each.",
+            show_default=False,
         ),
     ],
     jointly: Annotated[
@@ -31,6 +34,12 @@ def predict(
         ),
     ] = False,
     to: Annotated[Path | None, typer.Option(help="Write here (.csv or .parquet) instead of printing CSV.")] = None,
+    table: Table = None,
+    query: Query = None,
+    password_file: PasswordFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict with a released model: the class of each record, with the probability of each class.
@@ -45,7 +54,8 @@ def predict(
         raise typer.BadParameter(f"--to writes .csv or .parquet, found {to.name!r}.")
     if not jointly and len(data) != 1:
         raise typer.BadParameter(f"name one file of records, found {len(data)}; for a file per party add --jointly.")
-    predicted = _jointly(model, data) if jointly else _at_home(model, Path(data[0]))
+    reading = Reading(table, query, password_file, separator, decimal, encoding)
+    predicted = _jointly(model, data, reading) if jointly else _at_home(model, data[0], reading)
     if to is None:
         text = predicted.to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)
@@ -62,28 +72,27 @@ def predict(
     show(f"{to}: {len(predicted)} predictions", {"path": str(to), "records": len(predicted)}, as_json=as_json)
 
 
-def _at_home(model: Path, data: Path) -> pd.DataFrame:
+def _at_home(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     """By the whole model, of whole records."""
-    from comity.data import Encoding, open_source
+    from comity.data import Encoding as RecordEncoding
     from comity.learn import LinearClassifier, LinearRegressor, load_model
 
     loaded = load_model(model / "model" if (model / "model").is_dir() else model)
-    frame = open_source(data).read()
+    frame = reading.open(data).read()
     rows: Any = frame
     if isinstance(loaded, LinearClassifier | LinearRegressor) and loaded.encoding is not None:
         # Encoding here rather than in the model lets an error name the file.
-        assert isinstance(loaded.encoding, Encoding)
-        rows = loaded.encoding.encode_features(frame, where=str(data))
+        assert isinstance(loaded.encoding, RecordEncoding)
+        rows = loaded.encoding.encode_features(frame, where=data)
     return _predicted(frame.iloc[:, :0], loaded, rows)
 
 
-def _jointly(folder: Path, data: list[str]) -> pd.DataFrame:
+def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     """By the sum of partial scores, of the study that the run folder describes; the plan goes to stderr."""
     import numpy as np
     import pandas as pd
 
     from comity.cli.run_folder import read_begun
-    from comity.data import open_source
     from comity.errors import Refused
     from comity.learn import LinearClassifier, LinearRegressor, load_model
     from comity.runtime.joint_prediction import predict_jointly
@@ -100,7 +109,7 @@ def _jointly(folder: Path, data: list[str]) -> pd.DataFrame:
         )
     loaded = load_model(folder / "model")
     files = _files(data, list(study.consortium.parties))
-    frames = {file: open_source(Path(file)).read() for file in dict.fromkeys(files.values())}
+    frames = {file: reading.open(file).read() for file in dict.fromkeys(files.values())}
     coef = np.asarray(loaded.coef_ if isinstance(loaded, LinearClassifier | LinearRegressor) else [], np.float64)
     found = predict_jointly(
         study, coef.reshape(-1), {party: frames[file] for party, file in files.items()}, where=files
@@ -118,14 +127,15 @@ def _jointly(folder: Path, data: list[str]) -> pd.DataFrame:
 
 def _files(data: list[str], parties: list[str]) -> dict[str, str]:
     """Each party's file: one for all, whose columns are dealt, or PARTY=FILE for each."""
-    if len(data) == 1 and "=" not in data[0]:
+    # A URL may have an equals sign of its own.
+    if len(data) == 1 and "=" not in data[0].partition("://")[0]:
         return dict.fromkeys(parties, data[0])
     found: dict[str, str] = {}
     for pair in data:
         party, equals, file = pair.partition("=")
         if not equals or party not in parties or party in found:
             raise typer.BadParameter(
-                f"--jointly takes one file, or PARTY=FILE once for each of {', '.join(parties)}; found {pair!r}."
+                f"--jointly takes one file, or PARTY=FILE once for each of {', '.join(parties)}; found {party!r}."
             )
         found[party] = file
     absent = [party for party in parties if party not in found]

@@ -19,8 +19,12 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from comity.cli.output import is_plain
+
+    # Without a colour system there is no weight either, which `no_color` would leave.
+    console = Console(stderr=True, color_system=None if is_plain() else "auto")
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
 
         def report(words: str) -> None:

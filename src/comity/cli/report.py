@@ -24,10 +24,13 @@ def report(
 
     Example: comity report runs/2026-11-15-1
     """
+    from comity.cli.run_folder import read_begun, require_resumable
     from comity.errors import StudyError
     from comity.report.result import load_result
 
     if not (folder / "result.json").is_file():
+        begun = read_begun(folder)
+        require_resumable(folder, begun)
         raise StudyError(
             f"{folder}: there is no result.json, so no run has ended here; resume it with: comity run --resume {folder}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,11 +55,11 @@ def run(
     elif study is None:
         raise typer.BadParameter("name a study file, as in: comity run study.toml; or a run: --resume RUN.")
     else:
-        folder = _started(study, seed, overrides(sets), out, quiet=quiet)
+        folder = _started(study, seed, overrides(sets), out, quiet=quiet, notes=not (quiet or as_json))
     _show(folder, as_json=as_json)
 
 
-def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, quiet: bool) -> Path:
+def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, quiet: bool, notes: bool) -> Path:
     from comity.cli.as_run import text_as_run
     from comity.cli.run_folder import Begun, begin, make_folder
     from comity.runtime.run import can_resume, gather
@@ -70,6 +71,14 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
         if progress is not None:
             progress("reading data")
         material = gather(study)
+    # What public figures decide is decided before there is a folder.
+    study.plan()
+    if not can_resume(material) and notes:
+        typer.echo(
+            f"note: the sites of {len(material.parties):,} parties live in memory; if this run is stopped, it can't be "
+            "resumed",
+            err=True,
+        )
     begun = Begun(
         run=new_run_id(),
         study=str(path.absolute()),
@@ -87,7 +96,7 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
 
 
 def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
-    from comity.cli.run_folder import find_folder, read_begun
+    from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
     from comity.runtime.run import gather
     from comity.runtime.study import Study
@@ -98,12 +107,7 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
         raise Refused(f"{path} is not the study of {folder}; leave it out, or start a new run with it", code="study")
     if (folder / "result.json").exists():
         return folder
-    if not begun.resumable:
-        raise Refused(
-            f"{folder}: this run can't be resumed, because its {begun.parties} simulated sites lived in memory and "
-            f"ended with it. Run it again: comity run {begun.study}",
-            code="not-resumable",
-        )
+    require_resumable(folder, begun)
     text = (folder / "study.toml").read_text(encoding="utf-8")
     study = Study.parse(text, folder=Path(begun.study_folder), where=str(folder / "study.toml"))
     if study.hash != begun.study_hash:
@@ -117,8 +121,8 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
 
 
 def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, quiet: bool) -> None:
-    from comity.cli.run_folder import site_log
-    from comity.errors import Stopped
+    from comity.cli.run_folder import describe, site_log
+    from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
     from comity.runtime.run import run_study
 
@@ -136,12 +140,18 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, q
             f"Go on with: comity run --resume {folder}" if begun.resumable else "Its sites were in memory: run it again"
         )
         raise Stopped(f"{folder}: the run was stopped before its end{why}. {remedy}") from stop
+    except (Refused, BadInput) as refusal:
+        # A key of the study decides: the study of this folder stays as it is, and so would the refusal.
+        if refusal.key.partition(".")[0] in ("study", "privacy", "parties", "simulation", study.protocol_name):
+            describe(folder, replace(begun, refused=str(refusal)))
+        raise
 
 
 def _show(folder: Path, *, as_json: bool) -> None:
     import json
 
     from comity.cli.output import show
+    from comity.report.quality import verdict
     from comity.report.result import load_result
 
     document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -151,6 +161,8 @@ def _show(folder: Path, *, as_json: bool) -> None:
     if result.error is not None:
         compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
+        if compared:
+            lines.append(f"                 {verdict(result)}")
     lines.append(f"  spent          {guarantee.loss} by each party; unit: {guarantee.unit}, {guarantee.neighbours}")
     left = sorted({account.left for account in result.accounts})
     if left:
@@ -160,5 +172,6 @@ def _show(folder: Path, *, as_json: bool) -> None:
         lines.append(f"  WARNING        {guarantee.claim}")
     if guarantee.seeded:
         lines.append("  WARNING        made with a seed: a simulation, not a private release")
+    lines += [f"  WARNING        {sentence}" for sentence in result.findings]
     lines.append(f"  report         {folder / 'report.html'}")
     show("\n".join(lines), {**document, "folder": str(folder)}, as_json=as_json)

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from comity._version import __version__
-from comity.errors import StudyError
+from comity.errors import Refused, StudyError
 
-_FORMAT = "comity-run-1"
+_FORMAT = "comity-run-2"
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What `run.json` says: which run of which study, with what seed and overrides, and whether it can be resumed."""
+    """What `run.json` says: which run of which study, with what seed and overrides, whether it can be resumed, and the
+    sentence with which it was refused, if it was."""
 
     run: str
     study: str
@@ -31,6 +32,7 @@ class Begun:
     overrides: Mapping[str, Any]
     parties: int
     resumable: bool
+    refused: str = ""
 
 
 def make_folder(out: Path) -> Path:
@@ -56,6 +58,10 @@ def make_folder(out: Path) -> Path:
 def begin(folder: Path, begun: Begun, text: str) -> None:
     """Write the study as run, then `run.json`: a folder that has the latter has everything that a resume needs."""
     _write(folder / "study.toml", text)
+    describe(folder, begun)
+
+
+def describe(folder: Path, begun: Begun) -> None:
     page = {"format": _FORMAT, "comity": __version__, "started": datetime.now(UTC).isoformat(timespec="seconds")}
     _write(folder / "run.json", json.dumps({**page, **asdict(begun)}, indent=2, ensure_ascii=False) + "\n")
 
@@ -74,6 +80,22 @@ def read_begun(folder: Path) -> Begun:
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError(f"{path}: can't be read as the description of a run ({error}); run the study again") from error
+
+
+def require_resumable(folder: Path, begun: Begun) -> None:
+    """Refuse a run that would end where it ended, or whose sites are gone."""
+    if begun.refused:
+        raise Refused(
+            f"{folder}: this run was refused, and would be again: {begun.refused.removeprefix('refused: ')}. Then "
+            f"start a new one: comity run {begun.study}",
+            code="not-resumable",
+        )
+    if not begun.resumable:
+        raise Refused(
+            f"{folder}: this run can't be resumed, because its {begun.parties:,} simulated parties lived in memory and "
+            f"ended with it. Run it again: comity run {begun.study}",
+            code="not-resumable",
+        )
 
 
 def find_folder(named: Path, out: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,8 @@ from typing import Annotated
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show
+from comity.cli.output import show, warn
+from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Reading, Separator, Table
 
 app = typer.Typer(
     help="The public description of a record.\n\nExample: comity schema check schema.toml records.parquet",
@@ -24,7 +24,24 @@ BAD_INPUT = 3
 @app.command()
 def check(
     schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema, a TOML file.", show_default=False)],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Your records: CSV or Parquet.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="Your records: CSV, Parquet, a database's file or URL.", show_default=False
+        ),
+    ],
+    records: Annotated[
+        int | None, typer.Option(help="How many records a study declares for you.", min=1, show_default=False)
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Whom a study protects: record, person or party.", show_default=False)
+    ] = None,
+    table: Table = None,
+    query: Query = None,
+    password_file: PasswordFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain every mismatch between a schema and your records. Quotes values: for your own terminal only.
@@ -32,13 +49,21 @@ def check(
     Ends with code 3 when a study could not read the data.
 
     Example: comity schema check schema.toml records.parquet
-    """
-    from comity.data import Schema, explain, open_source
 
-    frame = open_source(data).read()
-    findings = explain(Schema.load(schema), frame, where=str(data))
+    Example: comity schema check schema.toml postgresql+psycopg://reader@host/clinic --table visits
+    """
+    from comity.data import Schema, explain
+
+    if unit not in (None, "record", "person", "party"):
+        raise typer.BadParameter(f"--unit is record, person or party, found {unit!r}.")
+    reading = Reading(table, query, password_file, separator, decimal, encoding)
+    frame = reading.open(data).read()
+    findings = explain(Schema.load(schema), frame, where=data, unit=unit, records=records)
     errors = sum(finding.severity == "error" for finding in findings)
-    lines = [f"{finding.severity}: {finding.sentence}" for finding in findings]
+    lines = [
+        f"{finding.severity}: {finding.sentence}" + (f" Found: {', '.join(finding.values)}." if finding.values else "")
+        for finding in findings
+    ]
     verdict = f"{data} fits {schema}" if not errors else f"{data} does not fit {schema}: {errors} to correct"
     document = {"fits": not errors, "records": len(frame), "findings": [asdict(finding) for finding in findings]}
     show("\n".join([*lines, f"{verdict} ({len(frame)} records)"]), document, as_json=as_json)
@@ -48,10 +73,21 @@ def check(
 
 @app.command()
 def draft(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A PUBLIC sample: CSV or Parquet.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="A PUBLIC sample: CSV, Parquet, a database's file or URL.", show_default=False
+        ),
+    ],
     target: Annotated[str, typer.Option(help="The column to be learnt.", show_default=False)],
     identifier: Annotated[str | None, typer.Option(help="The column that says whom a record is about.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the schema here instead of printing it.")] = None,
+    table: Table = None,
+    query: Query = None,
+    password_file: PasswordFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Draft a schema from a PUBLIC sample. Bounds taken from private data void the guarantee.
@@ -59,16 +95,14 @@ def draft(
     Example: comity schema draft public.csv --target readmitted --out schema.toml
     """
     from comity.data import draft as drafted
-    from comity.data import open_source
     from comity.errors import BadInput
 
-    text = drafted(open_source(data).read(), target=target, identifier=identifier, where=str(data))
-    typer.secho(
+    reading = Reading(table, query, password_file, separator, decimal, encoding)
+    text = drafted(reading.open(data).read(), target=target, identifier=identifier, where=data)
+    warn(
         f"WARNING: bounds and values of this draft come from {data}. If its records are PRIVATE, the draft gives them "
         "away and VOIDS THE GUARANTEE of every study that uses it. Draft from a public sample only, and check every "
-        "line.",
-        err=True,
-        bold="NO_COLOR" not in os.environ,
+        "line."
     )
     if out is None:
         show(text, {"schema": text}, as_json=as_json)

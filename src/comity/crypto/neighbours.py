@@ -1,11 +1,27 @@
-"""Who shares masks and secrets with whom: everybody, or a random regular graph among very many.
+"""Who holds whose secrets in a secure sum: everybody, or a few that each party chooses for itself among very many.
 
 After J. Bell, K. Bonawitz, A. Gascón, T. Lepoint, M. Raykova, Secure single-server aggregation with (poly)logarithmic
-overhead, 2020. With a random k-regular graph three things must hold for every party: fewer than a threshold of its
-neighbours collude (else its secrets can be rebuilt), at least a threshold of them survive (else its sum can't be
-opened), and the honest survivors stay connected (else sums of components could be told apart). `choose` takes the
-smallest degree for which each fails with probability below 2^-40 (privacy) and 2^-30 (completion), by exact
-hypergeometric tails and a union over parties; the plan states it.
+overhead, 2020. Among up to `COMPLETE` parties everyone is everyone's holder. Among more, each party draws its `degree`
+holders by its own coins from the pinned roster, so that nobody else can choose them. Its secrets are shared among them
+and itself, and it has a pair mask with each of them and with each party that chose it.
+
+A party goes along with a list of parties only if at least `quorum` of its holders (itself included) stand on it and
+signed it. `choose` takes a degree for which, over the coins of the honest parties and with N parties, c colluders fixed
+beforehand and d drop-outs:
+
+    1. except with probability 2^-40 nobody has more than `most` colluders among its holders. The threshold is above
+       half of holders plus `most`, so that shares of both secrets of one party can't be collected, whatever lists are
+       shown, since an honest holder gives out one of the two;
+    2. except with probability 2^-30 nobody loses more than `lost` holders to drop-outs that do not depend on the graph:
+       the sum can be opened;
+    3. except with probability 2^-40 no set of at most N/2 honest parties is *closed*: one in which each member has at
+       least q = degree − lost − most of its holders. By a union over all sets of s parties, whose coins are
+       independent, the probability is at most Σ_s C(N, s) P[H(N − 1, s − 1, degree) >= q]^s, H hypergeometric.
+
+By 3 all honest parties that open a sum do so on one list, and their masks connect all of them, even if the coordinator
+lies about who dropped out and shows different lists to different parties: parties that signed the same list, and
+parties that are cut off from the rest by the absence of others, are closed sets, and of two disjoint ones the smaller
+has at most N/2 members. What the coordinator can open is the sum over all honest parties of one list, or nothing.
 """
 
 from __future__ import annotations
@@ -13,53 +29,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import log
 
 import numpy as np
-from scipy.stats import hypergeom
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
 
 from comity.entropy import Stream
 from comity.errors import Refused
 
-# Up to so many parties everyone is everyone's neighbour.
+# Up to so many parties everyone is everyone's holder.
 COMPLETE = 100
 PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Degree:
-    """Each party has `degree` neighbours and its secrets are shared among them and itself, `threshold` to rebuild."""
+    """Each party has `degree` holders beside itself. `threshold` of them rebuild a secret, and a list of parties counts
+    for it when `quorum` of them stand on it and signed it; itself is counted in both."""
 
     degree: int
     threshold: int
+    quorum: int
 
 
 @lru_cache(maxsize=64)
 def choose(parties: int, colluders: int, dropouts: int) -> Degree:
-    """Degree and threshold for so many colluders and drop-outs.
-
-    The threshold is above half of the holders plus the colluders among them: then nobody can collect shares of both
-    secrets of one party, whatever lists it shows, since an honest holder gives out one of the two.
-    """
-    survivors = parties - dropouts
-    if parties <= COMPLETE:
-        threshold = (parties + colluders) // 2 + 1
-        if threshold > survivors:
-            raise Refused(
-                f"a secure sum of {parties} parties with {colluders} colluders needs {threshold} to finish, "
-                f"privacy.dropouts = {dropouts} leaves {survivors}; lower it to {max(parties - threshold, 0)} at most",
-                code="dropouts",
-                key="privacy.dropouts",
-            )
-        return Degree(parties - 1, threshold)
-    others = parties - 1
-    for degree in range(8, parties - 1, 2):
-        # The most colluders among a party's neighbours that we have to count with.
-        most = int(hypergeom.isf(PRIVACY / parties, others, min(colluders, others), degree)) if colluders else 0
-        lost = int(hypergeom.isf(COMPLETION / parties, others, min(dropouts, others), degree)) if dropouts else 0
-        threshold = (degree + 1 + most) // 2 + 1
-        if degree - lost >= threshold and _connected(parties, degree, colluders + dropouts):
-            return Degree(degree, threshold)
+    """Degree, threshold and quorum for so many colluders and drop-outs; refused where there are none."""
+    complete = (parties + colluders) // 2 + 1
+    fits = complete <= parties - dropouts
+    if parties <= COMPLETE and not fits:
+        raise Refused(
+            f"a secure sum of {parties} parties with {colluders} colluders needs {complete} to finish, "
+            f"privacy.dropouts = {dropouts} leaves {parties - dropouts}; lower it to {max(parties - complete, 0)} at "
+            "most",
+            code="dropouts",
+            key="privacy.dropouts",
+        )
+    if parties > COMPLETE:
+        degree = 8
+        # Where most of the others would be holders anyway, all of them are simpler.
+        while degree < (parties // 2 if fits else parties - 1):
+            found = _tried(parties, degree, colluders, dropouts)
+            if found is not None:
+                return found
+            degree += max(1, degree // 20)
+    if fits:
+        return Degree(parties - 1, complete, complete)
     raise Refused(
         f"no graph on {parties} parties stands {colluders} colluders and {dropouts} drop-outs; lower one of them",
         code="dropouts",
@@ -67,34 +86,47 @@ def choose(parties: int, colluders: int, dropouts: int) -> Degree:
     )
 
 
-def _connected(parties: int, degree: int, absent: int) -> bool:
-    """Whether the present parties stay connected except with probability `PRIVACY`.
-
-    A set of s present parties is cut off when all their neighbours outside it are absent. In the random graph of
-    `ring` (a random cyclic order; neighbours are the degree/2 on each side) the present ones fall apart exactly when
-    degree/2 consecutive places are all absent, at two places at least; once is bounded here.
-    """
-    half, present = degree // 2, parties - absent
-    if absent < half:
-        return True
-    # The chance that half consecutive places of a random order are all absent, times the places where it may begin.
-    chance = float(np.exp(np.sum(np.log((absent - np.arange(half)) / (parties - np.arange(half))))))
-    return present > 0 and parties * chance < PRIVACY
+def _tried(parties: int, degree: int, colluders: int, dropouts: int) -> Degree | None:
+    most = most_among(parties - 1, colluders, degree, PRIVACY / parties)
+    lost = most_among(parties - 1, dropouts, degree, COMPLETION / parties)
+    threshold = (degree + 1 + most) // 2 + 1
+    if degree + 1 - lost < threshold or closed_sets(parties, degree, degree - lost - most) > log(PRIVACY):
+        return None
+    return Degree(degree, threshold, degree + 1 - lost)
 
 
-def ring(parties: Sequence[str], degree: int, stream: Stream) -> dict[str, tuple[str, ...]]:
-    """Neighbours of each party, in the order of `parties`: all others, or those near it in a random cyclic order."""
-    count = len(parties)
-    if degree >= count - 1:
-        return {party: tuple(other for other in parties if other != party) for party in parties}
-    order = stream.permutation(count)
-    place = np.argsort(order)
-    if degree % 2:
-        raise ValueError(f"a ring has an even degree, found {degree}")
-    half = degree // 2
-    offsets = [*range(-half, 0), *range(1, half + 1)]
-    out = {}
-    for number, party in enumerate(parties):
-        near = sorted(int(order[(place[number] + offset) % count]) for offset in offsets)
-        out[party] = tuple(parties[k] for k in near)
-    return out
+def most_among(population: int, marked: int, drawn: int, chance: float) -> int:
+    """The fewest that the marked ones among so many drawn exceed with at most this chance."""
+    marked = min(marked, population)
+    counts = np.arange(min(marked, drawn) + 1, dtype=float)
+    logs = _log_choose(marked, counts) + _log_choose(population - marked, drawn - counts)
+    tails = np.logaddexp.accumulate((logs - _log_choose(population, drawn))[::-1])[::-1]
+    exceeding = np.append(tails[1:], -np.inf)
+    return int(np.argmax(exceeding <= log(chance)))
+
+
+def closed_sets(parties: int, degree: int, inside: int) -> float:
+    """Logarithm of a bound on the probability that a set of at most half of the parties is closed: that each of its
+    members drew at least `inside` of its `degree` holders within it."""
+    size = np.arange(2, parties // 2 + 1, dtype=float)[:, None]
+    within = np.arange(max(inside, 0), degree + 1, dtype=float)[None, :]
+    logs = _log_choose(size - 1, within) + _log_choose(parties - size, degree - within)
+    member = logsumexp(logs, axis=1) - _log_choose(parties - 1, degree)
+    return float(logsumexp(_log_choose(parties, size[:, 0]) + size[:, 0] * np.minimum(member, 0.0)))
+
+
+def _log_choose(of: float | Floats, chosen: float | Floats) -> Floats:
+    total, some = np.broadcast_arrays(np.asarray(of, float), np.asarray(chosen, float))
+    possible = (some >= 0) & (some <= total)
+    safe = np.where(possible, some, 0.0)
+    value = gammaln(total + 1) - gammaln(safe + 1) - gammaln(total - safe + 1)
+    return np.where(possible, value, -np.inf)
+
+
+def draw_holders(parties: Sequence[str], party: str, degree: int, coins: bytes) -> tuple[str, ...]:
+    """The holders of a party: all others, or so many of them by its own secret coins; in the order of `parties`."""
+    others = [other for other in parties if other != party]
+    if degree >= len(others):
+        return tuple(others)
+    chosen = Stream(coins).permutation(len(others))[:degree]
+    return tuple(others[place] for place in sorted(map(int, chosen)))

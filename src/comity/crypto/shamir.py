@@ -1,19 +1,28 @@
 """Shamir's secret sharing of 32-byte secrets over the prime field of order 2^521 − 1.
 
 Promise: any `threshold` shares give the secret; fewer are independent of it, whatever computing power looks at them
-(A. Shamir, How to share a secret, 1979). Shares are not authenticated: they travel sealed and signed.
+(A. Shamir, How to share a secret, 1979). Shares are not authenticated: they travel sealed and signed. A secret fills
+256 of 521 bits, so that shares which do not belong together are found out, except with probability 2^-265, and a wrong
+one among enough others can be left out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import combinations, islice
+from math import prod
+
+import gmpy2
 
 from comity.errors import Malformed
 
 PRIME = 2**521 - 1
 SHARE_BYTES = 66
 SECRET_BYTES = 32
+# Subsets that are tried before the one who shared the secret is held responsible.
+_TRIES = 5000
 
 
 def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, bytes]:
@@ -23,27 +32,73 @@ def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, byt
     places = list(points)
     if len(set(places)) != len(places) or any(not 0 < x < PRIME for x in places) or not 0 < threshold <= len(places):
         raise ValueError(f"{threshold} of {len(places)} distinct positive points can't share a secret")
-    coefficients = [int.from_bytes(secret, "big"), *(secrets.randbelow(PRIME) for _ in range(threshold - 1))]
+    prime = gmpy2.mpz(PRIME)
+    coefficients = [gmpy2.mpz(secrets.randbelow(PRIME)) for _ in range(threshold - 1)]
+    coefficients.append(gmpy2.mpz(int.from_bytes(secret, "big")))
     shares = {}
     for x in places:
-        y = 0
-        for coefficient in reversed(coefficients):
-            y = (y * x + coefficient) % PRIME
-        shares[x] = y.to_bytes(SHARE_BYTES, "big")
+        y = gmpy2.mpz(0)
+        for coefficient in coefficients:
+            y = (y * x + coefficient) % prime
+        shares[x] = int(y).to_bytes(SHARE_BYTES, "big")
     return shares
+
+
+@lru_cache(maxsize=256)
+def _weights(points: tuple[int, ...]) -> tuple[gmpy2.mpz, ...]:
+    """What each share counts for at zero: Π x_j / (x_j − x_i) over the other points. The same points come again for
+    every secret of a sum."""
+    everything = prod(points)
+    out = []
+    for x in points:
+        below = prod(other - x for other in points if other != x)
+        out.append(gmpy2.mpz(everything // x) * gmpy2.invert(gmpy2.mpz(below % PRIME), PRIME) % PRIME)
+    return tuple(out)
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:
     """The secret from exactly `threshold` shares (Lagrange interpolation at zero)."""
-    total = 0
-    for x, share in shares.items():
-        numerator = denominator = 1
-        for other in shares:
-            if other != x:
-                numerator = numerator * other % PRIME
-                denominator = denominator * (other - x) % PRIME
-        y = int.from_bytes(share, "big")
-        total = (total + y * numerator * pow(denominator, -1, PRIME)) % PRIME
-    if total >> (8 * SECRET_BYTES):
+    total = gmpy2.mpz(0)
+    for weight, share in zip(_weights(tuple(shares)), shares.values()):
+        total += weight * int.from_bytes(share, "big")
+    value = int(total % PRIME)
+    if value >> (8 * SECRET_BYTES):
         raise Malformed("the shares do not belong to one secret", code="shares")
-    return total.to_bytes(SECRET_BYTES, "big")
+    return value.to_bytes(SECRET_BYTES, "big")
+
+
+def rebuilt(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, frozenset[int]]:
+    """The secret that `threshold` of these shares agree on, and the points whose shares do not belong to it.
+
+    Malformed if no such subset was found: then whoever shared the secret is to blame, or too many of its holders.
+    """
+    points = tuple(shares)
+    for chosen in islice(_subsets(points, threshold), _TRIES):
+        try:
+            secret = join({x: shares[x] for x in chosen})
+        except Malformed:
+            continue
+        return secret, frozenset() if chosen == points[:threshold] else frozenset(_strangers(shares, chosen))
+    raise Malformed("no threshold of the shares belongs to one secret", code="shares")
+
+
+def _subsets(points: tuple[int, ...], threshold: int) -> Iterator[tuple[int, ...]]:
+    """The first `threshold` points, then those of the first `threshold` + 1 without one of them, and so on."""
+    for missing in range(len(points) - threshold + 1):
+        window = points[: threshold + missing]
+        for left_out in combinations(window[:-1], missing):
+            yield tuple(x for x in window if x not in left_out)
+
+
+def _strangers(shares: Mapping[int, bytes], good: Collection[int]) -> Iterator[int]:
+    """Points whose share is not on the polynomial of the good ones: swapping it in gives no secret, or another."""
+    known = tuple(good)
+    secret = join({x: shares[x] for x in known})
+    for x in shares:
+        if x not in good:
+            try:
+                if join({y: shares[y] for y in (*known[1:], x)}) == secret:
+                    continue
+            except Malformed:
+                pass
+            yield x

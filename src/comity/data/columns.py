@@ -9,10 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data.dates import STEPS, Days, Step, named, parsed, steps_since
 from comity.errors import SchemaError
 
 Other = Literal["error", "other"]
@@ -124,6 +129,76 @@ class Ordinal:
 
 
 @dataclass(frozen=True)
+class Date:
+    """A day from `low` to `high`, as the number of whole steps since `low`. Days outside are clipped.
+
+    `format` is how text spells a day, as in strptime; without it, ISO 8601. Where it has no day or month, `step` is as
+    coarse.
+    """
+
+    name: str
+    low: date
+    high: date
+    step: Step = "day"
+    format: str | None = None
+    missing: Fill = "error"
+    fill: date | None = None
+
+    def __post_init__(self) -> None:
+        at = f"columns.{_name(self.name, 'columns')}"
+        _set(self, "low", _day(self.low, f"{at}.low"))
+        _set(self, "high", _day(self.high, f"{at}.high"))
+        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        if self.step not in STEPS:
+            _bad(f"{at}.step", " or ".join(map(repr, STEPS)), self.step, "say in which steps days are counted")
+        if self.steps < 1:
+            _bad(
+                f"{at}.low and .high",
+                f"high at least one {self.step} after low",
+                (str(self.low), str(self.high)),
+                "give the range that any record can have",
+            )
+        if (self.missing == "fill") != (self.fill is not None):
+            _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
+        if self.fill is not None:
+            _set(self, "fill", _day(self.fill, f"{at}.fill"))
+            if not self.low <= self.fill <= self.high:
+                _bad(
+                    f"{at}.fill", f"a date from {self.low} to {self.high}", str(self.fill), "choose a public one in it"
+                )
+        if self.format is not None and not self._spells(self.format):
+            _bad(
+                f"{at}.format",
+                f"a format that spells every {self.step} from low to high, {named(('%d.%m.%Y',))} for one",
+                self.format,
+                "see the codes of strptime",
+            )
+
+    @property
+    def steps(self) -> int:
+        """The number of steps from low to high: the largest value that a record can have."""
+        return int(self.since_low(np.array([self.high], "datetime64[D]"))[0])
+
+    def since_low(self, days: Days) -> NDArray[np.float64]:
+        """Steps since `low`, also outside; NaN for no day."""
+        return steps_since(self.low, days, self.step)
+
+    def _spells(self, format: Any) -> bool:
+        """Whether both bounds, and a day whose parts differ, come back from their own text in the same step."""
+        if not isinstance(format, str):
+            return False
+        middle = self.low + (self.high - self.low) // 3
+        for day in (self.low, self.high, middle):
+            try:
+                back = parsed(day.strftime(format), format)
+            except ValueError:
+                return False
+            if back is None or len(set(self.since_low(np.array([back, day], "datetime64[D]")))) > 1:
+                return False
+        return True
+
+
+@dataclass(frozen=True)
 class Classes:
     """A target that is one of `values`; the labels of encoded records are their positions."""
 
@@ -150,7 +225,7 @@ class Bounded:
         _range(self.low, self.high, "target")
 
 
-Column = Numeric | Categorical | Ordinal
+Column = Numeric | Categorical | Ordinal | Date
 Target = Classes | Bounded
 
 
@@ -198,6 +273,13 @@ def _number(value: Any, key: str) -> float:
         )
     # Adding zero turns -0.0 into 0.0, so that equal schemas have equal digests.
     return number + 0.0
+
+
+def _day(value: Any, key: str) -> date:
+    found = parsed(value, None) if isinstance(value, str) else value
+    if isinstance(found, datetime) or not isinstance(found, date):
+        _bad(key, "a date such as 2015-01-31", value, "write one that is public knowledge, without a time of day")
+    return found
 
 
 def _range(low: float, high: float, at: str) -> None:

@@ -1,21 +1,26 @@
-"""Values of one column made to conform to its declaration: clipped, mapped or filled as declared, else "
-"refused."""
+"""Values of one column made to conform to its declaration: clipped, mapped or filled as declared, else refused."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.columns import Bounded, Categorical, Classes, Column, Numeric, Ordinal
+from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
+from comity.data.dates import likely_formats, named, read_days
 from comity.data.nearest import nearest
-from comity.data.reading import MISSING, UNKNOWN, read_codes, read_numbers, shown
+from comity.data.reading import MISSING, UNKNOWN, decimal_commas, read_codes, read_numbers, shown
 from comity.data.tally import Tally
 from comity.errors import DataError
 
 
 def column_of(frame: pd.DataFrame, name: str, where: str) -> pd.Series:
-    """The one column of that name, or an error naming the nearest."""
+    """The one column of that name, or an error naming the nearest. A table without columns and without records has
+    every column: a party without records need not know their names."""
+    if frame.shape == (0, 0):
+        return pd.Series([], dtype=object, name=name)
     present = [str(column) for column in frame.columns]
     found = present.count(name)
     if found > 1:
@@ -23,14 +28,18 @@ def column_of(frame: pd.DataFrame, name: str, where: str) -> pd.Series:
             f"{where}: expected one column {name!r}, found {found}; rename or remove the surplus.", key=name
         )
     if found == 0:
-        close = nearest(name, present)
-        there = f"the nearest present is {close!r}" if close else f"present: {', '.join(present[:12]) or 'none'}"
-        raise DataError(
-            f"{where}: column {name!r} is missing; {there}. Rename it, or correct the schema.",
-            code="missing-column",
-            key=name,
-        )
+        raise missing_column(where, name, present)
     return frame.iloc[:, present.index(name)]
+
+
+def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
+    """Names what is like it and lists nothing: the header of a file without one is its first record."""
+    close = nearest(name, present)
+    if close is not None:
+        hint = f"did you mean {close!r}? Rename it, or correct the schema"
+    else:
+        hint = f"none of its {len(present)} columns is like it; check that the file begins with a header line"
+    return DataError(f"{where}: column {name!r} is missing; {hint}.", code="missing-column", key=name)
 
 
 def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
@@ -41,17 +50,65 @@ def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tal
         kind = "whole numbers" if integer else "numbers"
         raise DataError(
             f"{where}: column {column.name!r} expects {kind}, found {shown(series, read.wrong)} "
-            f"in {first_record(read.wrong)}; correct the value, or declare the column otherwise in the "
-            "schema.",
+            f"in {first_record(read.wrong)}; {instead_of_numbers(series, read.wrong)}.",
             key=column.name,
         )
     fill = column.fill if isinstance(column, Numeric) else None
+    return _within(column, read.values, read.missing, fill, column.low, column.high, where, tally)
+
+
+def dates(column: Date, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
+    """Steps since the column's first day, from 0 to `column.steps`: days outside clipped and tallied, missing ones
+    filled or refused."""
+    read = read_days(series, column.format)
+    if read.wrong.any():
+        raise DataError(
+            f"{where}: column {column.name!r} expects {expected_dates(column)}, found another form in "
+            f"{first_record(read.wrong)}; {instead_of_dates(column, series, read.wrong)}.",
+            key=column.name,
+        )
+    fill = None if column.fill is None else float(column.since_low(np.array([column.fill], "datetime64[D]"))[0])
+    return _within(column, column.since_low(read.days), read.missing, fill, 0.0, float(column.steps), where, tally)
+
+
+def _within(
+    column: Numeric | Bounded | Date,
+    values: NDArray[np.float64],
+    missing: NDArray[np.bool_],
+    fill: float | None,
+    low: float,
+    high: float,
+    where: str,
+    tally: Tally,
+) -> NDArray[np.float64]:
     if fill is None:
-        _refuse_missing(column, read.missing, where, "set missing = 'fill' with a public fill value")
-    values = np.where(read.missing, fill, read.values) if fill is not None and read.missing.any() else read.values
-    tally.add("missing", column.name, int(read.missing.sum()))
-    tally.add("clipped", column.name, int(((values < column.low) | (values > column.high)).sum()))
-    return np.clip(values, column.low, column.high)
+        _refuse_missing(column, missing, where, "set missing = 'fill' with a public fill value")
+    elif missing.any():
+        values = np.where(missing, fill, values)
+    tally.add("missing", column.name, int(missing.sum()))
+    tally.add("clipped", column.name, int(((values < low) | (values > high)).sum()))
+    return np.clip(values, low, high)
+
+
+def instead_of_numbers(series: pd.Series, wrong: NDArray[np.bool_]) -> str:
+    """What to do about values that are no numbers."""
+    if decimal_commas(series, wrong):
+        return 'these have a decimal comma: read the file with decimal = ","'
+    if not read_days(series[wrong]).wrong.any():
+        return 'these are dates: declare the column with kind = "date", low and high'
+    return "correct the value, or declare the column otherwise in the schema"
+
+
+def expected_dates(column: Date) -> str:
+    return "dates as YYYY-MM-DD" if column.format is None else f"dates as {column.format!r} writes them"
+
+
+def instead_of_dates(column: Date, series: pd.Series, wrong: NDArray[np.bool_]) -> str:
+    """What to do about values that are no days of the declared form."""
+    likely = likely_formats(series, wrong)
+    if likely:
+        return f"set {named(likely)} for the column in the schema"
+    return 'correct the value, or set format for the column in the schema, as in format = "%d.%m.%Y"'
 
 
 def categories(

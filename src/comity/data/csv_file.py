@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +13,69 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from comity.data.csv_dialect import Dialect, check_form, is_empty, unreadable
+from comity.errors import DataError
+
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Digits after a leading zero are an identifier or a code (007, 01067), not a number.
 _CODE = r"^\s*[+-]?0[0-9]"
 
 
-def csv_table(path: Path) -> pd.DataFrame:
+class _Kind(IntEnum):
+    """What holds a column, from narrow to wide. DOTTED are numbers with points where the dialect says commas."""
+
+    WHOLE = 0
+    REAL = 1
+    DOTTED = 2
+    TEXT = 3
+
+
+_NUMBERS = {".": (_Kind.WHOLE, _Kind.REAL), ",": (_Kind.WHOLE, _Kind.REAL, _Kind.DOTTED)}
+
+
+def csv_table(path: Path, dialect: Dialect) -> pd.DataFrame:
     """The whole file; a column is numeric if every value in it is."""
-    table = _reader(path).read_all()
-    return _typed(table, [_kind(column, pa.int64()) for column in table.columns])
+    with _explained(path, dialect):
+        if is_empty(path, dialect):
+            return pd.DataFrame()
+        check_form(path, dialect)
+        table = _reader(path, dialect).read_all()
+        kinds = [_kind(column, _Kind.WHOLE, dialect) for column in table.columns]
+        return _typed(table, kinds, path, dialect)
 
 
-def csv_batches(path: Path) -> Iterator[pd.DataFrame]:
-    """The file in pieces. A first pass settles each column's type, so that all pieces agree with the "
-    "whole."""
-    kinds: list[Any] | None = None
-    for batch in _reader(path):
-        kinds = [_kind(column, kind) for column, kind in zip(batch.columns, kinds or [pa.int64()] * batch.num_columns)]
-    reader = _reader(path)
-    if kinds is None:
-        yield _typed(reader.read_all(), [pa.string()] * len(reader.schema))
-        return
-    for batch in reader:
-        yield _typed(pa.Table.from_batches([batch]), kinds)
+def csv_batches(path: Path, dialect: Dialect) -> Iterator[pd.DataFrame]:
+    """The file in pieces. A first pass settles each column's type, so that all pieces agree with the whole."""
+    with _explained(path, dialect):
+        if is_empty(path, dialect):
+            yield pd.DataFrame()
+            return
+        check_form(path, dialect)
+        kinds: list[_Kind] | None = None
+        for batch in _reader(path, dialect):
+            wider = kinds or [_Kind.WHOLE] * batch.num_columns
+            kinds = [_kind(column, kind, dialect) for column, kind in zip(batch.columns, wider)]
+        reader = _reader(path, dialect)
+        if kinds is None:
+            yield _typed(reader.read_all(), [_Kind.TEXT] * len(reader.schema), path, dialect)
+            return
+        for batch in reader:
+            yield _typed(pa.Table.from_batches([batch]), kinds, path, dialect)
 
 
-def _reader(path: Path) -> Any:
-    parse = csv.ParseOptions(newlines_in_values=True)
-    with csv.open_csv(path, parse_options=parse) as head:
+@contextmanager
+def _explained(path: Path, dialect: Dialect) -> Iterator[None]:
+    """What the reader raises quotes the record that it stumbled over, so its text goes nowhere."""
+    try:
+        yield
+    except (pa.ArrowInvalid, UnicodeError):
+        raise unreadable(path, dialect) from None
+
+
+def _reader(path: Path, dialect: Dialect) -> Any:
+    parse = csv.ParseOptions(delimiter=dialect.between, newlines_in_values=True)
+    reading = csv.ReadOptions(encoding=dialect.encoding)
+    with csv.open_csv(path, parse_options=parse, read_options=reading) as head:
         names = head.schema.names
     convert = csv.ConvertOptions(
         column_types={name: pa.string() for name in names},
@@ -46,25 +83,42 @@ def _reader(path: Path) -> Any:
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    return csv.open_csv(path, parse_options=parse, convert_options=convert)
+    return csv.open_csv(path, parse_options=parse, read_options=reading, convert_options=convert)
 
 
-def _kind(column: Any, kind: Any) -> Any:
-    """The narrowest of integer, real and text that holds the column and is no narrower than `kind`."""
-    if pa.types.is_string(kind) or pc.any(pc.match_substring_regex(column, _CODE)).as_py():
-        return pa.string()
-    for wider in (pa.int64(), pa.float64()):
-        if wider == pa.int64() and kind != wider:
+def _kind(column: Any, least: _Kind, dialect: Dialect) -> _Kind:
+    """The narrowest kind that holds the column and is no narrower than `least`."""
+    if least is _Kind.TEXT or pc.any(pc.match_substring_regex(column, _CODE)).as_py():
+        return _Kind.TEXT
+    for kind in _NUMBERS[dialect.decimal]:
+        if kind < least:
             continue
         try:
-            pc.cast(column, wider)
+            _cast(column, kind, dialect)
         except pa.ArrowInvalid:
             continue
-        return wider
-    return pa.string()
+        return kind
+    return _Kind.TEXT
 
 
-def _typed(table: Any, kinds: list[Any]) -> pd.DataFrame:
-    columns = [pc.cast(column, kind) for column, kind in zip(table.columns, kinds)]
+def _cast(column: Any, kind: _Kind, dialect: Dialect) -> Any:
+    if kind is _Kind.WHOLE:
+        return pc.cast(column, pa.int64())
+    if kind is _Kind.REAL and dialect.decimal == ",":
+        if pc.any(pc.match_substring(column, ".")).as_py():
+            raise pa.ArrowInvalid("points")
+        return pc.cast(pc.replace_substring(column, ",", "."), pa.float64())
+    return pc.cast(column, pa.string() if kind is _Kind.TEXT else pa.float64())
+
+
+def _typed(table: Any, kinds: list[_Kind], path: Path, dialect: Dialect) -> pd.DataFrame:
+    for name, kind in zip(table.column_names, kinds):
+        if kind is _Kind.DOTTED:
+            raise DataError(
+                f'{path}: column {name!r} has numbers with points under decimal = ",", which may set off thousands or '
+                "decimals; write them without thousands marks, or leave decimal out if points are decimal points.",
+                key="decimal",
+            )
+    columns = [_cast(column, kind, dialect) for column, kind in zip(table.columns, kinds)]
     frame: pd.DataFrame = pa.table(columns, names=table.column_names).to_pandas()
     return frame

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.columns import Bounded, Categorical, Classes, Column, Numeric, Ordinal, Target, category_text
+from comity.data.columns import (
+    Bounded,
+    Categorical,
+    Classes,
+    Column,
+    Date,
+    Numeric,
+    Ordinal,
+    Target,
+    category_text,
+)
 from comity.data.conforming import column_of
+from comity.data.dates import Days, likely_formats, read_days
 from comity.data.reading import read_codes, read_numbers
 from comity.data.schema import Schema
 from comity.errors import DataError
@@ -32,9 +44,9 @@ def draft(frame: pd.DataFrame, *, target: str, identifier: str | None = None, wh
     """TOML text of a schema for a table like this *public* sample, under a warning; bounds are rounded
     outwards.
 
-    Numbers become numeric columns, text and two-valued columns categorical ones with `other`, ordered
-    pandas categories ordinal ones. What can't be drafted (free text, no values) is left out and named in a
-    comment.
+    Numbers become numeric columns, dates date columns over whole years, text and two-valued columns categorical ones
+    with `other`, ordered pandas categories ordinal ones. What can't be drafted (free text, no values) is left out and
+    named in a comment.
     """
     if len(frame) == 0:
         raise DataError(f"{where}: expected a sample with records, found none; give a public sample.")
@@ -70,10 +82,18 @@ def _column(series: pd.Series, name: str) -> Column | str:
         return Ordinal(name, levels, "fill" if gaps else "error", levels[len(levels) // 2] if gaps else None)
     if series.isna().all():
         return "has no values"
+    days = read_days(series)
+    if not days.wrong.any() and not days.missing.all():
+        return _date(name, days.days, None)
     read = read_numbers(series)
     values = read.values[np.isfinite(read.values)]
     if not read.wrong.any() and len(np.unique(values)) > 2:
         return _numeric(name, values, gaps=bool(read.missing.any()))
+    formats = likely_formats(series, days.wrong) if read.wrong.any() and not (~days.wrong & ~days.missing).any() else ()
+    if len(formats) > 1:
+        return f"has dates that {' and '.join(formats)} read differently; declare kind = 'date' with its format"
+    if formats:
+        return _date(name, read_days(series, formats[0]).days, formats[0])
     texts = _texts(series)
     if not texts:
         return "has no values"
@@ -81,6 +101,15 @@ def _column(series: pd.Series, name: str) -> Column | str:
         return f"has {len(texts)} different values, more than a categorical column is drafted with"
     gaps = bool((read_codes(series, texts).codes < 0).any())
     return Categorical(name, texts, other=True, missing="other" if gaps else "error")
+
+
+def _date(name: str, days: Days, format: str | None) -> Date:
+    """Whole years around the sample."""
+    known = np.sort(days[~np.isnat(days)])
+    first, last, middle = (day.astype(date) for day in (known[0], known[-1], known[len(known) // 2]))
+    gaps = len(known) < len(days)
+    low, high = date(first.year, 1, 1), date(last.year, 12, 31)
+    return Date(name, low, high, format=format, missing="fill" if gaps else "error", fill=middle if gaps else None)
 
 
 def _numeric(name: str, values: NDArray[np.float64], *, gaps: bool) -> Numeric:

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.columns import Categorical, Classes, Column, Numeric, Ordinal
-from comity.data.conforming import categories, column_of, first_record, numbers
+from comity.data.columns import Categorical, Classes, Column, Date, Numeric, Ordinal
+from comity.data.conforming import categories, column_of, dates, first_record, numbers
 from comity.data.nearest import did_you_mean
 from comity.data.reading import read_ids
 from comity.data.records import Records
@@ -168,11 +168,14 @@ class Encoding:
         if isinstance(column, Numeric):
             values = numbers(column, series, where, tally)
             return np.searchsorted(np.asarray(column.edges), values, side="right").astype(np.int64)
+        assert not isinstance(column, Date)
         return categories(column, series, where, tally)
 
     def _scaled(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
         if isinstance(column, Numeric):
             unit = (numbers(column, series, where, tally) - column.low) / (column.high - column.low)
+        elif isinstance(column, Date):
+            unit = dates(column, series, where, tally) / column.steps
         else:
             unit = categories(column, series, where, tally) / (len(column.values) - 1)
         return unit if self.scaling == "unit" else 2 * unit - 1
@@ -233,6 +236,9 @@ class Encoding:
             middle = (column.low + column.high) / 2
             nearest_whole = min(middle - floor(middle), ceil(middle) - middle)
             return 2 * nearest_whole / (column.high - column.low)
+        if isinstance(column, Date):
+            # Steps are whole: with an odd number of them none is the middle.
+            return 1 / column.steps if column.steps % 2 else 0.0
         return 0.0
 
 

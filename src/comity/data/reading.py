@@ -7,7 +7,10 @@ all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import date
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -18,6 +21,8 @@ from comity.data.columns import category_text
 MISSING = -1
 UNKNOWN = -2
 
+_LONGEST = 24
+_COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 _TRUE = {"true": ("true", "True", "1"), "false": ("false", "False", "0")}
 
 
@@ -86,10 +91,28 @@ def read_ids(series: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]
 
 
 def shown(series: pd.Series, marked: NDArray[np.bool_]) -> str:
-    """The first marked value as a person would write it, cut at 40 characters."""
+    """The first marked value as a person would write it, or its form where it could be more than one value."""
     value = series.iloc[int(np.argmax(marked))]
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    if isinstance(value, str):
+        return repr(value) if quotable(value) else f"a text of {len(value)} characters"
+    text = str(value)
+    return (
+        text
+        if quotable(text) and isinstance(value, Real | date | np.bool_)
+        else f"a value of type {type(value).__name__}"
+    )
+
+
+def quotable(text: str) -> bool:
+    """Whether a text is surely one value: a long one, or one with a separator in it, may be a whole record that was
+    read as one field, and a record is never quoted."""
+    return len(text) <= _LONGEST and not set(text) & set(',;|\t\r\n"')
+
+
+def decimal_commas(series: pd.Series, wrong: NDArray[np.bool_]) -> bool:
+    """Whether every value that is no number would be one if its comma were a point."""
+    texts = series[wrong].unique()
+    return len(texts) > 0 and all(isinstance(one, str) and _COMMA.fullmatch(one) for one in texts)
 
 
 def _blank(series: pd.Series) -> NDArray[np.bool_]:

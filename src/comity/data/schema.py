@@ -8,18 +8,20 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from comity.data.columns import Bounded, Categorical, Classes, Column, Numeric, Ordinal, Target
+from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.nearest import did_you_mean
 from comity.errors import SchemaError
 
-KINDS: dict[str, type[Numeric] | type[Categorical] | type[Ordinal]] = {
+KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
     "categorical": Categorical,
     "ordinal": Ordinal,
+    "date": Date,
 }
 
 
@@ -39,9 +41,9 @@ class Schema:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         for column in self.columns:
-            if not isinstance(column, Numeric | Categorical | Ordinal):
+            if not isinstance(column, Column):
                 raise SchemaError(
-                    f"columns: expected Numeric, Categorical or Ordinal, found {column!r}.", key="columns"
+                    f"columns: expected Numeric, Categorical, Ordinal or Date, found {column!r}.", key="columns"
                 )
         if self.identifier is not None and (not isinstance(self.identifier, str) or not self.identifier.strip()):
             raise SchemaError(
@@ -150,7 +152,9 @@ class Schema:
         """
         tables = self._tables()
         tables["columns"] = list(tables["columns"].items())
-        text = json.dumps(tables, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        text = json.dumps(
+            tables, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_iso
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _tables(self) -> dict[str, Any]:
@@ -244,6 +248,12 @@ def _known_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None
             raise SchemaError(f"{full}: unknown key {key!r}{did_you_mean(key, names)}", key=full)
 
 
+def _iso(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"a schema holds no {type(value).__name__}")
+
+
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
@@ -254,6 +264,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, str):
         # JSON's escapes are TOML's, except that TOML also wants DEL escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

@@ -5,6 +5,7 @@ A source only reads. Its errors are for the owner's own terminal and never show 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from comity.data.conforming import missing_column
+from comity.data.csv_dialect import Dialect
 from comity.data.csv_file import csv_batches, csv_table
+from comity.data.database_url import check_url, file_of
 from comity.data.nearest import did_you_mean, nearest
 from comity.data.sql import Sql
+from comity.data.statement import check_reads
 from comity.errors import DataError, StudyError
 
 Columns = Sequence[str] | None
@@ -38,20 +43,31 @@ class Frame:
 
 @dataclass(frozen=True)
 class Csv:
-    """A CSV file in UTF-8 with a header line. Numbers are recognised only where nothing is lost by it: 007
-    stays text.
+    """A CSV file with a header line, in UTF-8 with commas and decimal points unless said otherwise. Numbers are
+    recognised only where nothing is lost by it: 007 stays text. A file without a byte is one without records.
     """
 
     path: Path
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        # Wrong options are found when a source is named, not when it is read.
+        _ = self.dialect
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.separator, self.decimal, self.encoding)
 
     def read(self, columns: Columns = None) -> pd.DataFrame:
         with _opening(self.path):
-            table = csv_table(self.path)
+            table = csv_table(self.path, self.dialect)
         return _select(table, columns, str(self.path))
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         with _opening(self.path):
-            for piece in _pieces(csv_batches(self.path), rows):
+            for piece in _pieces(csv_batches(self.path, self.dialect), rows):
                 yield _select(piece, columns, str(self.path))
 
 
@@ -82,70 +98,160 @@ class Parquet:
 
 Source = Frame | Csv | Parquet | Sql
 
+KINDS = ("parquet", "csv", "sql")
+KEYS = {
+    "csv": ("source", "path", "separator", "decimal", "encoding"),
+    "parquet": ("source", "path"),
+    "sql": ("source", "path", "url", "query", "table", "password_file"),
+}
 
-def open_source(value: Any, where: str = "the data", *, base: Path | None = None) -> Source:
+
+def open_source(value: Any, where: str = "the data", *, base: Path | None = None, confined: bool = False) -> Source:
     """A source from a DataFrame, a path by its suffix, or a table as under [data] in a site file.
 
-    Relative paths start at `base`, the folder of the file that names them. A file that is not there is an
-    error now, before anything is approved or reserved; one without records is fine.
+    Relative paths start at `base`, the folder of the file that names them, and do not leave it where they are
+    `confined`. A file that is not there is an error now, before anything is approved or reserved; one without records
+    is fine.
     """
     if isinstance(value, Frame | Csv | Parquet | Sql):
         return value
     if isinstance(value, pd.DataFrame):
         return Frame(value, where)
     if isinstance(value, str | Path):
-        return _file(Path(value), None, where, base)
-    if isinstance(value, Mapping):
-        return _from_table(value, where, base)
-    raise DataError(
-        f"{where}: expected a DataFrame, a path or a table with source = ..., found "
-        f"{type(value).__name__}; give one of these."
+        value = {"source": _kind_of(Path(value), where), "path": value}
+    if not isinstance(value, Mapping):
+        raise DataError(
+            f"{where}: expected a DataFrame, a path or a table with source = ..., found "
+            f"{type(value).__name__}; give one of these."
+        )
+    kind = check_table(value, where)
+    place = _Place(where, base, confined)
+    if kind == "sql":
+        return _sql(value, place)
+    path = place.existing(Path(value["path"]), "path")
+    if kind == "parquet":
+        return Parquet(path)
+    try:
+        return Csv(path, **{key: value[key] for key in ("separator", "decimal", "encoding") if key in value})
+    except StudyError as error:
+        raise StudyError(f"{where}: {error}", key=error.key) from None
+
+
+def check_table(table: Mapping[str, Any], where: str) -> str:
+    """The kind of source that a table names. Keys are checked and no file is looked for; no value is shown, since one
+    may be a password in a wrong place."""
+    kind = table.get("source")
+    if kind is None and isinstance(table.get("path"), str | Path) and not {"query", "table", "url"} & set(table):
+        kind = Path(table["path"]).suffix.lower().lstrip(".")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), KINDS)}", key="source")
+    known = KEYS[kind]
+    for key, entry in table.items():
+        if key not in known:
+            raise StudyError(f"{where}: {key}: unknown key {key!r}{did_you_mean(str(key), known)}", key=str(key))
+        # A tab is blank and a separator all the same.
+        if not isinstance(entry, str | Path) or not (str(entry).strip() or key == "separator"):
+            raise StudyError(
+                f"{where}: {key}: expected text, found {_form(entry)}; write it in quotes.",
+                key=key,
+            )
+    if kind != "sql":
+        _needed(table, "path", where)
+        return kind
+    _one_of(table, "query", "table", where)
+    if "path" in table:
+        _one_of(table, "path", "url", where)
+    if "url" in table:
+        check_url(str(table["url"]), where)
+    elif "password_file" in table:
+        raise StudyError(
+            f"{where}: password_file: expected url beside it, found none; a file needs no password.",
+            key="password_file",
+        )
+    if "query" in table:
+        check_reads(str(table["query"]), where)
+    elif "path" not in table:
+        _needed(table, "url", where)
+    return kind
+
+
+def _form(entry: Any) -> str:
+    return "a blank one" if isinstance(entry, str) else type(entry).__name__
+
+
+def _needed(table: Mapping[str, Any], key: str, where: str) -> None:
+    if key not in table:
+        raise StudyError(f'{where}: {key}: expected a value, found none; add {key} = "...".', key=key)
+
+
+def _one_of(table: Mapping[str, Any], first: str, second: str, where: str) -> None:
+    if first in table and second in table:
+        raise StudyError(f"{where}: {second}: expected {first} or {second}, found both; remove one.", key=second)
+    if second not in table:
+        _needed(table, first, where)
+
+
+def _sql(table: Mapping[str, Any], place: _Place) -> Sql:
+    url = None if "url" not in table else str(table["url"])
+    file = table.get("path") if url is None else file_of(url, place.where)
+    secret = table.get("password_file")
+    if place.confined and file is None and url is None:
+        raise StudyError(
+            f"{place.where}: path: expected path or url beside query, found neither; a study's query reads the file "
+            "that path names, which it knows as data.",
+            key="path",
+        )
+    return Sql(
+        query=None if "query" not in table else str(table["query"]),
+        table=None if "table" not in table else str(table["table"]),
+        url=url if file is None else None,
+        path=None if file is None else place.existing(Path(file), "path" if url is None else "url"),
+        folder=place.base,
+        password_file=None if secret is None else place.existing(Path(secret), "password_file"),
+        confined=place.confined,
+        where=place.where,
     )
 
 
-def _from_table(table: Mapping[str, Any], where: str, base: Path | None) -> Source:
-    kinds = ("parquet", "csv", "sql")
-    kind = table.get("source")
-    if kind is None and "path" in table and "query" not in table:
-        kind = Path(str(table["path"])).suffix.lstrip(".")
-    if kind not in kinds:
-        raise StudyError(f"{where}: source: unknown source {kind!r}{did_you_mean(str(kind), kinds)}", key="source")
-    known = ("source", "path", "query", "url") if kind == "sql" else ("source", "path")
-    for key, entry in table.items():
-        if key not in known:
-            raise StudyError(f"{where}: {key}: unknown key {key!r}{did_you_mean(key, known)}", key=key)
-        if not isinstance(entry, str | Path) or not str(entry).strip():
-            raise StudyError(f"{where}: {key}: expected text, found {entry!r}; write it in quotes.", key=key)
-    needed = "query" if kind == "sql" else "path"
-    if needed not in table:
-        raise StudyError(f'{where}: {needed}: expected a value, found none; add {needed} = "...".', key=needed)
-    if kind != "sql":
-        return _file(Path(table["path"]), str(kind), where, base)
-    if "url" in table and "path" in table:
-        raise StudyError(f"{where}: url: expected url or path, found both; remove one.", key="url")
-    path = _existing(Path(table["path"]), where, base) if "path" in table else None
-    return Sql(str(table["query"]), url=table.get("url"), path=path, folder=base, where=where)
-
-
-def _file(path: Path, kind: str | None, where: str, base: Path | None) -> Csv | Parquet:
-    kind = kind or path.suffix.lower().lstrip(".")
+def _kind_of(path: Path, where: str) -> str:
+    # A path folds the two slashes of a URL into one.
+    if re.match(r"[A-Za-z][A-Za-z0-9+_]+:/", str(path)):
+        # Not shown: somebody may have written a password into it.
+        raise StudyError(
+            f'{where}: expected a file, found a URL; give a table {{source = "sql", url = "...", table = "..."}}.',
+            key="url",
+        )
+    kind = path.suffix.lower().lstrip(".")
     if kind not in ("csv", "parquet"):
         raise DataError(
             f"{where}: {path} is not recognised by its suffix; expected .csv or .parquet. Convert it, or "
             'give a table with source = "csv", "parquet" or "sql".'
         )
-    found = _existing(path, where, base)
-    return Csv(found) if kind == "csv" else Parquet(found)
+    return kind
 
 
-def _existing(path: Path, where: str, base: Path | None) -> Path:
-    full = path if base is None else base / path
-    if not full.is_file():
-        beside = [entry.name for entry in full.parent.iterdir()] if full.parent.is_dir() else []
-        close = nearest(full.name, beside)
-        hint = f"beside it is {close!r}" if close and close != full.name else "check the path"
-        raise DataError(f"{where}: {full} can't be opened: there is no such file; {hint}.", key="path")
-    return full
+@dataclass(frozen=True)
+class _Place:
+    """Where paths start, who names them, and whether they may lead elsewhere."""
+
+    where: str
+    base: Path | None
+    confined: bool
+
+    def existing(self, path: Path, key: str) -> Path:
+        full = path if self.base is None else self.base / path
+        if self.confined and self.base is not None and not full.resolve().is_relative_to(self.base.resolve()):
+            raise StudyError(
+                f"{self.where}: {key}: expected a path inside {self.base}, found {path}; a study comes from somebody "
+                "else and reads files of its own folder alone. Put the file there.",
+                key=key,
+            )
+        if not full.is_file():
+            beside = [entry.name for entry in full.parent.iterdir()] if full.parent.is_dir() else []
+            close = nearest(full.name, beside)
+            hint = f"beside it is {close!r}" if close and close != full.name else "check the path"
+            raise DataError(f"{self.where}: {full} can't be opened: there is no such file; {hint}.", key=key)
+        return full
 
 
 class _opening:
@@ -159,17 +265,21 @@ class _opening:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError):
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            reason = (
+                error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged, or of another kind"
+            )
             raise DataError(
-                f"{self._path} can't be read ({first}); check that the file is complete, readable, and of "
-                "the kind that its suffix says (CSV in UTF-8 with a header line).",
+                f"{self._path} can't be read ({reason}); check that the file is complete, readable, and of the kind "
+                "that its suffix says.",
                 key="path",
-            ) from error
+            ) from None
 
 
 def _select(frame: pd.DataFrame, columns: Columns, where: str) -> pd.DataFrame:
     if columns is None:
         return frame
+    if frame.shape == (0, 0):
+        return pd.DataFrame(columns=list(columns), dtype=object)
     _present(columns, [str(name) for name in frame.columns], where)
     return frame[list(columns)]
 
@@ -177,11 +287,7 @@ def _select(frame: pd.DataFrame, columns: Columns, where: str) -> pd.DataFrame:
 def _present(columns: Iterable[str], present: Sequence[str], where: str) -> None:
     for name in columns:
         if name not in present:
-            raise DataError(
-                f"{where}: column {name!r} is missing{did_you_mean(name, present)}",
-                code="missing-column",
-                key=name,
-            )
+            raise missing_column(where, name, present)
 
 
 def _pieces(frames: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:

@@ -1,4 +1,9 @@
-"""The records that an SQL query returns, by DuckDB (files, its databases), SQLite, or any SQLAlchemy URL."""
+"""The records that an SQL query returns, by DuckDB (files, its databases), SQLite, or any SQLAlchemy URL.
+
+A source reads and does nothing else: one statement that reads, on a database file that was opened read-only or in a
+transaction that is read-only where the database has such (PostgreSQL) and is rolled back everywhere. What a database
+says about a query is shown; what it says about a value that it could not convert is not, because it quotes the value.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +18,48 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from comity.data.nearest import did_you_mean
-from comity.errors import DataError
+from comity.data.conforming import missing_column
+from comity.data.database_url import check_url, file_of, password_in
+from comity.data.statement import check_reads, not_reading
+from comity.errors import DataError, StudyError
 
 _SQLITE = b"SQLite format 3\x00"
 # DuckDB hands out results in vectors of this many rows.
 _VECTOR = 2048
+# Classes of SQLSTATE that speak of the query, the connection or rights. Others (22: data exceptions) quote values.
+_ABOUT_THE_QUERY = ("08", "0A", "25", "28", "3D", "3F", "42", "53", "57", "IM")
 
 
 @dataclass(frozen=True)
 class Sql:
-    """A query over `url` (SQLAlchemy), `path` (a DuckDB or SQLite database, or a CSV or Parquet file known
-    to the query as `data`), or neither: then DuckDB runs it and the query names its files, relative to
-    `folder`.
+    """A query, or a whole table, of `url` (SQLAlchemy), `path` (a DuckDB or SQLite database, or a CSV or Parquet file
+    known to the query as `data`), or neither: then DuckDB runs it and the query names its files, relative to `folder`.
 
-    A database file is opened read-only. The URL is kept out of `repr`, since it may hold a password.
+    With `confined` a query reads `path` and files of `folder` alone and reaches no network: it came with a study, and a
+    study comes from somebody else. A URL holds no password: that is read from `password_file` when the source is,
+    or left to the driver.
     """
 
-    query: str
+    query: str | None = None
+    table: str | None = None
     url: str | None = field(default=None, repr=False)
     path: Path | None = None
     folder: Path | None = None
+    password_file: Path | None = None
+    confined: bool = False
     where: str = "the data"
+
+    def __post_init__(self) -> None:
+        if (self.query is None) == (self.table is None):
+            raise StudyError(f"{self.where}: query: expected query or table, one of the two; correct it.", key="query")
+        if self.query is not None:
+            check_reads(self.query, self.where)
+        if self.url is not None:
+            check_url(self.url, self.where)
+            if (file := file_of(self.url, self.where)) is not None:
+                # Every database file is opened read-only.
+                object.__setattr__(self, "path", file)
+                object.__setattr__(self, "url", None)
 
     def read(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         return pd.concat(list(self.batches(columns)), ignore_index=True)
@@ -46,12 +71,7 @@ class Sql:
         for frame in self._alchemy(rows) if self._by_alchemy else self._duckdb(rows):
             for name in columns or ():
                 if name not in frame.columns:
-                    raise DataError(
-                        f"{self.where}: the query returns no column {name!r}"
-                        f"{did_you_mean(name, map(str, frame.columns))}",
-                        code="missing-column",
-                        key=name,
-                    )
+                    raise missing_column(self.where, name, list(map(str, frame.columns)))
             yield frame if columns is None else frame[list(columns)]
 
     @property
@@ -60,16 +80,28 @@ class Sql:
 
     def _duckdb(self, rows: int) -> Iterator[pd.DataFrame]:
         duckdb = _optional("duckdb")
-        is_file = self.path is not None and self.path.suffix.lower() in (".csv", ".parquet")
-        with self._explained(duckdb.Error, str(self.path or "DuckDB")):
-            database = ":memory:" if self.path is None or is_file else str(self.path)
+        file = self.path if self.path is not None and self.path.suffix.lower() in (".csv", ".parquet") else None
+        # What these say is about names, syntax and rights; the others speak of values.
+        about = (
+            duckdb.CatalogException,
+            duckdb.BinderException,
+            duckdb.ParserException,
+            duckdb.PermissionException,
+            duckdb.IOException,
+        )
+        with self._explained(duckdb.Error, str(self.path or "DuckDB"), lambda error: isinstance(error, about)):
+            database = ":memory:" if self.path is None or file is not None else str(self.path)
             connection = duckdb.connect(database, read_only=database != ":memory:")
             try:
-                if self.folder is not None:
-                    connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
-                if is_file:
-                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_quoted(self.path)}")
-                result = connection.execute(self.query)
+                # A time with a zone reads the same on every machine.
+                connection.execute("SET TimeZone = 'UTC'")
+                if file is not None:
+                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_quoted(file.resolve())}")
+                self._enclose(connection)
+                query = self.query or f"SELECT * FROM {_name(self.table)}"
+                if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
+                    raise not_reading(self.where)
+                result = connection.execute(query)
                 first = True
                 while True:
                     chunk = result.fetch_df_chunk(max(1, rows // _VECTOR))
@@ -82,47 +114,102 @@ class Sql:
             finally:
                 connection.close()
 
+    def _enclose(self, connection: Any) -> None:
+        if self.confined:
+            inside = "" if self.folder is None else _quoted(self.folder.resolve())
+            connection.execute(f"SET allowed_directories = [{inside}]")
+            connection.execute("SET enable_external_access = false")
+        elif self.folder is not None:
+            connection.execute(f"SET file_search_path = {_quoted(self.folder)}")
+        connection.execute("SET lock_configuration = true")
+
     def _alchemy(self, rows: int) -> Iterator[pd.DataFrame]:
         alchemy = _optional("sqlalchemy")
+        url, secret = self._address(alchemy)
+        shown = str(self.path) if self.url is None else url.render_as_string(hide_password=True)
         try:
-            url = alchemy.engine.make_url(self.url or _read_only(alchemy, self.path))
-            shown = url.render_as_string(hide_password=True)
             engine = alchemy.create_engine(url)
         except (alchemy.exc.ArgumentError, ImportError) as error:
-            # The text of a URL that can't be parsed may hold a password, so it is not shown.
-            driver = isinstance(error, ImportError)
-            reason = f"its driver is not installed ({error})" if driver else "its form or dialect is not known"
+            reason = "its dialect is not known"
+            if isinstance(error, ImportError) and not isinstance(error, alchemy.exc.ArgumentError):
+                reason = f"its driver {error.name or ''} is not installed".replace("  ", " ")
             raise DataError(
-                f"{self.where}: url can't be used: {reason}; write dialect+driver://user@host/database, "
-                "and install the driver with pip.",
+                f"{self.where}: url can't be used: {reason}; write dialect+driver://user@host/database, and install "
+                "the driver with pip.",
                 key="url",
             ) from None
-        with self._explained(alchemy.exc.SQLAlchemyError, shown, secret=url.password):
-            try:
-                with engine.connect().execution_options(stream_results=True) as connection:
-                    result = connection.execute(alchemy.text(self.query))
-                    names = list(result.keys())
-                    empty = True
-                    for part in result.partitions(rows):
-                        empty = False
-                        yield pd.DataFrame([tuple(row) for row in part], columns=names)
-                    if empty:
-                        yield pd.DataFrame(columns=names)
-            finally:
-                engine.dispose()
+        try:
+            with self._explained(alchemy.exc.SQLAlchemyError, shown, lambda _: True, secret=secret):
+                connection = engine.connect()
+            with (
+                connection,
+                self._explained(alchemy.exc.SQLAlchemyError, shown, _about_the_query, secret=secret),
+            ):
+                yield from self._streamed(alchemy, connection, rows)
+        finally:
+            engine.dispose()
+
+    def _streamed(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
+        if connection.dialect.name == "postgresql":
+            connection = connection.execution_options(postgresql_readonly=True)
+            # A time with a zone reads the same on every machine.
+            connection.execute(alchemy.text("SET TIME ZONE 'UTC'"))
+        quoting = connection.dialect.identifier_preparer.initial_quote
+        query = self.query or f"SELECT * FROM {_name(self.table, quoting)}"
+        # A colon is a colon: a source takes no parameters.
+        statement = alchemy.text(query.replace(":", "\\:"))
+        result = connection.execute(statement, execution_options={"stream_results": True})
+        names = list(result.keys())
+        empty = True
+        for part in result.partitions(rows):
+            empty = False
+            yield pd.DataFrame([tuple(row) for row in part], columns=names)
+        if empty:
+            yield pd.DataFrame(columns=names)
+
+    def _address(self, alchemy: ModuleType) -> tuple[Any, str | None]:
+        """The URL with its password, and the password, which no text may hold."""
+        if self.url is None:
+            return _read_only(alchemy, self.path), None
+        try:
+            url = alchemy.engine.make_url(self.url)
+        except alchemy.exc.ArgumentError:
+            raise DataError(
+                f"{self.where}: url can't be used: its form is not known; write dialect+driver://user@host/database.",
+                key="url",
+            ) from None
+        if self.password_file is None:
+            return url, None
+        secret = password_in(self.password_file, self.where)
+        return url.set(password=secret), secret
 
     @contextmanager
-    def _explained(self, kind: type[Exception], shown: str, secret: str | None = None) -> Iterator[None]:
+    def _explained(
+        self, kind: type[Exception], shown: str, speaks_of_query: Any, secret: str | None = None
+    ) -> Iterator[None]:
+        """One sentence instead of the library's error, which is not chained: its text may quote a value."""
         try:
             yield
         except kind as error:
-            first = str(error).strip().splitlines()[0]
+            text = str(getattr(error, "orig", None) or error).strip()
+            first = text.splitlines()[0] if text else type(error).__name__
+            if not speaks_of_query(error):
+                first = f"{type(error).__name__}, whose text may quote a record and is not shown"
             raise DataError(
                 f"{self.where}: the query on {shown} can't be read "
-                f"({first.replace(secret, '***') if secret else first}); check query, and that the "
-                "database is there.",
+                f"({first.replace(secret, '***') if secret else first}); check query, and that the database is there.",
                 key="query",
-            ) from (None if secret else error)
+            ) from None
+
+
+def _about_the_query(error: Exception) -> bool:
+    original: Any = getattr(error, "orig", None)
+    if original is None:
+        return True
+    state = getattr(original, "sqlstate", None)
+    if state is None and type(original).__module__ == "sqlite3":
+        return type(original).__name__ in ("OperationalError", "ProgrammingError")
+    return isinstance(state, str) and state.startswith(_ABOUT_THE_QUERY)
 
 
 def _optional(module: str) -> ModuleType:
@@ -147,6 +234,12 @@ def _read_only(alchemy: ModuleType, path: Path | None) -> Any:
     """The URL of a SQLite file that can't be written to."""
     database = f"file:{quote(str(path))}"
     return alchemy.engine.URL.create("sqlite", database=database, query={"mode": "ro", "uri": "true"})
+
+
+def _name(table: str | None, quoting: str = '"') -> str:
+    """A table's name as SQL, each part between dots in quotes."""
+    closing = "]" if quoting == "[" else quoting
+    return ".".join(f"{quoting}{part.replace(closing, closing * 2)}{closing}" for part in str(table).split("."))
 
 
 def _quoted(value: Any) -> str:

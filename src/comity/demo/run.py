@@ -12,9 +12,10 @@ from markupsafe import Markup
 
 from comity.demo.consortia import DEFAULT, L2, SmallConsortium, clinic_consortium, tumour_consortium
 from comity.federation.consortium import Consortium
-from comity.federation.parties import Progress, Total
+from comity.federation.parties import Progress
 from comity.federation.protection import Entrusted
 from comity.federation.protocol import spec_of
+from comity.federation.released import Total
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
@@ -77,6 +78,7 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
         consortia=list(zip(consortia, map(Markup, plots), (_of(rows, one.name) for one in consortia))),
         result=result,
         epsilons=EPSILONS,
+        methods=METHODS,
         repeats=repeats,
         whole_runs=min(repeats, WHOLE_RUNS),
         l2=L2,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self, cast
@@ -13,22 +12,17 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
-from comity.errors import StudyError
-from comity.estimators.debit import debit
+from comity.estimators.bounds import target_range, targets_told
 from comity.estimators.face import ClassifierFace, Face
-from comity.estimators.table import dealt, indexed, seed_of
-from comity.federation.consortium import Consortium
+from comity.estimators.table import dealt, indexed
 from comity.learn.models import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.losses import Kind
 from comity.protocols.averaging.protocol import Solver
-from comity.report.result import Result
 from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
 
 Floats = NDArray[np.float64]
 
@@ -37,35 +31,16 @@ class _Averaged(Face):
     """What the classifier and the regressor share: rows in the unit ball, dealt to parties, one run, one debit."""
 
     parties: int
-    epsilon: float
-    delta: float
-    bound: float
-    intercept: bool
-    ledger: Ledger | str | PathLike[str] | None
-    random_state: int | None
 
-    def _run(
-        self, protocol: Averaging, rows: Floats, targets: NDArray[Any], split: dict[str, NDArray[np.int64]]
+    def _averaged(
+        self, protocol: Averaging, X: Floats, rows: Floats, targets: NDArray[Any], split: dict[str, NDArray[np.int64]]
     ) -> Outcome:
-        if not self.epsilon > 0:
-            raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
-        seed = seed_of(self.random_state)
-        colluders = 1 if len(split) > 1 else 0
-        if self.ledger is not None:
-            loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
-            if seed is not None:
-                warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
-            who = Consortium(parties=tuple(split), loss=loss, unit=Unit.RECORD, colluders=colluders)
-            debit(self.ledger, protocol, who)
-        return simulate(
+        return self._run(
             protocol,
-            parties={name: Records(rows[places], targets[places]) for name, places in split.items()},
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit="record",
-            colluders=colluders,
-            seed=seed,
-            study="estimator",
+            X,
+            {name: Records(rows[places], targets[places]) for name, places in split.items()},
+            unit=Unit.RECORD,
+            colluders=1 if len(split) > 1 else 0,
             settings={f"averaging.{key}": value for key, value in self._settings().items()},
         )
 
@@ -74,10 +49,6 @@ class _Averaged(Face):
 
     def _dealt(self, count: int, groups: ArrayLike | None) -> dict[str, NDArray[np.int64]]:
         return dealt(count, self.parties, groups, "averaging")
-
-    def _keep(self, outcome: Outcome) -> None:
-        self.result_ = Result.of(outcome)
-        self.guarantee_ = outcome.guarantee
 
 
 def _sizes(split: dict[str, NDArray[np.int64]]) -> dict[str, int]:
@@ -102,7 +73,8 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     solver : "gradient", "average", or "auto": gradient where delta > 0
     l2, rounds, clip : None leaves them to a rule of public quantities. A clip below 1, as the rule takes, costs a
         logistic fit nothing in its classes and makes its probabilities too sure
-    bound : public bound on the norm of a row; longer rows are scaled down to it
+    bound : public bound on the norm of a row, required; longer rows are scaled down to it, and a fit warns its caller
+        when they are many
     intercept : add a constant feature
     classes : the labels, where they are not to be read off `y`
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
@@ -123,7 +95,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
         l2: float | None = None,
         rounds: int | None = None,
         clip: float | None = None,
-        bound: float = 1.0,
+        bound: float | None = None,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
@@ -158,15 +130,15 @@ class AveragedClassifier(ClassifierFace, _Averaged):
             rounds=self.rounds,
             clip=self.clip,
         )
-        outcome = self._run(protocol, rows, places, split)
+        self._told(X)
+        outcome = self._averaged(protocol, X, rows, places, split)
         self.classes_ = known
         self.model_ = LinearClassifier(outcome.model.coef_, classes=known)
-        self._keep(outcome)
         return self
 
 
 class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # scikit-learn has no types
-    """Linear regression of all parties' rows; targets outside [low, high], which is public, are clipped to it.
+    """Linear regression of all parties' rows; targets are clipped to [low, high], which is public and required.
 
     Promise, sensitivity and the other parameters are those of `AveragedClassifier`.
     """
@@ -174,8 +146,8 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
     def __init__(
         self,
         *,
-        low: float = -1.0,
-        high: float = 1.0,
+        low: float | None = None,
+        high: float | None = None,
         parties: int = 5,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -183,7 +155,7 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
         l2: float | None = None,
         rounds: int | None = None,
         clip: float | None = None,
-        bound: float = 1.0,
+        bound: float | None = None,
         intercept: bool = True,
         ledger: Ledger | str | PathLike[str] | None = None,
         random_state: int | None = None,
@@ -205,22 +177,24 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Simulate one run; `groups` names each row's party. Everything is checked before anything is debited."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        low, high = target_range(self.low, self.high)
         rows, split = self._rows(X), self._dealt(len(X), groups)
         protocol = Averaging(
             features=rows.shape[1],
             model="linear",
             classes=(),
-            low=self.low,
-            high=self.high,
+            low=low,
+            high=high,
             sizes=_sizes(split),
             solver=cast(Solver, self.solver),
             l2=self.l2,
             rounds=self.rounds,
             clip=self.clip,
         )
-        outcome = self._run(protocol, rows, np.asarray(y, np.float64), split)
-        self.model_ = LinearRegressor(outcome.model.coef_, self.low, self.high)
-        self._keep(outcome)
+        targets = np.asarray(y, np.float64)
+        self._told(X, targets_told(targets, low, high))
+        outcome = self._averaged(protocol, X, rows, targets, split)
+        self.model_ = LinearRegressor(outcome.model.coef_, low, high)
         return self
 
     @property

@@ -1,27 +1,154 @@
-"""What every estimator over a simulated run has: rows as it saw them in `fit`, and the released model's answers."""
+"""What every estimator over a simulated run has: a fit that is charged and counted, and the model's answers."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from os import PathLike
+from typing import Any, Self
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from comity.estimators.table import Floats, rows_in_ball
+from comity.data import Records
+from comity.errors import StudyError
+from comity.estimators.bounds import row_bound, rows_told
+from comity.estimators.debit import debit, draws_of, losses_of, name_of, opened
+from comity.estimators.fits import FITS, Fit
+from comity.estimators.guarantee import Charge, stated
+from comity.estimators.surroundings import surroundings
+from comity.estimators.table import Floats, rows_in_ball, seed_of
+from comity.federation.consortium import Consortium
+from comity.federation.protocol import Protocol
 from comity.learn.models import LinearClassifier
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.unit import Unit
+from comity.report.result import Result
+from comity.runtime.outcome import Guarantee, Outcome
+from comity.runtime.simulate import simulate
 
 
 class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    bound: float
+    epsilon: float
+    delta: float
+    bound: float | None
     intercept: bool
+    ledger: Ledger | str | PathLike[str] | None
+    random_state: int | None
+
+    _family: int
+    _place: Fit
+    _charge: Charge | None
+    _around: tuple[str, ...]
+    _kept: Result
+    _stated: Guarantee
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """What the fitted records are known to have paid, and what can be claimed (`comity.estimators.guarantee`).
+
+        It grows with every further fit of the same records in this process. A model that was sent to another process
+        says what was known when it left.
+        """
+        check_is_fitted(self, "model_")
+        tally = FITS.tally(self._place)
+        if tally is None:
+            return self._stated
+        return stated(self._kept.guarantee, charge=self._charge, around=self._around, tally=tally)
+
+    @property
+    def result_(self) -> Result:
+        """The run with its report and transcript, under `guarantee_`."""
+        guarantee = self.guarantee_
+        outcome = self._kept.outcome
+        return replace(
+            self._kept,
+            guarantee=guarantee,
+            outcome=None if outcome is None else replace(outcome, guarantee=guarantee),
+        )
+
+    def _run(
+        self,
+        protocol: Protocol,
+        X: Floats,
+        parties: Mapping[str, Records],
+        *,
+        unit: Unit,
+        colluders: int,
+        settings: Mapping[str, Any],
+    ) -> Outcome:
+        """Charge, count, simulate. What can be refused is refused before anything is charged."""
+        if not self.epsilon > 0:
+            raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
+        seed = seed_of(self.random_state)
+        loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+        who = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
+        draws = draws_of(protocol, who)
+        around = surroundings(X)
+        charge = None
+        if self.ledger is not None:
+            if seed is not None:
+                warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=3)
+            ledger = opened(self.ledger)
+            charge = Charge(name_of(ledger), ledger.path is not None, debit(ledger, protocol, who, draws))
+        # A ledger counts copies by itself, and copies may have ledgers and records of their own.
+        place = FITS.enter(
+            X,
+            losses=losses_of(draws),
+            delta=loss.delta if isinstance(loss, Approx) else Decimal(0),
+            ledger=None if charge is None else charge.ledger,
+            family=self._marked() if charge is None else None,
+        )
+        outcome = simulate(
+            protocol,
+            parties=parties,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=unit.value,
+            colluders=colluders,
+            seed=seed,
+            study="estimator",
+            settings=settings,
+        )
+        self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
+        return outcome
+
+    def _marked(self) -> int:
+        """The mark that this estimator shares with its copies."""
+        if not hasattr(self, "_family"):
+            self._family = int.from_bytes(os.urandom(8), "big")
+        return self._family
+
+    def __sklearn_clone__(self) -> Self:
+        copy: Self = super().__sklearn_clone__()
+        copy._family = self._marked()
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if hasattr(self, "model_"):
+            state["_stated"] = self.guarantee_
+        return state
 
     def _rows(self, X: Floats) -> Floats:
-        return rows_in_ball(X, self.bound, intercept=self.intercept)
+        return rows_in_ball(X, row_bound(self.bound, X.shape[1]), intercept=self.intercept)
+
+    def _told(self, X: Floats, *more: str) -> None:
+        """Warn the caller of `fit`, who holds the records, of bounds that do not fit them."""
+        for text in (rows_told(X, row_bound(self.bound, X.shape[1])), *more):
+            if text:
+                warnings.warn(text, stacklevel=3)
 
     def _seen(self, X: Any) -> Floats:
         check_is_fitted(self, "model_")
-        return self._rows(validate_data(self, X, dtype="float64", reset=False))
+        X = validate_data(self, X, dtype="float64", reset=False)
+        FITS.ask(X)
+        return self._rows(X)
 
 
 class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-learn has no types

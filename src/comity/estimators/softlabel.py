@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
@@ -12,17 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from comity.data import Records
-from comity.errors import DataError, StudyError
-from comity.estimators.debit import debit
+from comity.errors import DataError
 from comity.estimators.face import ClassifierFace
-from comity.estimators.table import dealt, indexed, seed_of
-from comity.federation.consortium import Consortium
+from comity.estimators.table import dealt, indexed
 from comity.learn import LinearClassifier
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.unit import Unit
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
-from comity.report.result import Result
-from comity.runtime.simulate import simulate
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +41,8 @@ class SoftLabelClassifier(ClassifierFace):
     records_per_party : how many rows a party has; by default rows over parties, which are public here
     method : None; or a published method with a trusted coordinator: "avg" of local models, "soft" or "vote" labels
     l2 : regularisation of local models, and in a published method of the global one
-    bound : public bound on the norm of a row; longer rows are scaled down to it
+    bound : public bound on the norm of a row, required; longer rows are scaled down to it, and a fit warns its caller
+        when they are many
     intercept : add a constant feature
     classes : the labels, where they are not to be read off `y`
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
@@ -67,7 +63,7 @@ class SoftLabelClassifier(ClassifierFace):
         records_per_party: int | None = None,
         method: str | None = None,
         l2: float = 1e-3,
-        bound: float = 1.0,
+        bound: float | None = None,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
         ledger: Ledger | str | PathLike[str] | None = None,
@@ -97,30 +93,18 @@ class SoftLabelClassifier(ClassifierFace):
         protocol = self._protocol(
             self._rows(self._public(X.shape[1])), tuple(map(str, labels)), max(1, len(rows) // len(records))
         )
-        if not self.epsilon > 0:
-            raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
-        seed = seed_of(self.random_state)
-        # Whoever reads the model may be a party, which knows its own part of the noise.
-        colluders = 1 if self.method is None and len(records) > 1 else 0
-        if self.ledger is not None:
-            loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
-            if seed is not None:
-                warnings.warn("a fit with random_state protects nobody, and is debited all the same", stacklevel=2)
-            debit(self.ledger, protocol, Consortium(parties=tuple(records), loss=loss, colluders=colluders))
-        outcome = simulate(
+        self._told(X)
+        outcome = self._run(
             protocol,
-            parties=records,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            colluders=colluders,
-            seed=seed,
-            study="estimator",
+            X,
+            records,
+            unit=Unit.PARTY,
+            # Whoever reads the model may be a party, which knows its own part of the noise.
+            colluders=1 if self.method is None and len(records) > 1 else 0,
             settings=self._settings(),
         )
         self.classes_ = labels
         self.model_ = LinearClassifier(outcome.model.coef_, classes=labels, feature_map=outcome.model.feature_map)
-        self.result_ = Result.of(outcome)
-        self.guarantee_ = outcome.guarantee
         return self
 
     def _protocol(self, auxiliary: Floats, classes: tuple[str, ...], records: int) -> SoftLabel | PublishedSoftLabel:

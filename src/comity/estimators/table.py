@@ -20,8 +20,6 @@ _ROUND_UP = 1 + 2.0**-40
 
 def rows_in_ball(X: Floats, bound: float, *, intercept: bool) -> Floats:
     """By the public bound alone: scaled, long rows projected, the constant feature included."""
-    if not 0 < bound < np.inf:
-        raise StudyError(f"bound must be a public, positive bound on the norm of a row, found {bound}")
     rows = X / bound
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / (np.maximum(norms, 1.0) * _ROUND_UP)

@@ -132,7 +132,7 @@ class Alignment(Protocol):
             if party != site.party:
                 site.send(party, "alignment_key", key)
 
-    @step()
+    @step(gives=("tokens",))
     def pseudonyms(self, site: Site) -> dict[str, Any]:
         self._only("keyed")
         dealer = min(site.consortium.parties)
@@ -159,7 +159,7 @@ class Alignment(Protocol):
             raise Refused("a list goes around the ring once", code="too-often")
         self._pass_on(site, hop + 1, self._arrived(site, hop))
 
-    @step()
+    @step(gives=("tokens",))
     def deliver(self, site: Site) -> dict[str, Any]:
         arrived = self._arrived(site, site.consortium.size - 1)
         return {"tokens": psi_ecdh.blind(_secret(site), arrived)}
@@ -170,7 +170,7 @@ class Alignment(Protocol):
 
     def _arrived(self, site: Site, hop: int) -> bytes:
         self._only("ecdh")
-        letter = site.received("blinded_points").get(_beside(site.consortium, site.party, -1))
+        letter = site.take("blinded_points").get(_beside(site.consortium, site.party, -1))
         if letter is None or letter["hop"] != hop:
             raise Refused("the list of this turn did not arrive", code="align")
         return bytes(letter["points"])

@@ -145,7 +145,7 @@ class Argmin(Protocol):
 
     # Triples by oblivious transfer, at the representative.
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_offer",))
     def offer(self, site: Site) -> dict[str, Any]:
         use = self._use(site, int(site.label), self.representative)
         if self.dealer is not None:
@@ -153,7 +153,7 @@ class Argmin(Protocol):
         site.keep(f"argmin.seed/{use}", site.secret())
         return {"transfer_offer": next(self._transfers(site, use))}
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_columns",))
     def extend(self, site: Site, transfer_choices: bytes) -> dict[str, Any]:
         use = self._use(site, int(site.label), self.representative)
         transfers = self._transfers(site, use)
@@ -189,7 +189,7 @@ class Argmin(Protocol):
             raise Refused("other shares were held for this argmin in this run", code="argmin")
         site.keep(_shares_of(use), shares)
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MOST_ROUNDS, gives=("masked_by_parties",))
     def multiply(self, site: Site, masked_by_curator: bytes) -> dict[str, Any]:
         # A single candidate has no rounds at all.
         use, turn = divmod(int(site.label), self.rounds) if self.rounds else (self.uses, 0)
@@ -200,7 +200,7 @@ class Argmin(Protocol):
         site.keep(f"argmin.heard/{use}/{turn}", masked_by_curator)
         return {"masked_by_parties": own}
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("index_share",))
     def open(self, site: Site) -> dict[str, Any]:
         use = int(site.label)
         side = self._side(site, use)
@@ -219,7 +219,7 @@ class Argmin(Protocol):
         if kept is not None:
             a, b, c = (unpack(share, count) for share in kept)
             return Triples(a, b, c)
-        letter = None if self.dealer is None else site.received("triples", [self.dealer]).get(self.dealer)
+        letter = None if self.dealer is None else site.take("triples", [self.dealer]).get(self.dealer)
         if letter is None or letter["use"] != use:
             raise Refused("the triples of this argmin did not arrive", code="argmin")
         self._keep_triples(site, use, dealt(Side.PARTIES, letter["triples"], count))

@@ -37,10 +37,12 @@ class Consortium:
 
     def __post_init__(self) -> None:
         if not len(self.parties):
-            raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables")
+            raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables", key="parties")
         taken = [name for name in (COORDINATOR, EVERY_PARTY, EVERYONE) if self.knows(name)]
         if taken:
-            raise StudyError(f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another")
+            raise StudyError(
+                f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another", key="parties"
+            )
         signers: dict[bytes, str] = {}
         for name, identity in self.roster.items():
             other = signers.setdefault(identity.sign, name)
@@ -53,7 +55,8 @@ class Consortium:
         if self.colluders < 0 or self.dropouts < 0 or self.survivors <= self.colluders:
             raise StudyError(
                 f"privacy.colluders = {self.colluders} and privacy.dropouts = {self.dropouts} leave no honest party "
-                f"among {self.size}; lower one of them"
+                f"among {self.size}; lower one of them",
+                key="privacy.dropouts" if self.survivors < 1 else "privacy.colluders",
             )
 
     @property

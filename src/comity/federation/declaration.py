@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused
 from comity.federation.bounds import Bound, Opened
 from comity.federation.consortium import COORDINATOR, Consortium
@@ -49,7 +50,7 @@ class Release:
     @property
     def loss(self) -> Loss | None:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
-        return self.protection.noise.loss if isinstance(self.protection, Summed | Noised | Entrusted) else None
+        return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
 
     @property
     def sealed(self) -> bool:
@@ -140,13 +141,16 @@ class Declaration:
         raise Malformed(f"{name!r} is not declared", code="undeclared")
 
     def accept(self, who: Consortium) -> Declaration:
-        """Refuse what can't be noised as declared, before anything is reserved, and shared noise that a reader could
-        subtract: a party that receives something made from a secure sum knows its own part of the noise, so that at
-        least one colluder must be counted with."""
+        """Refuse, before anything is reserved, whatever public figures decide: what can't be noised as declared, sums
+        that so few survivors could not open, and shared noise that a reader could subtract. A party that receives
+        something made from a secure sum knows its own part of the noise, so that at least one colluder must be counted
+        with."""
+        summed = {release.name for release in self.releases if isinstance(release.protection, Summed)}
+        if summed:
+            choose(who.size, who.colluders, who.dropouts)
         for release in self.releases:
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(who)
-        summed = {release.name for release in self.releases if isinstance(release.protection, Summed)}
         made_from = {r.name: r.protection.of for r in self.releases if isinstance(r.protection, Derived)}
         for release in self.releases:
             origin = release.name

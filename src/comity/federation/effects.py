@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from comity.federation.heads import Head
 from comity.privacy.permit import Permit
 
 
@@ -11,12 +12,15 @@ from comity.privacy.permit import Permit
 class Effects:
     reserve: bool = False
     close: bool = False
+    abandon: bool = False
     draws: list[tuple[str, int]] = field(default_factory=list)
     # None forgets what an earlier step kept.
     state: dict[str, bytes | None] = field(default_factory=dict)
     mail: list[dict[str, object]] = field(default_factory=list)
     # What letters to several receivers share.
     boxes: list[bytes] = field(default_factory=list)
+    # Heads of other parties' ledgers to remember after the run, by party and pinned key.
+    heads: dict[tuple[str, bytes], list[Head]] = field(default_factory=dict)
 
     def draw(self, release: str, index: int) -> Permit:
         """Note the debit before the noise exists. If the commit does not come through, the noise is never sent."""

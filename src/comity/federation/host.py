@@ -3,154 +3,196 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from threading import Lock
 from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
+from comity.federation import heads
+from comity.federation.agreed import Agreed
+from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.envelope import Digests, sign_reply, verify_ask
 from comity.federation.forms import Count
-from comity.federation.letters import Head, is_letter, unseal
-from comity.federation.policy import SIMULATION, Policy
-from comity.federation.protocol import Protocol, StepSpec, spec_of
+from comity.federation.letters import Head, Letter, unseal
+from comity.federation.paths import ABANDON, BEGIN
+from comity.federation.policy import Policy
+from comity.federation.protocol import StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
-from comity.federation.store import Store
+from comity.federation.store import NONCE, Store
 from comity.privacy.ledger import Draw
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.site")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The signed reply, and where it is a refusal the sentence for the owner, which does not cross."""
+
+    reply: bytes
+    refusal: ComityError | None = None
+
+
 class Host:
-    """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else."""
+    """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
+
+    `agreed` is what the owner approved, `policy` its own terms: there is no host without either.
+    """
 
     def __init__(
         self,
+        agreed: Agreed,
         party: str,
         *,
         records: Records | Callable[[], Records],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
-        protocol: Protocol,
-        who: Consortium,
-        study: str,
-        title: str = "study",
-        policy: Policy = SIMULATION,
+        policy: Policy,
         local: Callable[..., Any] | None = None,
     ) -> None:
+        self.agreed = agreed
         self.party = party
         self._records = records
         self.keys = keys
         self.store = store
         self.noise = noise
-        self.protocol = protocol
-        self.who = who
-        self.study = study
-        self.title = title
         self.policy = policy
         self.local = local
-        self.declaration: Declaration = protocol.declare(who).accept(who)
-        self.refusal: ComityError | None = None
+        self._turns = _Turns()
+        # What can't be kept as declared is found before anything is asked.
+        _ = agreed.declaration, agreed.letters
+
+    @property
+    def who(self) -> Consortium:
+        return self.agreed.consortium
+
+    @property
+    def declaration(self) -> Declaration:
+        return self.agreed.declaration
 
     @cached_property
     def records(self) -> Records:
-        return self._records() if callable(self._records) else self._records
-
-    def declared(self, path: str) -> Declaration:
-        owner, _ = self.protocol.find(path.partition("[")[0])
-        return self.declaration if owner is self.protocol else owner.declare(self.who)
+        if not callable(self._records):
+            return self._records
+        try:
+            return self._records()
+        except BadInput:
+            raise
+        except (Exception, SystemExit):
+            # A driver's text may hold a path or a password, and its code is not one of ours.
+            log.exception("%s: the records can't be read", self.party)
+            raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
 
     def identity_of(self, party: str) -> PublicIdentity:
         identity = self.who.roster.get(party)
         if identity is None:
-            raise Refused(f"{party} has no pinned key in the roster", code="stranger")
+            raise Refused(f"{party!r} has no pinned key in the roster", code="stranger")
         return identity
 
-    def permit_run(self, study: str, run: str) -> None:
-        begun = self.store.runs_of(study) - {run}
+    def permit_run(self, run: str) -> None:
+        agreed = self.agreed
         self.policy.check(
-            study=study,
-            runs=len(begun),
-            protocol=self.protocol.name,
-            declaration=self.declaration,
+            study=agreed.study,
+            runs=self.store.runs_of(agreed.study, other_than=run),
+            protocol=agreed.protocol.name,
+            declaration=agreed.declaration,
             party=self.party,
-            who=self.who,
+            who=agreed.consortium,
         )
-        for part in self.protocol.parts.values():
-            self.policy.check_disclosures(part.declare(self.who), self.party, self.who)
+        for mount in agreed.protocol.parts:
+            self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
     def answer(self, raw: bytes) -> bytes:
-        """The signed reply to an ask that the coordinator signed. A refusal crosses as a code and a key; its sentence
-        stays in `refusal` and the log."""
+        """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
+        key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
+        return self.answered(raw).reply
+
+    def answered(self, raw: bytes) -> Answer:
+        """`answer`, with the sentence of a refusal for whoever is at home here."""
         digests = Digests.of_signed(raw)
-        return sign_reply(self.keys, self.party, raw, self._reply(raw, digests), digests)
+        refusal: ComityError | None = None
+        try:
+            reply = self._reply(raw, digests)
+        except ComityError as error:
+            refusal = error
+            log.warning("%s refused: %s", self.party, error)
+        except (Exception, SystemExit):
+            refusal = Refused(f"{self.party} failed; see the log of this site", code="stopped")
+            log.exception("%s failed", self.party)
+        if refusal is not None:
+            # Whether records could be read is a fact about the data: it looks like any other stop.
+            code = "stopped" if isinstance(refusal, BadInput) else refusal.code
+            reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
+        return Answer(sign_reply(self.keys, self.party, raw, reply, digests), refusal)
 
     def _reply(self, raw: bytes, digests: Digests) -> bytes:
-        self.refusal = None
-        try:
-            return self._answer(
-                verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests), digest=digests.body
-            )
-        except ComityError as error:
-            self.refusal = error
-            log.warning("%s refused: %s", self.party, error)
-            # Whether records could be read is a fact about the data: it looks like any other stop.
-            code = "stopped" if isinstance(error, BadInput) else error.code
-            return encode({"refused": code, "key": "" if code == "stopped" else error.key})
+        ask = Ask.parse(verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests))
+        if ask.study != self.agreed.study:
+            raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
+        with self._turns.of(ask.run, str(ask.path)):
+            bound = self.store.state(ask.run, NONCE)
+            if bound is not None and bound != ask.nonce and ask.path != ABANDON:
+                raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
+            stored = self.store.reply(ask.run, ask.path, digests.body)
+            if stored is not None:
+                return stored
+            self._look_at(ask.seen)
+            if ask.path not in (BEGIN, ABANDON):
+                self.store.require_begun(ask.study, ask.run)
+            return self._step(ask, digests.body)
 
-    def _answer(self, ask: bytes, *, digest: bytes) -> bytes:
-        study, run, path, body, mail = _parse(ask)
-        if study != self.study:
-            raise Refused(f"study {study[:12]} is not the one approved here", code="study")
-        stored = self.store.reply(run, path, digest)
-        if stored is not None:
-            return stored
-        name, bracket, label = path.partition("[")
-        if not bracket or not label.endswith("]"):
-            raise Malformed(f"{path!r} is not a path", code="no-step")
-        label = label[:-1]
-        if name != "run.begin":
-            self.store.require_begun(study, run)
-        _, function = self.protocol.find(name)
-        spec = spec_of(function)
-        self._check_label(path, spec, label)
-        site = Site(self, study, run, path, spec.sends, label)
-        body = self._checked_body(site, spec, body, self.declared(path))
-        for letter in mail:
-            self._open(site, study, run, letter)
-        reply = self._run(site, function, spec, body)
+    def _look_at(self, seen: list[heads.Head]) -> None:
+        """Compare the heads that others saw of this ledger with what it knows; one that it lacks freezes it."""
+        for head in seen:
+            self.store.look_at(head, partial(heads.verify, self.keys.public, self.party, head))
+
+    def _step(self, ask: Ask, digest: bytes) -> bytes:
+        agreed = self.agreed
+        function, spec = agreed.step(ask.path)
+        declared = agreed.declared(ask.path.mount)
+        site = Site(self, ask.run, ask.path, spec.sends)
+        values = self._opened(site, ask, spec, declared)
+        if ask.path == BEGIN:
+            site.bind(ask.nonce)
+        for letter in ask.mail:
+            self._open(site, letter)
+        reply = self._run(site, function, spec, declared, values)
         draws = [
             Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in self.declaration.paid_by(self.party, self.who)
+            for release in agreed.declaration.paid_by(self.party, self.who)
             if release.loss is not None
             for index in range(release.times)
         ]
-        most = None if self.policy.approved is None else self.policy.approved.get(study, 0)
         return self.store.commit(
-            study, run, path, digest, encode(reply), site.effects, draws, title=self.title, most=most
+            agreed.study,
+            ask.run,
+            ask.path,
+            digest,
+            reply,
+            site.effects,
+            draws,
+            keys=self.keys,
+            party=self.party,
+            title=agreed.title,
+            most=self.policy.allowed(agreed.study),
         )
 
-    def _check_label(self, path: str, spec: StepSpec, label: str) -> None:
-        if spec.per_sum and label in self.declaration.sums():
-            return
-        times = self.declaration[spec.sends].times if spec.sends else spec.times
-        if not label.isdecimal() or label != str(int(label)) or int(label) >= times:
-            raise Refused(f"{path}: asked for more often than declared", code="too-often")
-
-    def _checked_body(
-        self, site: Site, spec: StepSpec, body: Mapping[str, Any], declared: Declaration
-    ) -> dict[str, Any]:
-        """The values of an ask, out of their boxes, each of its declared form."""
-        if set(body) != set(spec.takes):
-            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(body)}", code="form")
-        values = opened_values(body, declared, self.keys, self._heads(site, COORDINATOR, self.party))
+    def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
+        """The values of an ask in clear, each of its declared form."""
+        if set(ask.values) != set(spec.takes):
+            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(ask.values)}", code="form")
+        sealed = any(declared[name].sealed for name in ask.values)
+        values = opened_values(ask.values, declared, site.run_key(), site.heads(COORDINATOR)) if sealed else ask.values
         for key, value in values.items():
             release = declared[key]
             release.check(value, COORDINATOR, self.party, self.who, site.dims)
@@ -160,31 +202,42 @@ class Host:
                 site.keep(f"dim:{key}", value)
         return values
 
-    @staticmethod
-    def _heads(site: Site, sender: str, to: str) -> Callable[[str], Head]:
-        return lambda name: Head(site._study, site._run, site._path, sender, to, name)
-
-    def _open(self, site: Site, study: str, run: str, letter: dict[str, Any]) -> None:
+    def _open(self, site: Site, letter: Letter) -> None:
+        """Hold a letter that is for this run and party. One that its sender did not write as it should is as good as
+        one that never came: were it refused, a bad sender would end the turn of those that it writes to."""
         head = Head.of(letter)
-        if (head.study, head.run, head.to) != (study, run, self.party):
+        if (head.study, head.run, head.to) != (self.agreed.study, site.run, self.party):
             raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
-        raw = unseal(self.keys, self.identity_of(head.sender), head, letter)
-        self.declared(head.path)[head.name].check(decode(raw), head.sender, self.party, self.who, site.dims)
-        # The one canonical form of the value: no need to encode it again.
-        site.effects.state[f"in:{head.name}/{head.sender}"] = raw
+        sender = self.identity_of(head.sender)
+        try:
+            release = self.agreed.letter(head.path, head.name)
+            raw = unseal(site.run_key(), sender, head, letter)
+            release.check(decode(raw), head.sender, self.party, self.who, site.dims)
+        except Refused as error:
+            log.warning("%s ignores a letter of %r: %s", self.party, head.sender, error)
+            return
+        if not site.hold(head.name, head.sender, head.path, raw):
+            log.warning("%s ignores a second letter %r of %r", self.party, head.name, head.sender)
 
     def _may_be_neutral(self, spec: StepSpec) -> bool:
         """Whether the neutral value is within the declared sensitivity of whatever this party would have sent."""
         bound = None if spec.sends is None else self.declaration[spec.sends].bound
         return bound is not None and bound.neutral_within
 
-    def _run(self, site: Site, function: Callable[..., Any], spec: StepSpec, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _run(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        spec: StepSpec,
+        declared: Declaration,
+        given: Mapping[str, Any],
+    ) -> dict[str, Any]:
         if spec.sends is not None:
             # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
             _ = self.records
         try:
-            values = function(site, **body)
-        except Exception as error:
+            values = function(site, **given) or {}
+        except (Exception, SystemExit) as error:
             if site.effects.draws:
                 log.exception("%s failed in %s", self.party, spec.name)
                 return _stopped(site)
@@ -196,18 +249,18 @@ class Host:
                 raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
             # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
             log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
-            values = None
+            values = {}
             site.contribute(None)
-        declared = self.declared(site._path)
-        for key, value in (values or {}).items():
+        if not spec.is_given(values):
+            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
+        for key, value in values.items():
             declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
-        if values:
-            heads = self._heads(site, self.party, COORDINATOR)
-            values = sealed_values(values, declared, self.identity_of(COORDINATOR), heads)
+        if any(declared[key].sealed for key in values):
+            values = sealed_values(values, declared, site.coordinator_key(), site.heads(self.party, COORDINATOR))
         if site.contribution is not None:
             assert spec.sends is not None
-            values = {spec.sends: site.contribution}
-        reply: dict[str, Any] = {"ok": values or {}, "mail": site.effects.mail}
+            values = {**values, spec.sends: site.contribution}
+        reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
         return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
 
 
@@ -219,17 +272,23 @@ def _stopped(site: Site) -> dict[str, Any]:
     return {"stopped": True}
 
 
-def _parse(ask: bytes) -> tuple[str, str, str, dict[str, Any], list[dict[str, Any]]]:
-    match decode(ask):
-        case [str(study), str(run), str(path), bytes(shared), bytes(own), list(mail)]:
-            pass
-        case _:
-            raise Malformed("an ask has study, run, path, common and own values, and mail", code="form")
-    if not 0 < len(run) <= 200 or len(path) > 400:
-        raise Malformed("a run id has 1 to 200 characters and a path at most 400", code="form")
-    common, private = decode(shared), decode(own)
-    if not isinstance(common, dict) or not isinstance(private, dict) or set(common) & set(private):
-        raise Malformed("the values of an ask are named, each once", code="form")
-    if not all(map(is_letter, mail)):
-        raise Malformed("mail has a receiver, a head, a box, a signature, and perhaps a key", code="form")
-    return study, run, path, {**common, **private}, mail
+class _Turns:
+    """One thread at a time for each key: an ask that is repeated while it is answered waits for the stored reply."""
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._locks: dict[tuple[str, str], tuple[Lock, int]] = {}
+
+    @contextmanager
+    def of(self, run: str, path: str) -> Iterator[None]:
+        with self._guard:
+            lock, waiting = self._locks.get((run, path), (Lock(), 0))
+            self._locks[run, path] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop((run, path))
+                if waiting > 1:
+                    self._locks[run, path] = lock, waiting - 1

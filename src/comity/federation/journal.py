@@ -4,6 +4,9 @@ Resuming a run is running it again over the same journal. The bytes of an ask ar
 recomputed: another machine's last floating-point bit would make a different ask, which the sites refuse. Values that
 all parties get are stored once, or a broadcast of what K parties said would take K² room; so are boxes that the letters
 of one party to several others share. Such a box stands in replies and letters as its digest, which says what it is.
+
+The file is its owner's alone (mode 0600). Once a run's values are released, `settle` deletes what the run was made of:
+messages, letters, boxes, the coordinator's own chance and keys. The released values, sizes and digests stay.
 """
 
 from __future__ import annotations
@@ -17,22 +20,34 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from comity.entropy import fresh_seed
 from comity.errors import StudyError
+from comity.federation.ask import ask_bytes
 from comity.federation.codec import decode, encode
+from comity.federation.heads import Head, newest
 from comity.federation.letters import delivered, rejoined
 
-_TABLES = """
+_VERSION = 2
+_TABLES = f"""
+pragma user_version = {_VERSION};
 pragma journal_mode = wal;
 pragma synchronous = full;
 create table if not exists common(run text, path text, shared blob, primary key(run, path));
 create table if not exists ask(seq integer primary key, run text, path text, party text,
-                               own blob, mail blob, reply blob, unique(run, path, party));
+                               own blob, mail blob, seen blob, reply blob, why text, unique(run, path, party));
 create table if not exists box(run text, digest blob, body blob, primary key(run, digest));
 create table if not exists boxed(run text, path text, party text, primary key(run, path, party));
 create table if not exists closed(run text, path text, primary key(run, path));
 create table if not exists once(run text, name text, value blob, primary key(run, name));
-create table if not exists head(party text primary key, head text, signature blob);
+create table if not exists trace(run text, path text, party text, asked integer, ask blob, replied integer, reply blob,
+                                 primary key(run, path, party));
+create table if not exists heads(party text, key blob, value blob, primary key(party, key));
 """
+NONCE = "run:nonce"
+RELEASED = "run:released"
+ABANDONED = "run:abandoned"
+BEGUN = "run:begun"
+_LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
 
 
 @dataclass(frozen=True)
@@ -55,23 +70,43 @@ class Exchange:
     reply: bytes | None
 
 
+@dataclass(frozen=True)
+class Own:
+    """What one party gets of an ask beside what all get."""
+
+    values: bytes
+    mail: bytes
+    seen: list[Head]
+
+
 class Journal:
     """A SQLite file, or memory when `path` is None: then a killed run can't be resumed."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         try:
+            if path is not None:
+                # Made with its mode: SQLite gives the same to the log beside it.
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+                os.chmod(path, 0o600)  # noqa: PTH101
             self._connection = sqlite3.connect(
                 ":memory:" if path is None else os.fspath(path), isolation_level=None, check_same_thread=False
             )
             self._connection.execute("pragma busy_timeout = 60000")
+            self._connection.execute("pragma secure_delete = on")
+            (version,) = self._connection.execute("pragma user_version").fetchone()
+            (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
+            if tables and version != _VERSION:
+                raise StudyError(f"the run's journal {path} is of another version of Comity; begin a new run")
             self._connection.executescript(_TABLES)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StudyError(f"the run's journal {path} can't be opened ({error}); check the folder") from error
         self._lock = RLock()
         # Of messages that this process has hashed already; others are read again where they are asked for.
         self._traces: dict[tuple[str, str], dict[str, tuple[Trace, Trace]]] = {}
 
-    def open(self, run: str, path: str, shared: bytes, own: Mapping[str, tuple[bytes, bytes]]) -> None:
+    # Asks and replies.
+
+    def open(self, run: str, path: str, shared: bytes, own: Mapping[str, Own]) -> None:
         """Write an ask down before it is sent; on resume the ask stays as it was first written.
 
         An ask that was journalled keeps its list of parties, whoever the caller would ask now.
@@ -82,19 +117,24 @@ class Journal:
             if known is None:
                 self._connection.execute("insert into common values(?, ?, ?)", (run, path, shared))
                 self._connection.executemany(
-                    "insert into ask(run, path, party, own, mail) values(?, ?, ?, ?, ?)",
-                    [(run, path, party, values, mail) for party, (values, mail) in own.items()],
+                    "insert into ask(run, path, party, own, mail, seen) values(?, ?, ?, ?, ?, ?)",
+                    [(run, path, party, one.values, one.mail, encode(one.seen)) for party, one in own.items()],
                 )
+
+    def nonce(self, run: str) -> bytes:
+        """Of this journal, for this run: sites that began with it answer no other."""
+        return bytes(self.once(run, NONCE, fresh_seed))
 
     def messages(
         self, study: str, run: str, path: str, parties: Iterable[str] | None = None
     ) -> Iterator[tuple[str, bytes]]:
         """The ask as each of these parties gets it, one after the other: the same bytes whenever it is asked for."""
+        nonce = self.nonce(run)
         with self._lock:
             (shared,) = self._connection.execute(
                 "select shared from common where run = ? and path = ?", (run, path)
             ).fetchone()
-            rows = self._rows("party, own, mail", run, path)
+            rows = self._rows("party, own, mail, seen", run, path)
         boxes: dict[bytes, bytes] = {}
 
         def box_of(digest: bytes) -> bytes:
@@ -103,15 +143,25 @@ class Journal:
             return boxes[digest]
 
         wanted = None if parties is None else set(parties)
-        for party, own, mail in rows:
+        for party, own, mail, seen in rows:
             if wanted is None or party in wanted:
                 letters = [delivered(letter, box_of) for letter in decode(mail)]
-                yield party, encode([study, run, path, shared, own, letters])
+                yield party, ask_bytes(study, run, path, shared, own, letters, nonce, decode(seen))
 
     def replies(self, run: str, path: str) -> dict[str, bytes | None]:
         """By party, in the order of the ask; boxes stand as digests."""
         with self._lock:
             return dict(self._rows("party, reply", run, path))
+
+    def answered(self, run: str, path: str) -> list[str]:
+        """The parties whose replies to an ask count."""
+        return [party for party, reply in self.replies(run, path).items() if reply is not None]
+
+    def faults(self, run: str, path: str) -> dict[str, str]:
+        """Why parties were lost in an ask that was decided without them."""
+        with self._lock:
+            rows = self._rows("party, why", run, path)
+        return {party: why for party, why in rows if why is not None}
 
     def _rows(self, columns: str, run: str, path: str) -> list[Any]:
         rows = self._connection.execute(
@@ -146,11 +196,6 @@ class Journal:
                 "insert or ignore into box values(?, ?, ?)", [(run, digest, box) for digest, box in boxes.items()]
             )
 
-    def holds(self, run: str, digest: bytes) -> bool:
-        with self._lock:
-            row = self._connection.execute("select 1 from box where run = ? and digest = ?", (run, digest)).fetchone()
-        return row is not None
-
     def _box(self, run: str, digest: bytes) -> bytes:
         with self._lock:
             row = self._connection.execute(
@@ -160,8 +205,10 @@ class Journal:
             raise StudyError(f"the journal of run {run} lacks a box that its letters name; it was edited or cut short")
         return bytes(row[0])
 
-    def got(self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool) -> None:
-        """Remember replies; `decided` closes the ask, which fixes who was lost."""
+    def got(
+        self, run: str, path: str, replies: Mapping[str, bytes], *, decided: bool, why: Mapping[str, str] | None = None
+    ) -> None:
+        """Remember replies; `decided` closes the ask, which fixes who was lost, and `why` says for what reason."""
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
             if self.is_closed(run, path):
@@ -171,12 +218,18 @@ class Journal:
                 [(reply, run, path, party) for party, reply in replies.items()],
             )
             if decided:
+                self._connection.executemany(
+                    "update ask set why = ? where run = ? and path = ? and party = ? and reply is null",
+                    [(text, run, path, party) for party, text in (why or {}).items()],
+                )
                 self._connection.execute("insert or ignore into closed values(?, ?)", (run, path))
 
     def is_closed(self, run: str, path: str) -> bool:
         with self._lock:
             row = self._connection.execute("select 1 from closed where run = ? and path = ?", (run, path)).fetchone()
         return row is not None
+
+    # What the coordinator itself makes.
 
     def once(self, run: str, name: str, make: Callable[[], Any]) -> Any:
         """A value that the coordinator draws or derives: made once per run, then remembered."""
@@ -189,31 +242,80 @@ class Journal:
         assert value is not None
         return decode(value)
 
+    def made(self, run: str, name: str) -> Any:
+        """What `once` remembers, or None."""
+        with self._lock:
+            value = self._once(run, name)
+        return None if value is None else decode(value)
+
     def _once(self, run: str, name: str) -> bytes | None:
         row = self._connection.execute("select value from once where run = ? and name = ?", (run, name)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def seen_head(self, party: str) -> dict[str, Any]:
-        """The last head of a party's ledger that this coordinator saw, in any run, with the party's signature."""
-        with self._lock:
-            row = self._connection.execute("select head, signature from head where party = ?", (party,)).fetchone()
-        return {"head": "", "signature": b""} if row is None else {"head": row[0], "signature": row[1]}
+    # Heads of the parties' ledgers, from any run.
 
-    def remember_heads(self, heads: Mapping[str, Mapping[str, Any]]) -> None:
+    def heads(self) -> dict[tuple[str, bytes], list[Head]]:
+        """The newest heads that this coordinator saw, by party and pinned key."""
         with self._lock:
+            rows = self._connection.execute("select party, key, value from heads").fetchall()
+        return {(party, bytes(key)): decode(value) for party, key, value in rows}
+
+    def remember_heads(self, found: Mapping[tuple[str, bytes], Iterable[Head]]) -> None:
+        """Keep the newest of what is known and what was found; the caller has verified the signatures."""
+        if not found:
+            return
+        with self._lock, self._connection:
+            self._connection.execute("begin immediate")
+            known = self.heads()
             self._connection.executemany(
-                "insert or replace into head values(?, ?, ?)",
-                [(party, signed["head"], signed["signature"]) for party, signed in heads.items()],
+                "insert or replace into heads values(?, ?, ?)",
+                [(*whose, encode(newest(known.get(whose, []), of))) for whose, of in found.items()],
             )
+
+    # What is left of a run.
+
+    def settle(self, study: str, run: str, *, keeping: Iterable[str] = ()) -> None:
+        """Delete what a run was made of: its values are released. `keeping` are paths that are still asked for."""
+        kept = set(keeping)
+        paths = [path for path in self._paths(run) if path not in kept and not self._is_settled(run, path)]
+        traces = [(path, self._traced(study, run, path)) for path in paths]
+        with self._lock, self._connection:
+            self._connection.execute("begin immediate")
+            for path, of in traces:
+                self._connection.executemany(
+                    "insert or ignore into trace values(?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (run, path, party, ask.size, ask.digest, reply and reply.size, reply and reply.digest)
+                        for party, (ask, reply) in of.items()
+                    ],
+                )
+                here = (run, path)
+                self._connection.execute("update common set shared = null where run = ? and path = ?", here)
+                self._connection.execute(
+                    "update ask set own = null, mail = null, seen = null, reply = null where run = ? and path = ?", here
+                )
+            self._connection.execute("delete from box where run = ?", (run,))
+            self._connection.execute("delete from boxed where run = ?", (run,))
+            marks = ", ".join("?" * len(_LASTING))
+            self._connection.execute(f"delete from once where run = ? and name not in ({marks})", (run, *_LASTING))
+        self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+
+    def _is_settled(self, run: str, path: str) -> bool:
+        with self._lock:
+            row = self._connection.execute(
+                "select shared is null from common where run = ? and path = ?", (run, path)
+            ).fetchone()
+        return bool(row[0])
 
     def runs(self) -> list[str]:
         with self._lock:
             return [run for (run,) in self._connection.execute("select distinct run from common order by rowid")]
 
     def traffic(self, study: str, run: str) -> Iterable[tuple[str, dict[str, Exchange]]]:
-        """Every ask of a run in order, with its exchanges."""
+        """Every ask of a run in order, with its exchanges, until it is settled."""
         for path in self._paths(run):
-            yield path, self.exchanges(study, run, path)
+            if not self._is_settled(run, path):
+                yield path, self.exchanges(study, run, path)
 
     def _paths(self, run: str) -> list[str]:
         with self._lock:
@@ -227,13 +329,27 @@ class Journal:
     def traces(self, study: str, run: str) -> Iterator[tuple[str, list[Trace], list[Trace]]]:
         """Every ask of a run in order, with the traces of its messages and of the replies that count."""
         for path in self._paths(run):
-            known, replies = self._traces.get((run, path), {}), self.replies(run, path)
-            if all(party in known and reply is not None for party, reply in replies.items()):
-                yield path, [known[party][0] for party in replies], [known[party][1] for party in replies]
-                continue
-            exchanges = self.exchanges(study, run, path).values()
-            asks = [Trace.of(exchange.message) for exchange in exchanges]
-            yield path, asks, [Trace.of(exchange.reply) for exchange in exchanges if exchange.reply is not None]
+            of = self._traced(study, run, path).values()
+            yield path, [ask for ask, _ in of], [reply for _, reply in of if reply is not None]
+
+    def _traced(self, study: str, run: str, path: str) -> dict[str, tuple[Trace, Trace | None]]:
+        if self._is_settled(run, path):
+            with self._lock:
+                rows = self._connection.execute(
+                    "select party, asked, ask, replied, reply from trace where run = ? and path = ? order by rowid",
+                    (run, path),
+                ).fetchall()
+            return {
+                party: (Trace(asked, ask), None if reply is None else Trace(replied, reply))
+                for party, asked, ask, replied, reply in rows
+            }
+        known, replies = self._traces.get((run, path), {}), self.replies(run, path)
+        if all(party in known and reply is not None for party, reply in replies.items()):
+            return {party: known[party] for party in replies}
+        return {
+            party: (Trace.of(exchange.message), None if exchange.reply is None else Trace.of(exchange.reply))
+            for party, exchange in self.exchanges(study, run, path).items()
+        }
 
     def close(self) -> None:
         self._connection.close()

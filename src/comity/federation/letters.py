@@ -1,4 +1,5 @@
-"""Letters between parties: sealed to the receiver's pinned key, signed by the sender's, relayed by the coordinator.
+"""Letters between parties: sealed to the receiver's key of the run, signed by the sender's pinned one, relayed by the
+coordinator. A key of a run is deleted with it: pinned keys that are stolen later open nothing that was recorded.
 
 A letter has a head (study, run, path, sender, receiver, name) and a box. To one receiver the box is the value, sealed
 by HPKE. A large value for several receivers is locked once, under a fresh AES-256-GCM key that encrypts nothing else,
@@ -98,6 +99,17 @@ def is_letter(found: Any) -> bool:
     match found:
         case {"to": str(), "head": bytes(), "box": bytes(), "signature": bytes(), **rest}:
             return not rest or (set(rest) == {"key"} and isinstance(rest["key"], bytes))
+        case _:
+            return False
+
+
+def is_parted(found: Any) -> bool:
+    """Whether this has the form of a letter as a site sends it, with a digest where its box is shared."""
+    match found:
+        case {"to": str(), "head": bytes(), "signature": bytes(), "box": bytes(), **rest}:
+            return not rest
+        case {"to": str(), "head": bytes(), "signature": bytes(), "key": bytes(), "bulk": bytes(), **rest}:
+            return not rest
         case _:
             return False
 

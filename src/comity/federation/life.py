@@ -1,49 +1,76 @@
-"""The steps that every run has: reserve before anything else, close at the end."""
+"""The steps that every run has: reserve before anything else, meet where parties write to each other, close at the end.
+
+    begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
+              the heads of others' ledgers (`federation.heads`)
+    meet      the keys of the others, where the method has letters between parties
+    end       closes the run; the newest heads of others' ledgers are remembered
+    abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
+
+Adversary    any coordinator. It learns that a party reserved or refused, the heads of its ledger and which heads of
+             others it remembers.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from comity.crypto.sealed import SEALING_BYTES
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Blob, Fields, Text
+from comity.federation.forms import Blob, Each, Fields, Form
+from comity.federation.heads import Heads
 from comity.federation.protection import Public
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 
-_HEAD = Fields({"head": Text(64), "signature": Blob(64)})
+SIGNED_KEY = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
 
 
 class Life(Protocol):
-    """Adversary: any coordinator. It learns that a party reserved or refused, and the head of its ledger."""
+    name = "run"
 
     def declare(self, who: Consortium) -> Declaration:
+        def public(name: str, source: str, to: str, why: str, form: Form) -> Release:
+            return Release(name=name, source=source, to=to, protection=Public(why), form=form)
+
         return Declaration(
             (
-                Release(
-                    name="seen",
-                    source=COORDINATOR,
-                    to=EVERY_PARTY,
-                    protection=Public("the last ledger head that the coordinator saw of this party"),
-                    form=_HEAD,
+                public(
+                    "coordinator_key",
+                    COORDINATOR,
+                    EVERY_PARTY,
+                    "the coordinator's fresh sealing key",
+                    Blob(SEALING_BYTES),
                 ),
-                Release(
-                    name="head",
-                    source=EVERY_PARTY,
-                    to=COORDINATOR,
-                    protection=Public("a hash that lets others notice a ledger that was rolled back"),
-                    form=_HEAD,
+                public("run_key", EVERY_PARTY, COORDINATOR, "a fresh sealing key", SIGNED_KEY),
+                public("run_keys", COORDINATOR, EVERY_PARTY, "the others' fresh sealing keys", Each(SIGNED_KEY)),
+                public(
+                    "remembered",
+                    EVERY_PARTY,
+                    COORDINATOR,
+                    "hashes that let others notice a ledger that was put back",
+                    Each(Heads()),
                 ),
+                public("heads", COORDINATOR, EVERY_PARTY, "the same hashes, to be remembered", Each(Heads())),
             ),
             adversary="any coordinator",
         )
 
-    @step()
-    def begin(self, site: Site, seen: dict[str, Any]) -> dict[str, Any]:
+    @step(gives=("run_key", "remembered"))
+    def begin(self, site: Site, coordinator_key: bytes) -> dict[str, Any]:
         # The policy first: a stranger to it may not make the site write anything.
         site.reserve()
-        return {"head": site.ledger_head(seen)}
+        return {"run_key": site.new_run_key(coordinator_key), "remembered": site.remembered()}
 
     @step()
-    def end(self, site: Site) -> None:
+    def meet(self, site: Site, run_keys: dict[str, Any]) -> None:
+        site.keep_keys(run_keys)
+
+    @step()
+    def end(self, site: Site, heads: dict[str, Any]) -> None:
+        site.remember(heads)
         site.close()
+
+    @step()
+    def abandon(self, site: Site) -> None:
+        site.abandon()

@@ -1,11 +1,15 @@
 """The coordinator's side of a run: what `coordinate` talks to.
 
 Everything here is rebuilt from the journal, so that running again with the same run id is resuming. An ask stays open
-until the journal closes it; who was lost in it is part of the record.
+until the journal closes it; who was lost in it is part of the record. A reply is looked at before that: a party whose
+reply is not what was declared, that refuses or that stopped, is lost like one that is silent, and the run goes on if
+enough are left.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,32 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.errors import Malformed, Refused, SiteLost, Stopped
+from comity.entropy import fresh_seed
+from comity.errors import Malformed, Refused
+from comity.federation import heads
+from comity.federation.agreed import Agreed
 from comity.federation.channel import Channel
-from comity.federation.codec import decode, encode
+from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
+from comity.federation.declaration import Declaration
+from comity.federation.exchange import Round, Valid, exchanged
 from comity.federation.forms import Count
-from comity.federation.journal import Journal, Trace
-from comity.federation.letters import Head, parted
-from comity.federation.protection import Entrusted, Perturbed, Summed
-from comity.federation.protocol import Protocol, spec_of
-from comity.federation.sealed_values import opened_values, sealed_values
+from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
+from comity.federation.kept import Kept, opened
+from comity.federation.letters import Head
+from comity.federation.paths import ABANDON, BEGIN, END, StepPath
+from comity.federation.protection import Entrusted, Summed
+from comity.federation.protocol import spec_of
+from comity.federation.released import Total, checked, perturbed
+from comity.federation.replies import Given, Reader, too_few
+from comity.federation.sealed_values import sealed_values
 from comity.federation.transcript import Transcript, transcript_of
-from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
+
+log = logging.getLogger("comity.coordinator")
 
 Progress = Callable[[str], None]
 
-
-@dataclass(frozen=True, eq=False)
-class Total:
-    """A sum over `parties` contributions, in the units of the value; `names` says whose, where sites answered."""
-
-    value: NDArray[np.float64]
-    parties: int
-    names: tuple[str, ...] | None = None
+_KEY = "run:key"
+RUN_KEYS = "run_keys"
+"""Where `memo` keeps each party's signed key of this run."""
 
 
 @dataclass(eq=False)
@@ -47,10 +54,13 @@ class _Memory:
     """What one run has learnt so far; shared by all views of it."""
 
     alive: list[str]
+    heads: dict[tuple[str, bytes], list[heads.Head]]
     mail: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
 
 class Parties:
@@ -59,10 +69,8 @@ class Parties:
 
     def __init__(
         self,
-        protocol: Protocol,
-        who: Consortium,
+        agreed: Agreed,
         *,
-        study: str,
         run: str,
         channel: Channel,
         journal: Journal,
@@ -72,22 +80,28 @@ class Parties:
         _mount: str = "",
         _memory: _Memory | None = None,
     ) -> None:
-        self.protocol = protocol
-        self.consortium = who
-        self.study = study
+        self.agreed = agreed
+        self.protocol = agreed.protocol
+        self.consortium: Consortium = agreed.consortium
+        self.declaration: Declaration = agreed.declaration
+        self.study = agreed.study
         self.run = run
         self.channel = channel
         self.journal = journal
         self.keys = keys
         self.noise = noise
         self.progress = progress
-        self.declaration: Declaration = protocol.declare(who).accept(who)
         self._mount = _mount
-        self._memory = _memory or _Memory(list(who.parties))
+        self._memory = _memory or _Memory(list(agreed.consortium.parties), journal.heads())
 
     @property
     def alive(self) -> list[str]:
         return list(self._memory.alive)
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Why parties are no longer there, by party."""
+        return dict(self._memory.lost)
 
     @property
     def memo(self) -> dict[str, Any]:
@@ -98,19 +112,24 @@ class Parties:
         """Public sizes that this run has bound."""
         return self._memory.dims
 
+    def lose(self, party: str, why: str) -> None:
+        """Ask this party no more: what it sent can't be used."""
+        if party in self._memory.alive:
+            self._memory.alive.remove(party)
+            self._memory.lost[party] = why
+            log.warning("%s is lost: it %s", party, why)
+
     def under(self, mount: str) -> Parties:
         """The same run, with steps looked up in a part of the protocol."""
         return Parties(
-            self.protocol,
-            self.consortium,
-            study=self.study,
+            self.agreed,
             run=self.run,
             channel=self.channel,
             journal=self.journal,
             keys=self.keys,
             noise=self.noise,
             progress=self.progress,
-            _mount=mount + ".",
+            _mount=mount,
             _memory=self._memory,
         )
 
@@ -122,34 +141,61 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]] | None = None,
         label: str | int = 0,
         need: int | None = None,
+        valid: Valid | None = None,
+        unanimous: bool = False,
         **values: Any,
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, Given]:
         """Run a step at some parties; the values they return, by party. `each` gives a party values of its own.
 
-        Lost parties are missing from the answer; fewer than `need` (default: all that were asked) stops the run, to be
-        resumed. A refusal stops it too, with the code that the site gave.
+        Lost parties are missing from the answer: the silent, those that refused or stopped, and those whose reply is
+        not what was declared or not `valid`, which raises Malformed about the values of a party. Fewer than `need`
+        (default: all that are named, whether or not they were lost before) stops the run, to be resumed. With
+        `unanimous` one refusal ends the ask, whatever is needed.
         """
-        name = self._mount + (step if isinstance(step, str) else spec_of(step).name)
-        owner, _ = self.protocol.find(name)
-        declared = self.declaration if owner is self.protocol else owner.declare(self.consortium)
+        path = self._path(step, label)
+        named = list(to if to is not None else each or self.consortium.parties)
         alive = set(self._memory.alive)
-        asked = [party for party in (to if to is not None else each or self.alive) if party in alive]
-        path = f"{name}[{label}]"
         if self.progress is not None:
-            self.progress(path)
-        replies = self._open(path, declared, asked, values, each or {})
-        if not self.journal.is_closed(self.run, path):
-            replies = self._send(path, replies, need)
-        return self._read(path, declared, replies)
+            self.progress(str(path))
+        replies = self._open(path, [party for party in named if party in alive], values, each or {})
+        if not self.journal.is_closed(self.run, str(path)):
+            replies = self._decide(path, replies, len(named) if need is None else need, valid, unanimous=unanimous)
+        got = self._read(path, replies)
+        if not path.mount:
+            self._memory.kept.exchanged(self.declaration, str(path), values, each or {}, got)
+        return got
+
+    def tell(self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
+        """A last word to parties, lost ones included; whether all have heard it. It stays open until each has, and is
+        said again when the run is run again. Whoever refuses it has heard it: there is nothing left to tell."""
+        path = self._path(step, 0)
+        if self.progress is not None:
+            self.progress(str(path))
+        known = self._open(path, list(to), {}, each or {})
+        if self.journal.is_closed(self.run, str(path)):
+            return True
+        done = self._send(path, known, None)
+        for party, refusal in done.refusals.items():
+            if refusal.code != "stopped":
+                done.answers[party] = encode({"refused": refusal.code, "key": refusal.key})
+        missing = [party for party, reply in known.items() if reply is None and party not in done.answers]
+        self.journal.got(self.run, str(path), done.answers, decided=not missing)
+        for party in missing:
+            log.warning("%s has not heard %s of run %s yet", party, path, self.run)
+        return not missing
+
+    def _path(self, step: Callable[..., Any] | str, label: str | int) -> StepPath:
+        name = step if isinstance(step, str) else spec_of(step).name
+        return StepPath(self._mount, name, str(label))
 
     def _open(
         self,
-        path: str,
-        declared: Declaration,
+        path: StepPath,
         asked: list[str],
         values: Mapping[str, Any],
         each: Mapping[str, Mapping[str, Any]],
     ) -> dict[str, bytes | None]:
+        declared = self.agreed.declared(path.mount)
         own = {}
         for_one = {key: value for key, value in values.items() if declared[key].sealed}
         for party in asked:
@@ -159,97 +205,75 @@ class Parties:
                     self._memory.dims[key] = value
             for key, value in {**values, **mine}.items():
                 declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
-            crossing = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, COORDINATOR, party))
-            own[party] = (encode(crossing), encode(self._memory.mail.pop(party, [])))
+            if any(declared[key].sealed for key in mine):
+                mine = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, party))
+            own[party] = Own(encode(mine), encode(self._memory.mail.pop(party, [])), self.seen(party))
         common = {key: value for key, value in values.items() if key not in for_one}
-        self.journal.open(self.run, path, encode(common), own)
-        return self.journal.replies(self.run, path)
+        self.journal.open(self.run, str(path), encode(common), own)
+        return self.journal.replies(self.run, str(path))
 
-    def _heads(self, path: str, sender: str, to: str) -> Callable[[str], Head]:
-        return lambda name: Head(self.study, self.run, path, sender, to, name)
+    def _heads(self, path: StepPath, to: str) -> Callable[[str], Head]:
+        return lambda name: Head(self.study, self.run, str(path), COORDINATOR, to, name)
+
+    def seen(self, party: str) -> list[heads.Head]:
+        """The newest heads of this party's ledgers that the coordinator or a peer saw."""
+        identity = self.consortium.roster.get(party)
+        return [] if identity is None else self._memory.heads.get((party, identity.sign), [])
 
     def _sealing_key(self, party: str) -> PublicIdentity:
-        """What a value for this party alone is sealed to."""
-        return self.consortium.roster[party]
+        """What a value for this party alone is sealed to: its key of this run."""
+        return PublicIdentity.from_sealing(self.memo[RUN_KEYS][party]["key"])
 
-    def _send(self, path: str, known: dict[str, bytes | None], need: int | None) -> dict[str, bytes | None]:
-        waiting: dict[str, bytes] = {}
-        digests: dict[str, Digests] = {}
-        missing = [party for party, reply in known.items() if reply is None]
-        for party, ask in self.journal.messages(self.study, self.run, path, missing):
-            waiting[party], digests[party] = signed_ask(self.keys, party, ask)
-        replies = self.channel.ask(waiting) if waiting else {}
-        answers = {}
-        for party, signed in replies.items():
-            raw, digest = self._verified(path, party, digests, signed)
-            reply = decode(raw)
-            if not isinstance(reply, dict):
-                raise Malformed(f"{party} sent no proper reply to {path}")
-            if "refused" in reply:
-                # Not journalled: after the cause is removed, the same ask may be answered.
-                code, key = str(reply["refused"]), str(reply.get("key", ""))
-                concerning = f" ({key})" if key else ""
-                if code == "stopped":
-                    raise Stopped(f"{party} stopped in {path}; its own log says why")
-                raise Refused(f"{party} refused {path}: {code}{concerning}", code=code, key=key)
-            asked = Trace(len(waiting[party]) - SIGNATURE_BYTES, digests[party].body)
-            self.journal.remember_trace(self.run, path, party, asked, Trace(len(raw), digest))
-            if "boxes" in reply:
-                raw, boxes = _parted(path, party, reply)
-                self.journal.hold(self.run, path, party, boxes)
-            answers[party] = raw
-        got = len(answers) + len(known) - len(missing)
-        enough = got >= (len(known) if need is None else need)
-        self.journal.got(self.run, path, answers, decided=enough)
+    @property
+    def run_key(self) -> Identity:
+        """The coordinator's own key of this run, deleted with it."""
+        if _KEY not in self.memo:
+            self.memo[_KEY] = Identity(self.journal.once(self.run, _KEY, fresh_seed))
+        found: Identity = self.memo[_KEY]
+        return found
+
+    def _reader(self, path: StepPath) -> Reader:
+        _, spec = self.agreed.step(path)
+        return Reader(self.agreed, self.run, path, spec, self._memory.dims, self.run_key)
+
+    def _decide(
+        self, path: StepPath, known: dict[str, bytes | None], need: int, valid: Valid | None, *, unanimous: bool
+    ) -> dict[str, bytes | None]:
+        done = self._send(path, known, valid)
+        got = len(done.answers) + sum(reply is not None for reply in known.values())
+        said_no = {party: one for party, one in done.refusals.items() if one.code != "stopped"}
+        enough = got >= need and not (unanimous and said_no)
+        self.journal.got(self.run, str(path), done.answers, decided=enough, why=done.faults)
         if not enough:
-            lost = sorted(set(waiting) - set(answers))
-            shown = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-            raise SiteLost(
-                f"{path}: no answer from {shown}; {got} of the {need or len(known)} needed answered. "
-                "Nothing is lost: run again with the same run id to resume"
-            )
-        return self.journal.replies(self.run, path)
+            raise too_few(path, got, need, done.faults, said_no)
+        return self.journal.replies(self.run, str(path))
 
-    def _verified(self, path: str, party: str, sent: Mapping[str, Digests], signed: bytes) -> tuple[bytes, bytes]:
-        identity = self.consortium.roster.get(party)
-        if identity is None or party not in sent:
-            raise Refused(f"{path}: {party} has no pinned key in the roster, or was not asked", code="stranger")
-        try:
-            return verified_reply(identity, party, sent[party], signed)
-        except Malformed as error:
-            raise Malformed(
-                f"{path}: what arrived is not what {party} signed for this ask; it was altered on the way, or the ask "
-                "was. Nothing is lost: run again with the same run id",
-                code="signature",
-            ) from error
+    def _send(self, path: StepPath, known: Mapping[str, bytes | None], valid: Valid | None) -> Round:
+        missing = [party for party, reply in known.items() if reply is None]
+        done = exchanged(self._reader(path), missing, self.keys, self.channel, self.journal, valid)
+        self.remember(done.heads)
+        return done
 
-    def _read(self, path: str, declared: Declaration, replies: Mapping[str, bytes | None]) -> dict[str, dict[str, Any]]:
-        out: dict[str, dict[str, Any]] = {}
-        for party, reply in replies.items():
-            if reply is None:
+    def remember(self, found: Mapping[tuple[str, bytes], list[heads.Head]]) -> None:
+        """Keep heads of ledgers, whose signatures were verified, in the journal and for the next ask."""
+        self.journal.remember_heads(found)
+        for whose, of in found.items():
+            self._memory.heads[whose] = heads.newest(self._memory.heads.get(whose, []), of)
+
+    def _read(self, path: StepPath, replies: Mapping[str, bytes | None]) -> dict[str, Given]:
+        out: dict[str, Given] = {}
+        reader, faults = self._reader(path), None
+        for party, raw in replies.items():
+            if raw is None:
                 if party in self._memory.alive:
+                    faults = self.journal.faults(self.run, str(path)) if faults is None else faults
                     self._memory.alive.remove(party)
+                    self._memory.lost[party] = f"{path}: {faults.get(party, 'no answer')}"
+                    log.warning("%s is lost in %s", party, self._memory.lost[party])
                 continue
-            match decode(reply):
-                case {"stopped": True}:
-                    raise Stopped(
-                        f"{party} stopped in {path} after its draw: it is spent, and the run can't go on with it"
-                    )
-                case {"ok": dict(values), "mail": list(mail)}:
-                    pass
-                case _:
-                    raise Malformed(f"{party} sent no proper reply to {path}")
-            values = opened_values(values, declared, self.keys, self._heads(path, party, COORDINATOR))
-            for key, value in values.items():
-                declared[key].check(value, party, COORDINATOR, self.consortium, self._memory.dims)
+            out[party], mail = reader.stored(party, raw)
             for letter in mail:
-                if not isinstance(letter, dict) or not self.consortium.knows(letter.get("to")):
-                    raise Malformed(f"{party} sent mail to nobody in {path}")
-                bulk = letter.get("bulk", b"")
-                if "bulk" in letter and not (isinstance(bulk, bytes) and self.journal.holds(self.run, bulk)):
-                    raise Malformed(f"{party} sent a letter without its box in {path}")
                 self._memory.mail.setdefault(letter["to"], []).append(letter)
-            out[party] = values
         return out
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
@@ -264,24 +288,34 @@ class Parties:
         got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
-            from comity.federation.secure_sum import SecureSum
+            from comity.federation.sum_opening import open_sum
 
-            units, names = SecureSum().open(self, release, index)
+            units, names = open_sum(self, release, index)
         else:
             units = np.zeros(release.shape, "<i8")
             for values_of in got.values():
                 units += values_of[release.name]
             names = tuple(got)
-        return Total(np.asarray(units * grid, np.float64), len(names), names)
+        value = np.asarray(units * grid, np.float64)
+        if isinstance(release.protection, Summed):
+            self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
+        return Total(value, len(names), names)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
         release = self.declaration[name]
-        return perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
+        self._memory.kept.add(release, name, noisy)
+        return noisy
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this run paid for so far, by release, as it was received."""
+        return self._memory.kept.values(self.declaration)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Chance or a decision of the coordinator: made once per run and journalled."""
-        return self.journal.once(self.run, self._mount + name, make)
+        return self.journal.once(self.run, f"{self._mount}.{name}" if self._mount else name, make)
 
     @property
     def transcript(self) -> Transcript:
@@ -295,51 +329,91 @@ class Parties:
         return transcript_of(self.journal, self.study, self.run, entrusted=clear)
 
 
-def _parted(path: str, party: str, reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
-    if not isinstance(reply["boxes"], list) or not all(type(box) is bytes for box in reply["boxes"]):
-        raise Malformed(f"{party} sent no proper boxes in {path}")
-    return parted(reply)
-
-
-def perturbed(
-    release: Release,
-    value: NDArray[np.float64],
-    who: Consortium,
-    source: NoiseSource | None,
-    once: Callable[[Callable[[], Any]], Any],
-) -> NDArray[np.float64]:
-    """Put the value on the release's grid, add its noise, and return it in its own units."""
-    if not isinstance(release.protection, Perturbed) or source is None:
-        raise Refused(f"{release.name} is not declared as noised by a trusted coordinator", code="undeclared")
-    noise, scale, drawn_from = release.protection.noise, release.scale(who), source
-    units = np.rint(value / scale.grid).astype("<i8")
-    if units.shape != release.shape:
-        raise Malformed(f"{release.name}: declared {release.shape}, found {units.shape}", code="form")
-    noisy = once(lambda: units + noise.draw(drawn_from, scale, release.shape, permit=Permit(release.name, 0)))
-    return np.asarray(noisy * scale.grid, np.float64)
-
-
 def run(parties: Parties) -> dict[str, Any]:
-    """The whole life of a run. Calling it again with the same run id resumes it, or gives the same values again."""
-    heads = {party: {"seen": parties.journal.seen_head(party)} for party in parties.alive}
-    begun = parties.under("run").ask("begin", each=heads)
-    parties.journal.remember_heads({party: values["head"] for party, values in begun.items()})
-    released: dict[str, Any] = parties.once(
-        "released",
-        lambda: checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims),
-    )
-    parties.under("run").ask("end", need=0)
-    return released
+    """The whole life of a run: what its method releases at the end."""
+    return whole_run(parties)[0]
 
 
-def checked(
-    released: dict[str, Any], declaration: Declaration, who: Consortium, dims: Mapping[str, int]
-) -> dict[str, Any]:
-    """What the method releases at its end meets its declaration like anything else that leaves."""
-    for name, value in released.items():
-        release = declaration[name]
-        if release.source != COORDINATOR:
-            raise Malformed(f"{name} is not declared as released by the coordinator", code="undeclared", key=name)
-        if not release.form.fits(value, dims, who):
-            raise Malformed(f"{name} is not of its declared form {release.form}", code="form", key=name)
-    return released
+def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The whole life of a run: what its method releases at the end, and what was released on the way.
+
+    Calling it again with the same run id resumes it, or gives the same values again, and tells the end to whoever has
+    not heard it. A refusal at the beginning ends the run for all of them.
+    """
+    journal, name = parties.journal, parties.run
+    refused = journal.made(name, ABANDONED)
+    if refused is not None:
+        _abandon(parties, parties.consortium.parties)
+        raise Refused(f"run {name} was abandoned: {refused['why']}; begin a new run", code=refused["code"])
+    released = journal.made(name, RELEASED)
+    if released is None:
+        try:
+            begin(parties)
+        except Refused as refusal:
+            # What the others reserved is freed without their being asked.
+            said = {"why": str(refusal), "code": refusal.code}
+            journal.once(name, ABANDONED, lambda: said)
+            _abandon(parties, parties.consortium.parties)
+            raise
+        released = journal.once(name, RELEASED, lambda: _released(parties))
+    _end(parties)
+    values, kept = released
+    return values, kept
+
+
+def _released(parties: Parties) -> list[dict[str, Any]]:
+    """Both in one record: a run that is killed before its end finds what was released on the way there too."""
+    values = parties.protocol.coordinate(parties)
+    return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
+
+
+def begin(parties: Parties) -> None:
+    """Let every party reserve, or refuse, and bring the parties the keys of those that they may write to."""
+    view, who = parties.under("run"), parties.consortium
+    key = parties.run_key.public.sealing()
+    begun = view.ask("begin", need=who.survivors, unanimous=True, coordinator_key=key)
+    keys = parties.memo[RUN_KEYS] = {party: values["run_key"] for party, values in begun.items()}
+    parties.remember(_handed_back(parties, begun))
+    writers = parties.agreed.writers()
+    if writers:
+        readable = {party: keys[party] for party in set().union(*writers.values()) if party in keys}
+        view.ask("meet", to=list(writers), need=len(writers) - who.dropouts, run_keys=readable)
+
+
+def _handed_back(parties: Parties, begun: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, bytes], list[heads.Head]]:
+    """What parties remember of each other's ledgers; a head that its owner did not sign is nobody's."""
+    out: dict[tuple[str, bytes], list[heads.Head]] = {}
+    for values in begun.values():
+        for party, found in values["remembered"].items():
+            identity = parties.consortium.roster.get(party)
+            if identity is None:
+                continue
+            known = out.setdefault((party, identity.sign), [])
+            for head in found:
+                with contextlib.suppress(Malformed):
+                    heads.verify(identity, party, head)
+                    known[:] = heads.newest(known, [head])
+    return out
+
+
+def _end(parties: Parties) -> None:
+    """Tell the end to all that began, lost ones included, and to the others that the run is over without them."""
+    journal, who, name = parties.journal, parties.consortium, parties.run
+    begun = journal.once(name, BEGUN, lambda: journal.answered(name, str(BEGIN)))
+    journal.settle(parties.study, name, keeping=[str(END), str(ABANDON)])
+    each = {}
+    for party in who.parties:
+        if party in begun:
+            seen = {peer: parties.seen(peer) for peer in heads.watched(who, party)}
+            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}}
+    view = parties.under("run")
+    heard = view.tell("end", list(each), each)
+    absent = [party for party in who.parties if party not in each]
+    if absent:
+        heard = _abandon(parties, absent) and heard
+    if heard:
+        journal.settle(parties.study, name)
+
+
+def _abandon(parties: Parties, those: Iterable[str]) -> bool:
+    return parties.under("run").tell("abandon", those)

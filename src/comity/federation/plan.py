@@ -11,9 +11,9 @@ from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
-from comity.privacy.accounting import Spent
-from comity.privacy.loss import Approx, Loss, shown, shown_small
-from comity.privacy.unit import Unit
+from comity.privacy.accounting import Spent, convert
+from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure, shown, shown_small
+from comity.privacy.unit import Neighbours, Unit
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Plan:
     claim: str
     expected: str
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +57,7 @@ class Plan:
             "claim": self.claim,
             "expected": self.expected,
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }
 
     def as_text(self) -> str:
@@ -67,6 +69,7 @@ class Plan:
         lines.append(f"  in all         {self.guarantee} for each party")
         if self.claim != "private":
             lines.append(f"  WARNING        {self.claim}")
+        lines += [f"  WARNING        {warning}" for warning in self.warnings]
         lines.append(f"  holds against  {self.adversary}")
         if self.expected:
             lines.append(f"  expected       {self.expected}")
@@ -75,7 +78,7 @@ class Plan:
 
 
 def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
-    """What a whole run costs one party."""
+    """What a whole run costs one party: losses that are fixed before it begins, so that they add up by kind."""
     spent = Spent.zero()
     for release in declaration.paid_by(party, who):
         assert release.loss is not None
@@ -84,7 +87,7 @@ def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
 
 
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
-    declaration = protocol.declare(who).accept(who)
+    declaration = protocol.accepted(who)
     rows, notes = [], []
     for release in declaration.releases:
         times = f" x{release.times}" if release.times > 1 else ""
@@ -101,10 +104,11 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
             )
     if who.unit is not Unit.PARTY:
-        notes.append(f"the unit is {_UNITS[who.unit.value]}: {protocol.charged}")
+        charged = protocol.charged_once or of_several(declaration, who)
+        notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
     payer = next(iter(who.parties))
     spent = spent_by(declaration, payer, who)
-    guarantee = describe(spent, who.loss.delta if isinstance(who.loss, Approx) else Decimal(0))
+    guarantee = describe(spent, _delta(who))
     return Plan(
         study=study,
         protocol=protocol.titled(who),
@@ -118,7 +122,58 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         claim=declaration.claim,
         expected=protocol.expectation(who),
         notes=(*notes, *protocol.notes(who)),
+        warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
     )
+
+
+def of_several(declaration: Declaration, who: Consortium) -> str:
+    """What a person loses whose records are several units, at one party or at several: group privacy.
+
+    Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
+    is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
+    """
+    twice, pure, curved = Spent.zero(), False, False
+    for release in declaration.paid_by(next(iter(who.parties)), who):
+        assert release.loss is not None
+        pure, curved = pure or isinstance(release.loss, Pure), curved or not isinstance(release.loss, Pure)
+        twice = twice.add(of_two(release.loss), release.times)
+    grows = " and ".join(
+        word for word, holds in (("m times epsilon", pure), ("m times mu, which is m^2 times rho", curved)) if holds
+    )
+    person = "a person at" if who.unit is Unit.PERSON else "a person with a record at each of"
+    ledgers = f"every ledger is charged for one; {person} m parties loses {grows}: at 2 parties"
+    return f"{ledgers} {describe(twice, _delta(who))}"
+
+
+def of_two(loss: Loss) -> Loss:
+    """The loss of two units at once; a replaced unit is one that left and one that came, which is the same step."""
+    return convert(loss, Unit.RECORD, Neighbours.ADD_REMOVE, Unit.RECORD, Neighbours.REPLACE)
+
+
+LOOSE_EPSILON = 20
+_UNDECLARED = 10_000
+
+
+def loose(spent: Spent, units: int | None, who: Consortium) -> tuple[str, ...]:
+    """Figures under which a guarantee says next to nothing."""
+    found, delta = [], _delta(who)
+    epsilon = spent.epsilon_at(delta)
+    if epsilon > LOOSE_EPSILON:
+        found.append(
+            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: whoever sees the result may tell one unit's "
+            "data from another's almost surely; lower privacy.epsilon"
+        )
+    if delta * (units or _UNDECLARED) > 1:
+        counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
+        found.append(
+            f"delta {shown_small(delta)} is above {counted}: that much allows the whole data of some to be given away; "
+            "set privacy.delta far below 1 / (number of units)"
+        )
+    return tuple(found)
+
+
+def _delta(who: Consortium) -> Decimal:
+    return who.loss.delta if isinstance(who.loss, Approx) else Decimal(0)
 
 
 _UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party": "a whole party"}
@@ -126,7 +181,10 @@ _UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party"
 
 def describe(spent: Spent, delta: Decimal) -> str:
     """The loss in words, at the δ that was agreed on."""
-    if spent.rho == 0 and spent.delta == 0:
-        return f"eps {shown(spent.pure, decimals=2)}"
+    kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
+    if kinds in ([], ["pure"]):
+        return f"eps {shown(spent.pure + spent.approx_epsilon, decimals=2)}"
     pair = f"(eps {shown(spent.epsilon_at(delta), decimals=2)}, delta {shown_small(delta)})"
-    return pair if spent.delta or spent.pure else f"rho {shown(spent.rho, decimals=4)} = {pair}"
+    if kinds == ["gaussian"]:
+        return f"{GDP.squared(spent.gaussian)} = {pair}"
+    return f"{ZCDP(spent.rho)} = {pair}" if kinds == ["rho"] else pair

@@ -18,30 +18,41 @@ class Policy:
     """Checked before the reservation, at the site, whatever the coordinator says.
 
     `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
-    again. None approves every study, which only a simulation does. `joint_predictions` is how many new records a run
-    may score jointly: each is an exact score, and of two parties each one's exact part of it.
+    again. A policy that says nothing approves nothing; None approves every study, which only a simulation does.
+    `epsilon_per_study` is a ceiling at `delta_per_study`, without which studies with Gaussian noise have none that is
+    finite. `joint_predictions` is how many new records a run may score jointly: each is an exact score, and of two
+    parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
-    epsilon_per_study: Decimal | None = None
-    delta_per_study: Decimal = Decimal(0)
+    epsilon_per_study: Decimal | float | None = None
+    delta_per_study: Decimal | float = Decimal(0)
     disclosures: frozenset[str] = frozenset()
     joint_predictions: int = 0
     unproven: bool = False
-    approved: Mapping[str, int] | None = field(default=None)
+    approved: Mapping[str, int] | None = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # As it was written: 0.1 in a site's file is a tenth, not the nearest double.
+        for name in ("epsilon_per_study", "delta_per_study"):
+            if isinstance(getattr(self, name), float | int):
+                object.__setattr__(self, name, Decimal(repr(getattr(self, name))))
+
+    def allowed(self, study: str) -> int | None:
+        """For how many runs a study is approved here; None without a limit."""
+        return None if self.approved is None else self.approved.get(study, 0)
 
     def check(
         self, *, study: str, runs: int, protocol: str, declaration: Declaration, party: str, who: Consortium
     ) -> None:
         """`runs` is how many other runs of the study this site has begun. Raises Refused, naming the key."""
-        if self.approved is not None:
-            allowed = self.approved.get(study, 0)
-            if runs >= allowed:
-                raise Refused(
-                    f"refused: study {study[:12]} is approved for {allowed} runs here and {runs} were begun; "
-                    "approve it: comity site approve",
-                    code="approval",
-                )
+        allowed = self.allowed(study)
+        if allowed is not None and runs >= allowed:
+            raise Refused(
+                f"refused: study {study[:12]} is approved for {allowed} runs here and {runs} were begun; "
+                "approve it: comity site approve",
+                code="approval",
+            )
         if self.protocols is not None and protocol not in self.protocols:
             raise Refused(
                 f"refused: policy.protocols allows {', '.join(self.protocols)}, the study runs {protocol}",
@@ -56,7 +67,7 @@ class Policy:
             for release in declaration.paid_by(party, who):
                 assert release.loss is not None
                 spent = spent.add(release.loss, release.times * (runs + 1))
-            asked = spent.epsilon_at(self.delta_per_study)
+            asked = spent.epsilon_at(Decimal(self.delta_per_study))
             if asked > self.epsilon_per_study:
                 raise Refused(
                     f"refused: {runs + 1} runs of the study ask eps {asked} at delta {self.delta_per_study}, "
@@ -89,6 +100,9 @@ class Policy:
 _JOINT = "joint_predictions"
 
 SIMULATION = Policy(
-    unproven=True, disclosures=frozenset({"records_may_leave", "sizes_may_leave"}), joint_predictions=1 << 62
+    approved=None,
+    unproven=True,
+    disclosures=frozenset({"records_may_leave", "sizes_may_leave"}),
+    joint_predictions=1 << 62,
 )
 """One person holds all the data of a simulation: everything is allowed and labelled."""

@@ -8,7 +8,7 @@ protocol mounted under a name; its steps are asked for as `name.step`. Two are a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -17,11 +17,15 @@ from comity.errors import Refused
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
+from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from comity.federation.parties import Parties
 
 Step = TypeVar("Step", bound=Callable[..., Any])
+
+STANDING = ("run", "sum")
+"""What is mounted in every run."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +36,34 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
+    gives: tuple[str, ...] = ()
+    may_give: tuple[str, ...] = ()
+
+    def is_given(self, names: Collection[str]) -> bool:
+        """Whether a reply may hold values of these names, and of no others."""
+        return set(self.gives) <= set(names) <= {*self.gives, *self.may_give}
 
 
 def step(
-    *, sends: str | None = None, stacked: bool = False, times: int = 1, per_sum: bool = False
+    *,
+    sends: str | None = None,
+    gives: Sequence[str] = (),
+    may_give: Sequence[str] = (),
+    stacked: bool = False,
+    times: int = 1,
+    per_sum: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to. `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many
-    parties at once. `times` limits how often a run may ask for a step that contributes nothing;
-    `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
+    contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
+    ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
+    leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
+    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
-        function.__dict__["spec"] = StepSpec(function.__name__, sends, stacked, times, takes, per_sum)
+        function.__dict__["spec"] = StepSpec(
+            function.__name__, sends, stacked, times, takes, per_sum, tuple(gives), tuple(may_give)
+        )
         return function
 
     return mark
@@ -64,6 +83,11 @@ class Protocol:
     version: ClassVar[int] = 2
 
     @property
+    def stackable(self) -> bool:
+        """Whether the coordinator asks for sums alone, so that very many parties can be simulated in stacks."""
+        return True
+
+    @property
     def parts(self) -> Mapping[str, Protocol]:
         """Sub-protocols by the name that they are mounted under."""
         return {}
@@ -75,6 +99,13 @@ class Protocol:
 
     def declare(self, who: Consortium) -> Declaration:
         raise NotImplementedError(f"{type(self).__name__} declares nothing")
+
+    def accepted(self, who: Consortium) -> Declaration:
+        """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
+        declaration = self.declare(who).accept(who)
+        for part in self.parts.values():
+            part.declare(who).accept(who)
+        return declaration
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps and return the released values by the name of their release."""
@@ -97,9 +128,18 @@ class Protocol:
         return ""
 
     @property
-    def charged(self) -> str:
-        """What the charges of several ledgers come to for one person, where the unit is not a whole party."""
-        return "a person with records at m parties is charged at each of them, m times in all"
+    def charged_once(self) -> str:
+        """Why the charges of several ledgers are about one loss that is lost once; empty where they are not, and a
+        person with records at several parties loses more than each of them is charged."""
+        return ""
+
+    def protected(self, who: Consortium) -> int | None:
+        """How many units the study declares, in all; None where it declares no number."""
+        return who.size if who.unit is Unit.PARTY else None
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        """What nobody should overlook in the plan, beyond the claim."""
+        return ()
 
     def titled(self, who: Consortium) -> str:
         """The method as it runs in this consortium, in a few words."""
@@ -109,19 +149,22 @@ class Protocol:
         """Further lines for the plan: what a reader should know that no release says by itself."""
         return ()
 
-    def find(self, name: str) -> tuple[Protocol, Callable[..., Any]]:
-        """The protocol that owns a step, and the step; `sum.mask` is the step `mask` of the part mounted as `sum`."""
-        mount, _, leaf = name.rpartition(".")
-        owner = self.part(mount) if mount else self
-        function = getattr(owner, leaf, None)
-        if owner is None or not isinstance(getattr(function, "spec", None), StepSpec):
+    def find(self, name: str) -> Callable[..., Any]:
+        """The step of this name, which is the one it was written under: an alias would be a second way to ask."""
+        function: Callable[..., Any] | None = getattr(self, name, None)
+        spec = getattr(function, "spec", None)
+        if not isinstance(spec, StepSpec) or spec.name != name:
             raise Refused(f"there is no step {name!r}", code="no-step")
         assert function is not None
-        return owner, function
+        return function
 
-    def part(self, mount: str) -> Protocol | None:
+    def part(self, mount: str) -> Protocol:
+        """What is mounted under a name: a part of this protocol, or one that every run has."""
         from comity.federation.life import Life
         from comity.federation.secure_sum import SecureSum
 
-        standing: Mapping[str, Protocol] = {"run": Life(), "sum": SecureSum()}
-        return standing.get(mount) or self.parts.get(mount)
+        standing: Mapping[str, Protocol] = dict(zip(STANDING, (Life(), SecureSum())))
+        found = standing.get(mount) or self.parts.get(mount)
+        if found is None:
+            raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
+        return found

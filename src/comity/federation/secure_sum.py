@@ -1,44 +1,46 @@
 """Secure sum of integer vectors with two kinds of masks (after Bonawitz et al. 2017, Bell et al. 2020).
 
-    set-up, once per run    advertise  each party makes a fresh sealing key for this run, signed by its pinned one
-                            deal       it seals to each neighbour a pair seed and Shamir shares of its secrets
-                            meet       it opens those of its neighbours and leaves a *will* per sum
-    per sum                 mask       vector + self mask ± pair masks leave for the coordinator
+    set-up, once per run    advertise  each party chooses its holders, by its own coins
+                            deal       it seals to each holder a pair seed and Shamir shares of its secrets
+                            meet       it opens what was dealt to it and leaves a *will* per sum
+                            enlist     it signs the one list of members of this run
+    per sum                 mask       against its holders' signatures of that list: vector + self mask ± pair masks
                             agree      every survivor signs the one list of survivors
                             unmask     against enough signatures, shares of self masks, or of wills of the lost
 
-Adversary    a coordinator that follows the protocol but looks at everything, with up to `colluders` parties.
+Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
+             out and show different lists to different parties (`comity.crypto.neighbours` says why that gains nothing).
 Learned      coordinator: the sum over the survivors. Parties: who took part.
-Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; among very
-             many parties, colluders and drop-outs that do not depend on the graph of `comity.crypto.neighbours`.
+Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
+             that were fixed before the parties chose their holders.
 
 A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
 one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and
 wills of different sums are independent, so the rule need not reach across sums. The threshold is so high that shares of
-both can't be collected by showing different lists to different parties. The list of survivors is the answer to
-`sum.agree[release/i]`, of which there is one ever. Pair seeds are sealed to keys that are deleted with the run, so
-that a pinned key that is stolen later opens no recorded masks.
+both can't be collected by showing different lists to different parties. The lists are the answers to `sum.enlist[0]`
+and `sum.agree[release/i]`, of which there is one ever; a party goes along with a list only if a quorum of its own
+holders stand on it and signed it, so that it never masks for a list that leaves it alone, and never opens one that
+does. Seeds and shares are sealed to keys that are deleted with the run, so that pinned keys that are stolen later open
+no recorded masks. `federation.sum_opening` is the coordinator's side.
 """
 
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import prg, shamir
-from comity.crypto.neighbours import COMPLETE, Degree, choose, ring
-from comity.crypto.sealed import SEALING_BYTES, Identity, PublicIdentity, lock, unlock
-from comity.entropy import Stream
-from comity.errors import Malformed, Refused, SiteLost
-from comity.federation.codec import decode, encode
+from comity.crypto.neighbours import Degree, choose, draw_holders
+from comity.crypto.sealed import SEALING_BYTES, lock
+from comity.errors import Refused
+from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Blob, Each, Fields, Form, Names
-from comity.federation.parties import Parties
 from comity.federation.protection import Public, Sealed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
@@ -46,21 +48,18 @@ from comity.federation.site import Site
 Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
 _SHARE = Blob(shamir.SHARE_BYTES)
-_SEALED_SEED = 32 + 1200
+_SHARES = Fields({"seed": Blob(32), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, optional=("seed",))
+_SIGNATURE = Blob(64)
 
 
 def degree_of(who: Consortium) -> Degree:
     return choose(who.size, who.colluders, who.dropouts)
 
 
-@lru_cache(maxsize=8)
-def _ring(parties: tuple[str, ...], degree: int, study: str, run: str) -> dict[str, tuple[str, ...]]:
-    return ring(parties, degree, Stream.public(study, run, "neighbours"))
-
-
-def neighbours(who: Consortium, study: str, run: str) -> dict[str, tuple[str, ...]]:
-    """Each party's neighbours in this run: public, the same to everyone, chosen by nobody."""
-    return _ring(tuple(who.parties), degree_of(who).degree, study, run)
+def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
+    """The holders with which a party makes a pair mask: each of them, or where every pair are each other's holders one
+    of the two."""
+    return tuple(holders) if degree_of(who).degree < who.size - 1 else tuple(h for h in holders if party < h)
 
 
 def word(release: Release, who: Consortium) -> str:
@@ -68,9 +67,9 @@ def word(release: Release, who: Consortium) -> str:
     return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
 
 
-def _digest(members: list[str], survivors: list[str]) -> bytes:
-    """What a consent signs: encoding both lists for every signature would take most of the time of a large sum."""
-    return hashlib.sha256(encode([members, survivors])).digest()
+def digest_of(*lists: Sequence[str]) -> bytes:
+    """What a list is signed by: encoding it for every signature would take most of the time of a large sum."""
+    return hashlib.sha256(encode([list(names) for names in lists])).digest()
 
 
 def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
@@ -89,26 +88,26 @@ class SecureSum(Protocol):
         def release(name: str, source: str, to: str, protection: Public | Sealed, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
-        key = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
-        shares = Fields(
-            {"seed": Blob(_SEALED_SEED), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, ("seed",)
-        )
+        key = Fields({"key": Blob(SEALING_BYTES), "signature": _SIGNATURE})
+        wills = Each(Blob(64 + 600 * who.size), "sums")
         opening = Fields({"self": Each(_SHARE), "will": Each(_SHARE)})
-        wills = Each(Blob(64 + 300 * who.size), "sums")
         return Declaration(
             (
-                release("key", EVERY_PARTY, COORDINATOR, Public("a fresh sealing key"), key),
-                release("keys", COORDINATOR, EVERY_PARTY, Public("the neighbours' sealing keys"), Each(key)),
-                release("shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), shares),
-                release("dealers", COORDINATOR, EVERY_PARTY, Public("which neighbours dealt"), Names()),
+                release("holders", EVERY_PARTY, COORDINATOR, Public("who is to hold its shares"), Names()),
+                release("keys", COORDINATOR, EVERY_PARTY, Public("the sealing keys of its holders"), Each(key)),
+                release("shares", EVERY_PARTY, EVERY_PARTY, Sealed("a pair seed and one share per secret"), _SHARES),
+                release("dealers", COORDINATOR, EVERY_PARTY, Public("who dealt to it"), Names()),
                 release(
                     "wills", EVERY_PARTY, COORDINATOR, Public("pair seeds, locked under keys that are shared"), wills
                 ),
+                release("unserved", EVERY_PARTY, COORDINATOR, Public("dealers whose shares are none"), Names()),
                 release("members", COORDINATOR, EVERY_PARTY, Public("who takes part"), Names()),
+                release("enlisted", EVERY_PARTY, COORDINATOR, Public("a signature"), _SIGNATURE),
+                release("roll", COORDINATOR, EVERY_PARTY, Public("signatures of its holders"), Each(_SIGNATURE)),
                 release("masked", EVERY_PARTY, COORDINATOR, Public("uniform until unmasked"), _Words()),
                 release("survivors", COORDINATOR, EVERY_PARTY, Public("whose vectors arrived"), Names()),
-                release("consent", EVERY_PARTY, COORDINATOR, Public("a signature"), Blob(64)),
-                release("consents", COORDINATOR, EVERY_PARTY, Public("signatures"), Each(Blob(64))),
+                release("consent", EVERY_PARTY, COORDINATOR, Public("a signature"), _SIGNATURE),
+                release("consents", COORDINATOR, EVERY_PARTY, Public("signatures of its holders"), Each(_SIGNATURE)),
                 release(
                     "opening",
                     EVERY_PARTY,
@@ -117,178 +116,157 @@ class SecureSum(Protocol):
                     opening,
                 ),
             ),
-            adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
+            adversary=f"a coordinator with up to {who.colluders} of {who.size} parties",
         )
 
     # Set-up.
 
-    @step()
+    @step(gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
-        secret = site.secret()
-        site.keep("sum.sealing", secret)
-        key = Identity(secret).public.sealing()
-        return {"key": {"key": key, "signature": site.sign("sealing key", site.party, key)}}
+        who = site.consortium
+        holders = list(draw_holders(who.parties, site.party, degree_of(who).degree, site.secret()))
+        site.keep("sum.holders", holders)
+        return {"holders": holders}
 
     @step()
     def deal(self, site: Site, keys: dict[str, Any]) -> None:
-        who = site.consortium
-        near = site.neighbours()
-        if not set(keys) <= set(near):
+        holders = _holders(site)
+        if not set(keys) <= set(holders) - {site.party}:
             raise Refused("keys of strangers", code="sum")
-        for party, signed in keys.items():
-            site.verify(party, signed["signature"], "sealing key", party, signed["key"])
+        if len(keys) + 1 < degree_of(site.consortium).quorum:
+            raise Refused("too few of the holders that this party chose are there", code="sum")
+        opened_by = {party: site.checked_key(party, signed) for party, signed in keys.items()}
         root = site.secret()
         site.keep("sum.root", root)
-        place = {party: number + 1 for number, party in enumerate(who.parties)}
-        holders = [*near, site.party]
-
-        def split(kind: str, label: str) -> dict[int, bytes]:
-            points = [place[party] for party in holders]
-            return shamir.split(site.seed(root, kind, label), degree_of(who).threshold, points)
-
-        secrets = {kind: {label: split(kind, label) for label in site.sums()} for kind in ("self", "will")}
-        for party in holders:
+        points = range(1, len(holders) + 1)
+        threshold = degree_of(site.consortium).threshold
+        shared = {
+            kind: {label: shamir.split(site.seed(root, kind, label), threshold, points) for label in site.sums()}
+            for kind in ("self", "will")
+        }
+        seeded = set(seeded_by(site.consortium, site.party, holders[:-1]))
+        for point, party in zip(points, holders):
             value: dict[str, Any] = {
-                kind: {label: shares[place[party]] for label, shares in of.items()} for kind, of in secrets.items()
+                kind: {label: shares[point] for label, shares in of.items()} for kind, of in shared.items()
             }
             if party == site.party:
-                site.keep(f"in:shares/{party}", value)
+                site.keep("sum.own", value)
             elif party in keys:
-                if site.party < party:
-                    seed = site.seed(root, "pair", party)
-                    value["seed"] = PublicIdentity.from_sealing(keys[party]["key"]).seal(
-                        seed, site.context("pair seed", site.party, party)
-                    )
-                site.send(party, "shares", value)
+                if party in seeded:
+                    value["seed"] = site.seed(root, "pair", party)
+                site.send(party, "shares", value, opened_by[party])
+        site.keep("sum.dealt", sorted(keys))
 
-    @step()
+    @step(gives=("wills", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
-        received = site.received("shares", dealers)
-        if not set(dealers) <= set(site.neighbours()) or set(dealers) != set(received):
-            raise Refused("not every dealer's shares arrived", code="sum")
-        root, own = site.kept("sum.root"), Identity(site.kept("sum.sealing"))
-        if root is None:
-            raise Refused("a party meets after it dealt", code="sum")
-        seeds = {}
-        for party in dealers:
-            if site.party < party:
-                seeds[party] = site.seed(root, "pair", party)
-            else:
-                seeds[party] = own.open(received[party]["seed"], site.context("pair seed", party, site.party))
+        """What was dealt is opened and kept; a dealer whose letter is missing or is none of the right form is named."""
+        root = site.kept("sum.root")
+        if root is None or site.party in dealers:
+            raise Refused("a party meets after it dealt, and others", code="sum")
+        received = site.take("shares", dealers)
+        held = {party: value for party, value in received.items() if _is_due(site, party, value)}
+        site.keep("sum.held", {**held, site.party: site.kept("sum.own")})
+        holders, dealt = _holders(site)[:-1], set(site.kept("sum.dealt"))
+        given = {party: site.seed(root, "pair", party) for party in seeded_by(site.consortium, site.party, holders)}
+        seeds = {
+            "given": {party: seed for party, seed in given.items() if party in dealt},
+            "taken": {party: value["seed"] for party, value in held.items() if "seed" in value},
+        }
         site.keep("sum.seeds", seeds)
         wills = {}
         for label in site.sums():
-            will = {party: site.seed(seed, "mask", label) for party, seed in seeds.items()}
+            will = {
+                way: {party: site.seed(seed, "mask", label) for party, seed in of.items()} for way, of in seeds.items()
+            }
             context = site.context("will", label, site.party)
             wills[label] = lock(site.seed(root, "will", label), encode(will), context)
-        return {"wills": wills}
+        return {"wills": wills, "unserved": [party for party in dealers if party not in held]}
+
+    @step(gives=("enlisted",))
+    def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
+        if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:
+            raise Refused("the members of a run are enough parties that met", code="sum")
+        self._require_company(site, members)
+        site.keep("sum.members", sorted(members))
+        return {"enlisted": site.sign("members", digest_of(sorted(members)))}
 
     # Per sum.
 
-    @step(per_sum=True)
-    def mask(self, site: Site, members: list[str]) -> dict[str, Any]:
-        label, seeds = site.label, site.kept("sum.seeds", {})
-        vector, present = site.kept(f"out:{label}"), set(members)
-        if vector is None or site.party not in present or not present & set(site.neighbours()) <= set(seeds):
-            raise Refused("the members of a sum are parties that met, with a contribution each", code="sum")
-        if len(members) < site.consortium.survivors:
-            raise Refused("too few members", code="sum")
-        release = site.release(label.rpartition("/")[0])
+    @step(per_sum=True, gives=("masked",))
+    def mask(self, site: Site, roll: dict[str, bytes]) -> dict[str, Any]:
+        """`roll` are signatures of the list of members by this party's holders; needed for the first sum alone."""
+        label, members, vector = site.label, site.kept("sum.members"), site.kept(f"out:{site.label}")
+        if members is None or vector is None:
+            raise Refused("the members of a sum are parties that were enlisted, with a contribution each", code="sum")
+        if not site.kept("sum.seated", False):
+            self._require_signed(site, roll, members, "members", digest_of(members))
+            site.keep("sum.seated", True)
+        release, present, seeds = site.release(label.rpartition("/")[0]), set(members), site.kept("sum.seeds")
         total = to_words(vector, word(release, site.consortium))
         prg.add(total, site.seed(site.kept("sum.root"), "self", label))
-        for party, seed in seeds.items():
-            if party in present:
-                (prg.add if site.party < party else prg.subtract)(total, site.seed(seed, "mask", label))
-        site.keep(f"sum.members/{label}", sorted(members))
+        for way, apply in (("given", prg.add), ("taken", prg.subtract)):
+            for party, seed in seeds[way].items():
+                if party in present:
+                    apply(total, site.seed(seed, "mask", label))
+        site.keep(f"sum.masked/{label}", True)
         return {"masked": total}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
-        members = site.kept(f"sum.members/{site.label}", [])
-        if not set(survivors) <= set(members) or len(survivors) < site.consortium.survivors:
+        members = site.kept("sum.members", [])
+        if (
+            not site.kept(f"sum.masked/{site.label}", False)
+            or not set(survivors) <= set(members)
+            or len(survivors) < site.consortium.survivors
+        ):
             raise Refused("too few survivors, or some that were no members", code="sum")
+        self._require_company(site, survivors)
         site.keep(f"sum.list/{site.label}", sorted(survivors))
-        return {"consent": site.sign("survivors", site.label, _digest(members, sorted(survivors)))}
+        return {"consent": site.sign("survivors", site.label, digest_of(members, sorted(survivors)))}
 
-    @step(per_sum=True)
+    @step(per_sum=True, gives=("opening",))
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
         label = site.label
-        survivors, members = site.kept(f"sum.list/{label}"), site.kept(f"sum.members/{label}")
-        holders = [*site.neighbours(), site.party]
-        if (
-            survivors is None
-            or not set(consents) <= set(survivors) & set(holders)
-            or len(consents) < degree_of(site.consortium).threshold
-        ):
-            raise Refused("too few survivors consented to the list", code="sum")
-        agreed = _digest(members, survivors)
-        for party, signature in consents.items():
-            site.verify(party, signature, "survivors", label, agreed)
-        alive, known = set(survivors), set(members)
-        held = site.received("shares", [party for party in holders if party in known])
+        survivors, members = site.kept(f"sum.list/{label}"), site.kept("sum.members")
+        if survivors is None:
+            raise Refused("a party opens the list that it agreed to", code="sum")
+        self._require_signed(site, consents, survivors, "survivors", label, digest_of(members, survivors))
+        alive, known, held = set(survivors), set(members), site.kept("sum.held")
         return {
             "opening": {
                 "self": {party: held[party]["self"][label] for party in held if party in alive},
-                "will": {party: held[party]["will"][label] for party in held if party not in alive},
+                "will": {party: held[party]["will"][label] for party in held if party in known - alive},
             }
         }
 
-    # The coordinator's side.
+    def _require_company(self, site: Site, names: Iterable[str]) -> None:
+        """A list that this party goes along with has itself and a quorum of its holders on it: with fewer, its vector
+        could be covered by its self mask alone, which the others then open."""
+        listed = set(names)
+        if site.party not in listed or len(listed & set(_holders(site))) < degree_of(site.consortium).quorum:
+            raise Refused("the list lacks this party or too many of its holders", code="sum")
 
-    def open(self, parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """The sum of a contributed release, and over whose contributions."""
-        who, label, view = parties.consortium, f"{release.name}/{index}", parties.under("sum")
-        near = neighbours(who, parties.study, parties.run)
-        threshold = degree_of(who).threshold
-        # In the complete graph so many suffice; in a ring every neighbourhood needs its own.
-        need = threshold if who.size <= COMPLETE else who.survivors
-        wills = self._set_up(parties, view, near)
-        members = sorted(party for party in wills if party in set(parties.alive))
-        masked = view.ask("mask", members=members, to=members, label=label, need=who.survivors)
-        survivors = sorted(masked)
-        agreed = view.ask("agree", survivors=survivors, to=survivors, label=label, need=need)
-        consents = {party: values["consent"] for party, values in agreed.items()}
-        each = {
-            party: {"consents": {p: consents[p] for p in (*near[party], party) if p in consents}} for party in consents
-        }
-        opened = view.ask("unmask", each=each, label=label, need=need)
-        place = {party: number + 1 for number, party in enumerate(who.parties)}
+    def _require_signed(self, site: Site, signatures: Mapping[str, bytes], names: list[str], *what: Any) -> None:
+        """A quorum of this party's holders signed the same list as it did."""
+        quorum = degree_of(site.consortium).quorum
+        if not set(signatures) <= set(names) & set(_holders(site)) or len(signatures) < quorum:
+            raise Refused("too few of this party's holders signed the list", code="sum")
+        for party, signature in signatures.items():
+            site.verify(party, signature, *what)
 
-        def join(kind: str, party: str) -> bytes:
-            givers = [p for p in (*near[party], party) if p in opened][:threshold]
-            if len(givers) < threshold:
-                raise SiteLost(f"{label}: too few neighbours of {party} are left to open the sum")
-            return shamir.join({place[giver]: opened[giver]["opening"][kind][party] for giver in givers})
 
-        dtype = word(release, who)
-        total = np.zeros(release.shape, dtype)
-        for party, values in masked.items():
-            if values["masked"].shape != release.shape or values["masked"].dtype.str != dtype:
-                raise Malformed(f"{party} sent a masked vector of another form than {label} declares", code="form")
-            total += values["masked"]
-        for party in survivors:
-            prg.subtract(total, join("self", party))
-        alive = set(survivors)
-        for lost in sorted(set(members) - alive):
-            context = encode([parties.study, parties.run, "will", label, lost])
-            seeds = decode(unlock(join("will", lost), wills[lost][label], context))
-            for party in near[lost]:
-                if party in alive:
-                    (prg.subtract if party < lost else prg.add)(total, seeds[party])
-        return to_units(total) >> np.int64(64 - release.ring), tuple(survivors)
+def _holders(site: Site) -> list[str]:
+    """Those that hold shares of this party's secrets, itself last: the order of the points of its shares."""
+    chosen = site.kept("sum.holders")
+    if chosen is None:
+        raise Refused("a party chooses its holders first", code="sum")
+    return [*chosen, site.party]
 
-    def _set_up(self, parties: Parties, view: Parties, near: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-        """Once per run, for all of its sums: the wills of the parties that met."""
-        if "sum" not in parties.memo:
-            least = parties.consortium.survivors
-            signed = {party: values["key"] for party, values in view.ask("advertise", need=least).items()}
-            keys = {party: {"keys": {p: signed[p] for p in near[party] if p in signed}} for party in signed}
-            dealt = view.ask("deal", each=keys, need=least)
-            each = {party: {"dealers": [p for p in near[party] if p in dealt]} for party in dealt}
-            met = view.ask("meet", each=each, need=least)
-            parties.memo["sum"] = {party: values["wills"] for party, values in met.items()}
-        wills: dict[str, Any] = parties.memo["sum"]
-        return wills
+
+def _is_due(site: Site, dealer: str, value: Mapping[str, Any]) -> bool:
+    """Whether this is what a dealer owes its holder: a share of each secret of each sum, and where it is due a seed."""
+    seeded, labels = bool(seeded_by(site.consortium, dealer, [site.party])), set(site.sums())
+    return ("seed" in value) == seeded and set(value["self"]) == set(value["will"]) == labels
 
 
 class _Words(Array):

@@ -8,37 +8,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.crypto.sealed import Identity, PublicIdentity
 from comity.data import Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
+from comity.federation import heads as ledger_heads
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Release
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
-from comity.federation.protection import Entrusted, Sealed, Selected, Summed
+from comity.federation.paths import StepPath
+from comity.federation.protection import Entrusted, Selected, Summed
+from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
     from comity.federation.host import Host
+
+_SECRET = "run:secret"
+_COORDINATOR_KEY = "run:coordinator"
+_KEY_OF = "run:key:"
 
 
 class Site:
     """What one step may use. `label` is the index of this ask; `dims` are the public sizes that the run has learnt."""
 
-    def __init__(self, host: Host, study: str, run: str, path: str, sends: str | None, label: str) -> None:
+    def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:
         self._host = host
-        self._study = study
+        self._study = host.agreed.study
         self._run = run
         self._path = path
         self._sends = sends
-        self.label = label
+        self.label = path.label
         self.party = host.party
-        self.consortium: Consortium = host.who
+        self.consortium: Consortium = host.agreed.consortium
         self.effects = Effects()
         self.contribution: NDArray[np.int64] | None = None
         self.contributed = False
         self.dims: Mapping[str, int] = _Dimensions(self)
+        self._run_key: Identity | None = None
+        self._written: set[tuple[str, str]] = set()
 
     # The owner's records.
 
@@ -76,7 +86,7 @@ class Site:
         """
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
-        release = self._host.declaration[self._sends]
+        release = self._host.agreed.declaration[self._sends]
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:
@@ -110,7 +120,7 @@ class Site:
         Its scale is this party's own secret, because `sensitivity` depends on how many records it has; the declared
         sensitivity is the largest that there can be. The noise may leave this step only encrypted or shared.
         """
-        release = self._host.declaration[name]
+        release = self._host.agreed.declaration[name]
         noise = release.noise
         if not isinstance(release.protection, Selected) or noise is None:
             raise Refused(f"{name} is not declared with noise that is selected", code="undeclared", key=name)
@@ -122,39 +132,71 @@ class Site:
 
     # Towards another party.
 
-    def send(self, to: str, name: str, value: Any) -> None:
-        """Seal a declared value to a party's pinned key and sign it; the coordinator relays it with the next ask."""
+    def send(self, to: str, name: str, value: Any, key: PublicIdentity | None = None) -> None:
+        """Seal a declared value to a party's key of this run and sign it; the coordinator relays it with the next ask.
+
+        `key` is that key where a step was shown it; without one it is taken from those that `run.meet` brought.
+        """
         self._check_sealed([to], name, value)
-        head = Head(self._study, self._run, self._path, self.party, to, name)
-        self.effects.mail.append(seal(self._host.keys, self._host.identity_of(to), head, encode(value)))
+        sealed = seal(self._host.keys, key or self._key_of(to), self._head(to, name), encode(value))
+        self.effects.mail.append(sealed)
 
     def send_all(self, receivers: Iterable[str], name: str, value: Any) -> None:
         """`send` to several parties, for a value so large that it should be encrypted, relayed and journalled once."""
-        heads = {to: Head(self._study, self._run, self._path, self.party, to, name) for to in receivers}
+        heads = {to: self._head(to, name) for to in receivers}
         self._check_sealed(heads, name, value)
-        identities = {to: self._host.identity_of(to) for to in heads}
-        letters, box = seal_in_common(self._host.keys, identities, heads, encode(value))
+        letters, box = seal_in_common(self._host.keys, {to: self._key_of(to) for to in heads}, heads, encode(value))
         self.effects.mail += letters
         self.effects.boxes.append(box)
 
+    def post(self, name: str, value: Any) -> None:
+        """A letter to oneself: `received` gives it like those of the others."""
+        self._host.agreed.letter(str(self._path), name)
+        self.hold(name, self.party, str(self._path), encode(value))
+
+    def heads(self, sender: str, to: str | None = None) -> Callable[[str], Head]:
+        """Makes the head of a value by its name, for this ask; to this party where nobody else is named."""
+        return lambda name: Head(self._study, self._run, str(self._path), sender, to or self.party, name)
+
+    def _head(self, to: str, name: str) -> Head:
+        return self.heads(self.party, to)(name)
+
+    @property
+    def run(self) -> str:
+        return self._run
+
     def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        release = self._host.declared(self._path)[name]
+        if self._host.agreed.letters.get(name) != self._path.mount:
+            raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
+        release = self._host.agreed.declared(self._path.mount)[name]
         for to in receivers:
             release.check(value, self.party, to, self.consortium, self.dims)
-        if not isinstance(release.protection, Sealed):
-            raise Refused(f"{name} is not declared as sealed", code="undeclared", key=name)
+            if (to, name) in self._written:
+                raise Refused(f"{name} was written to {to} in this step already", code="undeclared", key=name)
+            self._written.add((to, name))
+
+    def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
+        """Keep a letter that arrived. The first one under a name and sender stays until it is taken, and one that was
+        there before does not come again: a later letter replaces nothing."""
+        had = self.kept(_had(name, sender), [])
+        if path in had or self._raw(_slot(name, sender)) is not None:
+            return False
+        # The one canonical form of the value: no need to encode it again.
+        self.effects.state[_slot(name, sender)] = raw
+        self.keep(_had(name, sender), [*had, path])
+        return True
 
     def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
         """What other parties sent under a declared name in this run, by sender."""
         asked = self.consortium.parties if senders is None else senders
-        found = ((party, self.kept(f"in:{name}/{party}")) for party in asked)
+        found = ((party, self.kept(_slot(name, party))) for party in asked)
         return {party: value for party, value in found if value is not None}
 
     def take(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
         """`received`, once: what is taken is gone with this step, and is not even stored if it came with its ask."""
         found = self.received(name, senders)
         for party in found:
-            self.forget(f"in:{name}/{party}")
+            self.forget(_slot(name, party))
         return found
 
     # Between steps of a run.
@@ -166,9 +208,12 @@ class Site:
         self.effects.state[name] = None
 
     def kept(self, name: str, default: Any = None) -> Any:
-        state = self.effects.state
-        raw = state[name] if name in state else self._host.store.state(self._run, name)
+        raw = self._raw(name)
         return default if raw is None else decode(raw)
+
+    def _raw(self, name: str) -> bytes | None:
+        state = self.effects.state
+        return state[name] if name in state else self._host.store.state(self._run, name)
 
     # Secrets and signatures, bound to the study and the run.
 
@@ -190,35 +235,93 @@ class Site:
     # The life of a run.
 
     def sums(self) -> tuple[str, ...]:
-        return self._host.declaration.sums()
-
-    def neighbours(self) -> tuple[str, ...]:
-        """The parties that this one shares masks and secrets with in the secure sums of this run."""
-        from comity.federation.secure_sum import neighbours
-
-        return neighbours(self.consortium, self._study, self._run)[self.party]
+        return self._host.agreed.declaration.sums()
 
     def release(self, name: str) -> Release:
-        return self._host.declaration[name]
+        return self._host.agreed.declaration[name]
 
     def public_stream(self, *purpose: str | int) -> Stream:
         """Public randomness of this run, the same at every participant."""
         return Stream.public(self._study, self._run, *purpose)
 
-    def ledger_head(self, seen: Mapping[str, Any]) -> dict[str, Any]:
-        """The head of the ledger's chain, signed; `seen` is one that this site gave out before, or empty. Without the
-        signature anyone could show a made-up head, and a ledger that does not know a head freezes."""
-        if seen["head"]:
-            self._host.keys.public.verify(seen["signature"], encode(["ledger head", self.party, seen["head"]]))
-        head = self._host.store.ledger_head(seen["head"])
-        return {"head": head, "signature": self._host.keys.sign(encode(["ledger head", self.party, head]))}
+    def run_key(self) -> Identity:
+        """This party's own key of this run, which opens what is sealed to it and is deleted with the run."""
+        if self._run_key is None:
+            secret = self.kept(_SECRET)
+            if secret is None:
+                raise Refused("this run has no key here", code="sealed")
+            self._run_key = Identity(secret)
+        return self._run_key
+
+    def new_run_key(self, coordinator_key: bytes) -> dict[str, bytes]:
+        """A fresh key for this run, signed by the pinned one."""
+        PublicIdentity.from_sealing(coordinator_key)
+        self.keep(_SECRET, self.secret())
+        self.keep(_COORDINATOR_KEY, coordinator_key)
+        key = self.run_key().public.sealing()
+        return {"key": key, "signature": self.sign("run key", self.party, key)}
+
+    def coordinator_key(self) -> PublicIdentity:
+        """The coordinator's key of this run."""
+        key = self.kept(_COORDINATOR_KEY)
+        if key is None:
+            raise Refused("this run has no key of its coordinator here", code="sealed")
+        return PublicIdentity.from_sealing(key)
+
+    def checked_key(self, party: str, signed: Mapping[str, bytes]) -> PublicIdentity:
+        """Another party's key of this run, if its pinned one signed it."""
+        self.verify(party, signed["signature"], "run key", party, signed["key"])
+        return PublicIdentity.from_sealing(signed["key"])
+
+    def keep_keys(self, keys: Mapping[str, Mapping[str, bytes]]) -> None:
+        for party, signed in keys.items():
+            self.keep(f"{_KEY_OF}{party}", signed)
+
+    def _key_of(self, party: str) -> PublicIdentity:
+        signed = self.kept(f"{_KEY_OF}{party}")
+        if signed is None:
+            raise Refused(f"{party} has shown no key for this run", code="sealed")
+        return self.checked_key(party, signed)
+
+    def remembered(self) -> dict[str, list[ledger_heads.Head]]:
+        """The heads that this site keeps of the parties it watches."""
+        roster, store = self.consortium.roster, self._host.store
+        watched = ((p, roster[p].sign) for p in ledger_heads.watched(self.consortium, self.party) if p in roster)
+        found = {party: store.remembered(party, key) for party, key in watched}
+        return {party: of for party, of in found.items() if of}
+
+    def remember(self, shown: Mapping[str, list[ledger_heads.Head]]) -> None:
+        """Keep the heads of parties that this site watches; whoever did not sign theirs is left out."""
+        watched = set(ledger_heads.watched(self.consortium, self.party))
+        for party, found in shown.items():
+            if party in watched:
+                identity = self._host.identity_of(party)
+                for head in found:
+                    ledger_heads.verify(identity, party, head)
+                self.effects.heads[party, identity.sign] = list(found)
 
     def reserve(self) -> None:
-        self._host.permit_run(self._study, self._run)
+        self._host.permit_run(self._run)
         self.effects.reserve = True
+
+    def bind(self, nonce: bytes) -> None:
+        """From here on the run belongs to the journal with this nonce."""
+        self.effects.state[NONCE] = nonce
 
     def close(self) -> None:
         self.effects.close = True
+
+    def abandon(self) -> None:
+        self.effects.abandon = True
+
+
+def _slot(name: str, sender: str) -> str:
+    # A sender may be called anything; the name of a release has no colon, so that two slots never coincide.
+    return f"in:{name}:{sender}"
+
+
+def _had(name: str, sender: str) -> str:
+    return f"had:{name}:{sender}"
 
 
 class _Dimensions(Mapping[str, int]):

@@ -1,21 +1,33 @@
 """The owner's one file: ledger entries, stored replies and step state, because they must commit together.
 
-`commit` is the only writer. Debits, state and reply become durable together or not at all, and the first commit under a
-key wins: so there is no moment with a debit and no reply, a retry finds either everything or nothing, and two processes
-that answer the same ask give the same bytes. When a run ends, its state and the bodies of its replies are deleted in
-the same commit; digests stay, so that nothing is answered anew.
+`commit` is the only writer of a run. Debits, state and reply become durable together or not at all, and the first
+commit under a key wins: so there is no moment with a debit and no reply, a retry finds either everything or nothing,
+and two processes that answer the same ask give the same bytes. Every commit moves the ledger's head, and the reply
+carries the head after it: a file that was put back is noticed by whoever saw a later one, whether or not a debit was
+in between.
+
+When a run ends, or is abandoned, its state and the bodies of its replies are deleted in the same commit, their pages
+overwritten and the log cut off; digests stay, so that nothing is answered anew.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from comity.crypto.sealed import Identity
 from comity.errors import Refused
+from comity.federation.codec import encode
 from comity.federation.effects import Effects
-from comity.privacy.ledger import Draw, Ledger
+from comity.federation.heads import Head, newest, signed
+from comity.federation.paths import ABANDON, BEGIN, END, MEET, StepPath
+from comity.privacy.ledger import Draw, Ledger, Transaction
 from comity.privacy.unit import Neighbours, Unit
+
+log = logging.getLogger("comity.site")
 
 # Bodies and values can be many megabytes: the keys need an index of their own, or a search would read whole messages.
 _TABLES = """
@@ -23,7 +35,13 @@ create table if not exists reply(owner text, run text, path text, study text, di
                                  primary key(owner, run, path));
 create table if not exists state(owner text, run text, name text, value blob,
                                  primary key(owner, run, name));
+create table if not exists ended(owner text, run text, primary key(owner, run));
+create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
+                                signature blob, primary key(owner, party, key, ledger));
 """
+_LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
+NONCE = "run:nonce"
+"""The state that binds a run to the journal that began it."""
 
 
 class Store:
@@ -41,28 +59,24 @@ class Store:
     def _owner(self) -> str:
         return self.ledger.owner
 
-    def ledger_head(self, seen: str) -> str:
-        """The head of the chain; a head that a peer saw and that is not in the chain freezes the ledger."""
-        if seen:
-            self.ledger.remember(seen)
-        return self.ledger.head()
+    # Looking.
 
-    def reply(self, run: str, path: str, digest: bytes) -> bytes | None:
+    def reply(self, run: str, path: StepPath, digest: bytes) -> bytes | None:
         """The stored answer to this very ask; a different ask under the same key is refused."""
         with self.ledger.reading() as connection:
             return self._stored(connection, run, path, digest)
 
-    def _stored(self, connection: sqlite3.Connection, run: str, path: str, digest: bytes) -> bytes | None:
+    def _stored(self, connection: sqlite3.Connection, run: str, path: StepPath, digest: bytes) -> bytes | None:
         row = connection.execute(
             "select digest, body from reply where owner = ? and run = ? and path = ?",
-            (self._owner, run, path),
+            (self._owner, run, str(path)),
         ).fetchone()
         if row is None:
             return None
+        if row[1] is None or (row[0] != digest and self._has_ended(connection, run)):
+            raise Refused(f"{path}: the run is closed and its replies are deleted", code="closed", key="run")
         if row[0] != digest:
             raise Refused(f"{path}: a different ask under the same key was answered before", code="asked-before")
-        if row[1] is None:
-            raise Refused(f"{path}: the run is closed and its replies are deleted", code="closed")
         return bytes(row[1])
 
     def require_begun(self, study: str, run: str) -> None:
@@ -73,21 +87,32 @@ class Store:
 
     def _require_begun(self, connection: sqlite3.Connection, study: str, run: str) -> None:
         row = connection.execute(
-            "select study, body is null from reply where owner = ? and run = ? and path = 'run.begin[0]'",
-            (self._owner, run),
+            "select study, body is null from reply where owner = ? and run = ? and path = ?",
+            (self._owner, run, str(BEGIN)),
         ).fetchone()
+        if (row is not None and row[1]) or self._has_ended(connection, run):
+            raise Refused(f"run {run} is closed", code="closed", key="run")
         if row is None or row[0] != study:
             raise Refused(f"run {run} of this study has not begun here", code="unreserved", key="run")
-        if row[1]:
-            raise Refused(f"run {run} is closed", code="closed", key="run")
 
-    def _require_allowed(self, connection: sqlite3.Connection, study: str, run: str, most: int | None) -> None:
+    def _has_ended(self, connection: sqlite3.Connection, run: str) -> bool:
+        row = connection.execute("select 1 from ended where owner = ? and run = ?", (self._owner, run)).fetchone()
+        return row is not None
+
+    def _begun(self, connection: sqlite3.Connection, study: str, other_than: str) -> int:
+        """How many other runs of a study count: those that are open, and those in which anything was answered. A run
+        that was abandoned because somebody else refused it has cost nothing, no approval either."""
         (begun,) = connection.execute(
-            "select count(distinct run) from reply where owner = ? and study = ? and run != ?",
-            (self._owner, study, run),
+            "select count(distinct run) from reply where owner = ? and study = ? and run != ? and (path not in "
+            f"({', '.join('?' * len(_LIFE))}) or (path = ? and run not in (select run from ended where owner = ?)))",
+            (self._owner, study, other_than, *_LIFE, str(BEGIN), self._owner),
         ).fetchone()
-        if most is not None and begun >= most:
-            raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
+        return int(begun)
+
+    def runs_of(self, study: str, *, other_than: str) -> int:
+        """How many runs of a study this owner has begun, `other_than` left out."""
+        with self.ledger.reading() as connection:
+            return self._begun(connection, study, other_than)
 
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
@@ -95,59 +120,6 @@ class Store:
                 "select value from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
             ).fetchone()
         return None if row is None else bytes(row[0])
-
-    def commit(
-        self,
-        study: str,
-        run: str,
-        path: str,
-        digest: bytes,
-        body: bytes,
-        effects: Effects,
-        draws: Sequence[Draw],
-        *,
-        title: str = "study",
-        most: int | None = None,
-    ) -> bytes:
-        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's.
-
-        `most` is for how many runs the study is approved here: counted inside the transaction, or runs that begin at
-        the same moment would all be the first.
-        """
-        with self.ledger.transaction() as transaction:
-            connection = transaction.connection
-            first = self._stored(connection, run, path, digest)
-            if first is not None:
-                return first  # another process of ours was faster: its bytes go out, our draw is forgotten
-            if effects.reserve:
-                self._require_allowed(connection, study, run, most)
-                transaction.reserve(
-                    study=f"{title} {study[:12]}",
-                    run=run,
-                    draws=draws,
-                    unit=self._unit,
-                    neighbours=self._neighbours,
-                )
-            else:
-                self._require_begun(connection, study, run)
-            for release, index in effects.draws:
-                transaction.draw(run=run, release=release, index=index, step=path)
-            for name, value in effects.state.items():
-                if value is None:
-                    connection.execute(
-                        "delete from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
-                    )
-                    continue
-                connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
-            if effects.close:
-                transaction.close(run)
-                connection.execute("delete from state where owner = ? and run = ?", (self._owner, run))
-                connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
-            connection.execute(
-                "insert into reply values(?, ?, ?, ?, ?, ?, ?)",
-                (self._owner, run, path, study, digest, hashlib.sha256(body).hexdigest(), body),
-            )
-        return body
 
     def replies(self, run: str) -> dict[str, str]:
         """SHA-256 of each reply that was sent, by path."""
@@ -157,10 +129,146 @@ class Store:
             ).fetchall()
         return dict(rows)
 
-    def runs_of(self, study: str) -> set[str]:
-        """Runs of a study that this owner has begun."""
+    # Writing.
+
+    def commit(
+        self,
+        study: str,
+        run: str,
+        path: StepPath,
+        digest: bytes,
+        reply: Mapping[str, Any],
+        effects: Effects,
+        draws: Sequence[Draw],
+        *,
+        keys: Identity,
+        party: str,
+        title: str = "study",
+        most: int | None = None,
+    ) -> bytes:
+        """Make a step's effects and its reply durable; returns the reply to send, which may be another process's.
+
+        `most` is for how many runs the study is approved here: counted inside the transaction, or runs that begin at
+        the same moment would all be the first. `keys` sign the head of the ledger for this `party`.
+        """
+        with self.ledger.transaction() as transaction:
+            connection = transaction.connection
+            first = self._stored(connection, run, path, digest)
+            if first is not None:
+                return first  # another process of ours was faster: its bytes go out, our draw is forgotten
+            self._require_thawed(transaction)
+            if effects.reserve:
+                self._reserve(transaction, study, run, draws, title, most)
+            elif not effects.abandon:
+                self._require_begun(connection, study, run)
+            for release, index in effects.draws:
+                transaction.draw(run=run, release=release, index=index, step=str(path))
+            for name, value in effects.state.items():
+                if value is None:
+                    connection.execute(
+                        "delete from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
+                    )
+                    continue
+                connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
+            if effects.close:
+                transaction.close(run)
+                self._clear(connection, run)
+            if effects.abandon:
+                self._abandon(transaction, run)
+            self._remember(connection, effects)
+            body = self._with_head(transaction, keys, party, [study, run, str(path), digest], reply)
+            connection.execute(
+                "insert into reply values(?, ?, ?, ?, ?, ?, ?)",
+                (self._owner, run, str(path), study, digest, hashlib.sha256(body).hexdigest(), body),
+            )
+        if effects.close or effects.abandon:
+            self._cut_log()
+        return body
+
+    def abandon(self, run: str) -> None:
+        """End a run here, whatever its coordinator says: frees what was never drawn, deletes its state and replies, and
+        closes its id for good, also one that never began. Again is the same as once."""
+        with self.ledger.transaction() as transaction:
+            if not self._has_ended(transaction.connection, run):
+                self._abandon(transaction, run)
+                transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
+        self._cut_log()
+
+    def _abandon(self, transaction: Transaction, run: str) -> None:
+        if self._has_ended(transaction.connection, run):
+            return
+        try:
+            transaction.abandon(run)
+        except Refused as refusal:
+            if refusal.code != "unreserved":
+                raise
+        self._clear(transaction.connection, run)
+
+    def _clear(self, connection: sqlite3.Connection, run: str) -> None:
+        connection.execute("delete from state where owner = ? and run = ?", (self._owner, run))
+        connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
+        connection.execute("insert or ignore into ended values(?, ?)", (self._owner, run))
+
+    def _reserve(
+        self, transaction: Transaction, study: str, run: str, draws: Sequence[Draw], title: str, most: int | None
+    ) -> None:
+        if self._has_ended(transaction.connection, run):
+            raise Refused(f"run {run} is closed and can't begin", code="closed", key="run")
+        if most is not None and self._begun(transaction.connection, study, run) >= most:
+            raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
+        transaction.reserve(
+            study=f"{title} {study[:12]}", run=run, draws=draws, unit=self._unit, neighbours=self._neighbours
+        )
+
+    def _cut_log(self) -> None:
+        """What was deleted stands in the write-ahead log until that is cut off."""
+        if not self.ledger.truncate_log():
+            log.warning("%r is being read: what was deleted leaves its log with the next run's end", self.ledger)
+
+    # Heads.
+
+    def _with_head(
+        self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
+    ) -> bytes:
+        """The reply with the head that the ledger has once this commit is through."""
+        transaction.note(hashlib.sha256(encode([*what, reply])).digest())
+        head = transaction.commit_head()
+        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
+
+    def _require_thawed(self, transaction: Transaction) -> None:
+        if transaction.frozen:
+            raise Refused(
+                f"the ledger is frozen: head {transaction.frozen[:12]}… was seen of it before and it is not in the "
+                "file, which was put back; write off what may be missing: comity ledger write-off",
+                code="frozen",
+            )
+
+    def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
+        """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that
+        its owner gave it out: the file was put back."""
+        current = self.ledger.commit_head()
+        if seen["ledger"] == current.ledger and not self.ledger.knows_commit(seen["count"], seen["head"]):
+            verify()
+            self.ledger.remember_commit(seen["ledger"], seen["count"], seen["head"])
+
+    def remembered(self, party: str, key: bytes) -> list[Head]:
+        """The newest heads that this owner has seen of the ledgers of another party."""
         with self.ledger.reading() as connection:
-            rows = connection.execute(
-                "select distinct run from reply where owner = ? and study = ?", (self._owner, study)
-            ).fetchall()
-        return {run for (run,) in rows}
+            return self._remembered(connection, party, key)
+
+    def _remembered(self, connection: sqlite3.Connection, party: str, key: bytes) -> list[Head]:
+        rows = connection.execute(
+            "select ledger, count, head, signature from peer where owner = ? and party = ? and key = ? order by rowid",
+            (self._owner, party, key),
+        ).fetchall()
+        names = ("ledger", "count", "head", "signature")
+        return [dict(zip(names, row)) for row in rows]
+
+    def _remember(self, connection: sqlite3.Connection, effects: Effects) -> None:
+        for (party, key), heads in effects.heads.items():
+            kept = newest(self._remembered(connection, party, key), heads)
+            connection.execute("delete from peer where owner = ? and party = ? and key = ?", (self._owner, party, key))
+            connection.executemany(
+                "insert into peer values(?, ?, ?, ?, ?, ?, ?)",
+                [(self._owner, party, key, one["ledger"], one["count"], one["head"], one["signature"]) for one in kept],
+            )

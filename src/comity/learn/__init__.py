@@ -1,19 +1,32 @@
-"""Solvers and models that protocols share: pure functions of arrays, no sites, no noise."""
+"""Solvers and models that protocols share: pure functions of arrays, no sites, no noise.
+
+Models come with scikit-learn, which takes longer to import than a plan to make: they are imported when first used.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from comity.learn.feature_map import FeatureMap
 from comity.learn.fit import Fit
-from comity.learn.local_model import LocalModel, from_callable, from_estimator, from_predictions
 from comity.learn.logistic import logistic
-from comity.learn.models import ConstantClassifier, LinearClassifier
-from comity.learn.named_model import named
 from comity.learn.norm_bound import minimiser_radius, vector_radius
-from comity.learn.regressor import LinearRegressor
-from comity.learn.soft_labels import fit_on_soft_labels
 from comity.learn.softmax import softmax
-from comity.learn.storage import load_model, save_model
 from comity.learn.voting import hard_votes, one_hot
+
+if TYPE_CHECKING:
+    from comity.learn.local_model import LocalModel as LocalModel
+    from comity.learn.local_model import from_callable as from_callable
+    from comity.learn.local_model import from_estimator as from_estimator
+    from comity.learn.local_model import from_predictions as from_predictions
+    from comity.learn.models import ConstantClassifier as ConstantClassifier
+    from comity.learn.models import LinearClassifier as LinearClassifier
+    from comity.learn.named_model import named as named
+    from comity.learn.regressor import LinearRegressor as LinearRegressor
+    from comity.learn.soft_labels import fit_on_soft_labels as fit_on_soft_labels
+    from comity.learn.storage import load_model as load_model
+    from comity.learn.storage import save_model as save_model
 
 __all__ = [
     "ConstantClassifier",
@@ -36,3 +49,29 @@ __all__ = [
     "softmax",
     "vector_radius",
 ]
+
+_HOMES = {
+    "ConstantClassifier": "comity.learn.models",
+    "LinearClassifier": "comity.learn.models",
+    "LinearRegressor": "comity.learn.regressor",
+    "LocalModel": "comity.learn.local_model",
+    "fit_on_soft_labels": "comity.learn.soft_labels",
+    "from_callable": "comity.learn.local_model",
+    "from_estimator": "comity.learn.local_model",
+    "from_predictions": "comity.learn.local_model",
+    "load_model": "comity.learn.storage",
+    "named": "comity.learn.named_model",
+    "save_model": "comity.learn.storage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'comity.learn' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

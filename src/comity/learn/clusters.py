@@ -10,6 +10,7 @@ from comity.errors import DataError
 
 Floats = NDArray[np.float64]
 
+# Limits of work, not tuned on data.
 _STARTS = 10
 _ROUNDS = 100
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
 
 from comity.errors import StudyError
 from comity.learn.newton import Floats
@@ -61,6 +60,8 @@ class Estimator:
     soft: bool = False
 
     def __call__(self, features: Floats, labels: NDArray[Any], auxiliary: Floats, classes: int) -> Floats:
+        from sklearn.base import clone
+
         if not len(labels):
             return np.full((len(auxiliary), classes), 1.0 / classes)
         held, targets = np.unique(np.asarray(labels).astype(np.int64), return_inverse=True)
@@ -89,6 +90,8 @@ class Function:
 
 def from_estimator(estimator: Any, *, soft: bool = False) -> Estimator:
     """A local model from an unfitted scikit-learn classifier or pipeline, which is cloned and never changed."""
+    from sklearn.base import clone
+
     name = type(estimator).__name__
     if isinstance(estimator, type) or not all(hasattr(estimator, part) for part in ("fit", "predict", "get_params")):
         raise StudyError(
@@ -103,6 +106,8 @@ def from_estimator(estimator: Any, *, soft: bool = False) -> Estimator:
 
 
 def _classifies(estimator: Any) -> bool:
+    from sklearn.base import is_classifier
+
     try:
         return bool(is_classifier(estimator))
     except AttributeError:
@@ -170,10 +175,11 @@ def local_votes(
 
 
 def harden(votes: Floats) -> Floats:
-    """Each row's whole vote to its likeliest class, the first of equal ones; a row of 1/C stays as it is.
+    """Each row's whole vote to its likeliest class, the first of equal ones; a row of 1/C stays as it is. Shares that
+    differ by rounding are equal.
 
     For protocols that count votes in units of 1/C: rounding probabilities to that grid would leave the simplex.
     """
-    classes = votes.shape[-1]
-    undecided = votes.max(axis=-1, keepdims=True) == votes.min(axis=-1, keepdims=True)
-    return np.where(undecided, 1.0 / classes, one_hot(votes.argmax(axis=-1), classes))
+    classes, best = votes.shape[-1], votes.max(axis=-1, keepdims=True) - SLACK
+    undecided = votes.min(axis=-1, keepdims=True) >= best
+    return np.where(undecided, 1.0 / classes, one_hot((votes >= best).argmax(axis=-1), classes))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from comity.errors import DataError
 from comity.learn.softmax import contrasts
@@ -27,6 +26,8 @@ def softmax_from_moments(
     `weight` (N,) is how much each row counts, all rows alike where there is none. Its precision is free to choose: what
     it computes from is already released.
     """
+    from scipy.optimize import minimize
+
     if rows.ndim != 2 or moments.ndim != 2 or moments.shape[1] != rows.shape[1] or not l2 > 0:
         raise DataError(f"moments must be (C - 1, {rows.shape[-1]}) and l2 above 0, found {moments.shape} and {l2}")
     basis = contrasts(len(moments) + 1)

@@ -153,14 +153,27 @@ def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
 
 def _weights(path: Path, shape: list[Any]) -> tuple[Floats, dict[str, NDArray[Any]]]:
     """The weights, and the other arrays beside them."""
+    arrays = read_arrays(path)
+    if "coef" not in arrays:
+        raise DataError(f"{path}: holds no array 'coef', found {', '.join(arrays) or 'none'}; fetch the model again")
+    coef, others = arrays["coef"], {name: one for name, one in arrays.items() if name != "coef"}
+    if coef.dtype != np.float64 or list(coef.shape) != shape or coef.ndim != 2 or not np.isfinite(coef).all():
+        raise DataError(
+            f"{path}: expected finite float64 weights of shape {shape}, found {coef.dtype} of "
+            f"{list(coef.shape)}; fetch the model again"
+        )
+    return np.asarray(coef, np.float64), others
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a `.npz` file that comes from somewhere else: no code is run, and its size is limited."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > _MOST_BYTES:
-            raise DataError(f"{path}: unpacks to {size} bytes, more than any released model; it is not opened")
+            raise DataError(f"{path}: unpacks to {size} bytes, more than anything that is released; it is not opened")
         with np.load(path, allow_pickle=False) as arrays:
-            coef = arrays["coef"]
-            others = {name: arrays[name] for name in arrays.files if name != "coef"}
+            return {name: arrays[name] for name in arrays.files}
     except (
         OSError,
         ValueError,
@@ -170,13 +183,7 @@ def _weights(path: Path, shape: list[Any]) -> tuple[Floats, dict[str, NDArray[An
         zipfile.BadZipFile,
         zipfile.error,
     ) as error:
-        raise DataError(f"{path}: the weights can't be read ({error}); fetch the model again") from error
-    if coef.dtype != np.float64 or list(coef.shape) != shape or coef.ndim != 2 or not np.isfinite(coef).all():
-        raise DataError(
-            f"{path}: expected finite float64 weights of shape {shape}, found {coef.dtype} of "
-            f"{list(coef.shape)}; fetch the model again"
-        )
-    return np.asarray(coef, np.float64), others
+        raise DataError(f"{path}: its arrays can't be read ({error}); fetch the folder again") from error
 
 
 def _get(page: dict[str, Any], key: str, kind: type, path: Path) -> Any:

@@ -4,51 +4,71 @@ Losses are rounded up and budgets down. A figure that passes through floating po
 error of the computation before it is used, so that a comparison with a grant can only err towards refusing.
 
 Conversions from zCDP follow Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy
-(2020); the analytic Gaussian follows Balle and Wang, Improving the Gaussian Mechanism (2018).
+(2020); the curve of Gaussian noise follows Balle and Wang, Improving the Gaussian Mechanism (2018), and Dong,
+Roth and Su, Gaussian Differential Privacy (2019). What a ledger composes stands in `comity.privacy.currency`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
 from comity.errors import Refused, StudyError
-from comity.privacy.loss import LOSSES, ZCDP, Approx, Loss, Pure
+from comity.privacy.loss import GDP, LOSSES, MOST, ZCDP, Approx, Loss, Pure, at_least
 from comity.privacy.unit import Neighbours, Unit
 
 INFINITE = Decimal("Infinity")
+_HALF_PI = Decimal("1.5707963267948966192313216916397514420986")
+_DISPLAYED = Context(prec=20, rounding=ROUND_CEILING)
 _BUDGETS = Context(prec=60, rounding=ROUND_FLOOR)
 _ZERO = Decimal(0)
 _ROUNDING = 2.0**-44
 """Relative error allowed to a handful of elementary floating-point functions: 256 times the last bit."""
 
 
+NUMERICAL = 2.0**-44
+"""Each draw of Gaussian noise lies, point by point, within exp(±NUMERICAL·μ²) of noise that is μ-GDP exactly
+(mechanisms/proof.md, 3): so all draws of a grant together within exp(±NUMERICAL·Σμ²), however many they are."""
+
+_HAIR = 2.0**-30
+_WIDEST = 2.0**13
+"""Figures of a grant are lowered by the hair, which pays for the above as long as Σμ² <= 2^13·min(ε, 1)."""
+
+
 @dataclass(frozen=True)
 class Spent:
-    """The sums of what was spent, by kind, because the kinds compose differently.
+    """The sums of losses, by kind, because the kinds compose differently: what a *plan* costs.
 
-    Pure losses add up in ε, zCDP losses in ρ, (ε, δ) losses in both figures; the three sums are composed with
-    each other by adding ε and δ. This stays valid when later losses are chosen after seeing earlier results.
+    Pure losses add up in ε, Gaussian ones in μ², zCDP ones in ρ, (ε, δ) losses in both figures; the sums are
+    composed with each other by adding ε and δ, Gaussian and zCDP losses in ρ.
+
+    This holds for losses that are *fixed beforehand*, as those of a study are: later steps may look at earlier
+    results, their losses may not (proof.md, 5). Whoever chooses, after a look at results, whether to spend what
+    is left on one kind or on another gets more than `epsilon_at` says; ledgers, which are spent like that, add up
+    in one kind alone (`comity.privacy.currency`).
     """
 
     pure: Decimal
+    gaussian: Decimal
     rho: Decimal
     approx_epsilon: Decimal
     delta: Decimal
 
     @classmethod
     def zero(cls) -> Spent:
-        return cls(_ZERO, _ZERO, _ZERO, _ZERO)
+        return cls(_ZERO, _ZERO, _ZERO, _ZERO, _ZERO)
 
     def add(self, loss: Loss, times: int = 1) -> Spent:
         count = Decimal(times)
         match loss:
             case Pure(epsilon=epsilon):
                 return replace(self, pure=LOSSES.fma(epsilon, count, self.pure))
+            case GDP(square=square):
+                return replace(self, gaussian=LOSSES.fma(square, count, self.gaussian))
             case ZCDP(rho=rho):
                 return replace(self, rho=LOSSES.fma(rho, count, self.rho))
             case Approx(epsilon=epsilon, delta=delta):
@@ -58,15 +78,89 @@ class Spent:
                     delta=LOSSES.fma(delta, count, self.delta),
                 )
 
+    @property
+    def concentrated(self) -> Decimal:
+        """ρ of the Gaussian and zCDP losses together: μ-GDP is μ²/2-zCDP."""
+        return LOSSES.fma(self.gaussian, Decimal("0.5"), self.rho)
+
     def epsilon_at(self, delta: Decimal) -> Decimal:
         """The smallest known ε for which all of it is (ε, δ)-DP; infinite when δ does not suffice for any."""
         left = _BUDGETS.subtract(delta, self.delta)
         if left < 0:
             return INFINITE
-        concentrated = _ZERO
+        rest = _ZERO
         if self.rho > 0:
-            concentrated = Decimal(zcdp_epsilon(_float_above(self.rho), _float_below(left)))
-        return LOSSES.add(LOSSES.add(self.pure, self.approx_epsilon), concentrated)
+            rest = Decimal(zcdp_epsilon(_float_above(self.concentrated), _float_below(left)))
+        elif self.gaussian > 0:
+            rest = Decimal(gdp_epsilon(_float_above(self.gaussian), _float_below(left)))
+        return LOSSES.add(LOSSES.add(self.pure, self.approx_epsilon), rest)
+
+
+def _gdp_keeps(square: float, epsilon: float, delta: float) -> bool:
+    """Whether μ-GDP implies (ε, δ)-DP: δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), computed upwards."""
+    mu = math.sqrt(square) * (1 + _ROUNDING)
+    first = float(log_ndtr(mu / 2 - epsilon / mu))
+    if first == -math.inf:
+        return True
+    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    above = math.exp(first + _ROUNDING * (1 + abs(first)))
+    below = math.exp(second - _ROUNDING * (1 + epsilon + abs(second - epsilon)))
+    return above - below <= delta * (1 - _ROUNDING)
+
+
+@lru_cache(maxsize=1024)
+def gdp_epsilon(square: float, delta: float) -> float:
+    """An ε, rounded up, such that Gaussian noise of Σμ² = `square` is (ε, δ)-DP, its numerical error included."""
+    _require("mu squared", square, square >= 0)
+    _require("delta", delta, 0 <= delta <= 1)
+    if square == 0 or delta == 1:
+        return 0.0
+    if delta == 0 or square > _WIDEST:
+        return math.inf
+    usual = delta * (1 - _HAIR)
+    low, high = 0.0, 1.0
+    while not _gdp_keeps(square, high, usual):
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _gdp_keeps(square, middle, usual) else (middle, high)
+    return max(high * (1 + 2 * _HAIR), square / _WIDEST)
+
+
+@lru_cache(maxsize=256)
+def gdp_square(epsilon: float, delta: float) -> float:
+    """The largest μ², rounded down, for which `gdp_epsilon` promises (ε, δ).
+
+    A little below the root, so that the sum of its parts, each rounded, still fits: δ(ε) is a difference of
+    probabilities about 1/ε times as large, whose last bits are not monotone.
+    """
+    _require("epsilon", epsilon, 0 < epsilon < math.inf)
+    _require("delta", delta, 0 < delta < 1)
+    low, high = 0.0, min(_WIDEST, epsilon * _WIDEST)
+    for _ in range(200):
+        middle = (low + high) / 2
+        # δ(ε) grows in μ, and underflows to 0 long before μ does.
+        if middle == 0 or gdp_epsilon.__wrapped__(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+        if high - low <= high * _ROUNDING:
+            break
+    return low * (1 - min(0.5, 2.0**-33 + 2.0**-42 / epsilon))
+
+
+@lru_cache(maxsize=1024)
+def pure_square(epsilon: Decimal) -> Decimal:
+    """μ², rounded up, of a pure ε: μ = 2Φ⁻¹(e^ε/(1 + e^ε)), where randomised response lies on the Gaussian curve.
+
+    μ <= ε·sqrt(π/2) always (proof.md, 3), and close to it for small ε, where doubles would lose their digits.
+    """
+    bound = LOSSES.multiply(LOSSES.multiply(epsilon, epsilon), _HALF_PI)
+    if epsilon < Decimal("0.001") or bound > MOST:
+        return at_least(bound)
+    value = _float_above(epsilon)
+    mu = -2 * float(ndtri_exp(-value - math.log1p(math.exp(-value)))) * (1 + 2.0**-36)
+    return min(bound, _DISPLAYED.plus(Decimal(mu * mu * (1 + _ROUNDING))))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -130,62 +224,18 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 def analytic_gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """The smallest σ, rounded up, for which one release with N(0, σ²) noise per coordinate is (ε, δ)-DP.
 
-    For L2 sensitivity Δ the exact curve is δ(ε) = Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ), which falls in σ. It
-    holds for continuous noise (any dimension) and single releases; compositions, lattice noise in several
-    dimensions and sums of parts are calibrated by zCDP.
+    For L2 sensitivity Δ it is Δ/μ, with the μ whose curve passes through (ε, δ).
     """
-    _require("epsilon", epsilon, 0 < epsilon < math.inf)
-    _require("delta", delta, 0 < delta < 1)
     _require("sensitivity", sensitivity, 0 <= sensitivity < math.inf)
-    if sensitivity == 0:
-        return 0.0
-
-    def keeps(sigma: float) -> bool:
-        first = float(log_ndtr(0.5 / sigma - epsilon * sigma))
-        second = epsilon + float(log_ndtr(-0.5 / sigma - epsilon * sigma))
-        above = math.exp(first + _ROUNDING * (1 + abs(first)))
-        below = math.exp(second - _ROUNDING * (1 + epsilon + abs(second - epsilon)))
-        return above - below <= delta * (1 - _ROUNDING)
-
-    low, high = 0.0, 1.0
-    while not keeps(high):
-        low, high = high, 2 * high
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high * sensitivity * (1 + _ROUNDING)
-
-
-def fits(grant: Pure | Approx, spent: Spent) -> bool:
-    """Whether everything spent stays within the grant."""
-    return spent.epsilon_at(_delta(grant)) <= grant.epsilon
-
-
-def remaining(grant: Pure | Approx, spent: Spent) -> Decimal:
-    """The pure ε that could still be spent, rounded down."""
-    used = spent.epsilon_at(_delta(grant))
-    return _ZERO if used >= grant.epsilon else _BUDGETS.subtract(grant.epsilon, used)
-
-
-def as_zcdp(loss: Loss) -> ZCDP:
-    """The loss of a release in ρ: pure ε is ε²/2-zCDP. A spent (ε, δ) bounds no Rényi divergence: refused."""
-    match loss:
-        case ZCDP():
-            return loss
-        case Pure(epsilon=epsilon):
-            return ZCDP(LOSSES.divide(LOSSES.multiply(epsilon, epsilon), Decimal(2)))
-        case Approx():
-            raise Refused(
-                f"a loss of {loss} has no rho: an (eps, delta) guarantee bounds no Rényi divergence. "
-                "Release it under zCDP instead"
-            )
+    square = gdp_square(epsilon, delta)
+    return sensitivity / math.sqrt(square) * (1 + _ROUNDING)
 
 
 def budget_to_rho(loss: Loss) -> ZCDP:
     """How much zCDP noise a *budget* buys, rounded down. For calibration, never for something spent.
 
     Whoever spends the ρ spends no more than the budget: for (ε, δ) by `zcdp_epsilon`. A pure ε buys no zCDP
-    noise, since noise under zCDP has an unbounded privacy loss.
+    noise, since noise under zCDP has an unbounded privacy loss; nor does a μ, which a Rényi bound doesn't imply.
     """
     match loss:
         case ZCDP():
@@ -193,11 +243,33 @@ def budget_to_rho(loss: Loss) -> ZCDP:
         case Approx(epsilon=epsilon, delta=delta) if delta > 0 and epsilon > 0:
             return ZCDP(zcdp_rho(_float_below(epsilon), _float_below(delta)))
         case _:
-            raise StudyError(
-                f"Gaussian noise needs a budget with epsilon and delta above 0, found {loss}: "
-                "set privacy.delta, or choose a mechanism with a pure guarantee",
-                key="privacy.delta",
-            )
+            raise _needs_delta("noise with a Rényi bound", loss)
+
+
+def gaussian_budget(loss: Loss) -> GDP:
+    """How much Gaussian noise a *budget* buys, rounded down. For calibration, never for something spent.
+
+    Whoever spends the μ spends no more than the budget: for (ε, δ) by `gdp_epsilon`, for ρ because μ-GDP is
+    μ²/2-zCDP. Parts of μ² that add up to it may be spent one by one. A pure ε buys no Gaussian noise, whose
+    privacy loss is unbounded.
+    """
+    match loss:
+        case GDP():
+            return loss
+        case ZCDP(rho=rho):
+            return GDP.squared(_BUDGETS.multiply(rho, Decimal(2)))
+        case Approx(epsilon=epsilon, delta=delta) if delta > 0 and epsilon > 0:
+            return GDP.squared(gdp_square(_float_below(epsilon), _float_below(delta)))
+        case _:
+            raise _needs_delta("Gaussian noise", loss)
+
+
+def _needs_delta(noise: str, loss: Loss) -> StudyError:
+    return StudyError(
+        f"{noise} needs a budget with epsilon and delta above 0, found {loss}: "
+        "set privacy.delta, or choose a mechanism with a pure guarantee",
+        key="privacy.delta",
+    )
 
 
 _INSIDE = {Unit.RECORD: 0, Unit.PERSON: 1, Unit.PARTY: 2}
@@ -214,7 +286,7 @@ def convert(
 
     To a unit inside the first one, at replacement: changing one record of a person, or of a party, is one way
     of replacing the person or party, so the loss is the same. From add-remove to replace: a replacement is
-    one removal and one addition, so group privacy for two applies: 2ε, 4ρ, (2ε, (1 + e^ε)δ). From add-remove
+    one removal and one addition, so group privacy for two applies: 2ε, 2μ, 4ρ, (2ε, (1 + e^ε)δ). From add-remove
     to add-remove of an inner unit: a party with one record less is neither absent nor added but *another*
     party, two steps away, so it costs two as well. Everything else would be a guess, and is refused.
     """
@@ -236,7 +308,7 @@ def _group_of_two(loss: Loss) -> Loss:
     match loss:
         case Pure():
             return loss * 2
-        case ZCDP():
+        case GDP() | ZCDP():
             return loss * 4
         case Approx(epsilon=epsilon, delta=delta):
             if delta == 0:
@@ -249,10 +321,6 @@ def _group_of_two(loss: Loss) -> Loss:
             if doubled >= 1:
                 raise Refused(f"{loss} under add-remove promises nothing under replace", code="unit")
             return Approx(LOSSES.multiply(epsilon, Decimal(2)), doubled)
-
-
-def _delta(grant: Pure | Approx) -> Decimal:
-    return grant.delta if isinstance(grant, Approx) else _ZERO
 
 
 def _float_above(value: Decimal) -> float:

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from operator import attrgetter
+from typing import Any
 
 from comity.errors import Malformed, Refused
 
@@ -27,7 +27,9 @@ class Entry:
     """One line of a ledger. `loss` is the exact decimal text, in the unit and relation of the dataset.
 
     `note` is the nonce of a `create`, the reason of a `grant` or `write-off`, the missing head of a `freeze`,
-    and in a `reserve` the loss as the study declared it when it had to be converted.
+    and in a `reserve` the loss as the study declared it when it had to be converted. Entries that grant (`create`,
+    `dataset`, `grant`, `currency`) name the currency as their `mechanism` and the ceiling in it, after them, as their
+    `sensitivity`; the first format had neither. A `create` whose `step` is `simulated` has no witness.
     """
 
     seq: int
@@ -52,7 +54,7 @@ FIELDS = tuple(field.name for field in fields(Entry))
 
 Row = tuple[str | int | None, ...]
 
-_values = attrgetter(*FIELDS)
+_NOTE = FIELDS.index("note")
 _canonical = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
@@ -66,27 +68,26 @@ def next_head(previous: str, row: Row) -> str:
     return hashlib.sha256(bytes.fromhex(previous) + _canonical(row).encode("ascii")).hexdigest()
 
 
-def as_row(entry: Entry) -> Row:
-    row: Row = _values(entry)
-    return row
+def follow(rows: Iterable[Row], *, where: str, after: tuple[int, str] = (0, "")) -> Iterator[Row]:
+    """The entries' rows again, each with its number and head checked; refuses at the first that does not fit.
 
-
-def follow(entries: Iterable[Entry], *, where: str) -> Iterator[Entry]:
-    """The entries again, each with its number and head checked; refuses at the first that does not fit."""
-    previous, expected = "", 1
-    for entry in entries:
+    `after` are the number and head of an entry that is trusted, if not the first one is to be followed.
+    """
+    expected, previous = after
+    for row in rows:
+        expected += 1
         if expected == 1:
-            if entry.kind != "create" or not is_head(entry.note):
+            if row[1] != "create" or not is_head(row[_NOTE]):
                 raise _broken(where, 1, "the first entry does not create a ledger")
-            previous = entry.note
-        if entry.seq != expected:
-            raise _broken(where, expected, f"found entry {entry.seq} in its place")
-        head = next_head(previous, as_row(entry)[:-1])
-        if head != entry.head:
-            raise _broken(where, entry.seq, "its texts do not give its head")
-        yield entry
-        previous, expected = head, expected + 1
-    if expected == 1:
+            previous = str(row[_NOTE])
+        if row[0] != expected:
+            raise _broken(where, expected, f"found entry {str(row[0])[:20]} in its place")
+        head = next_head(previous, row[:-1])
+        if head != row[-1]:
+            raise _broken(where, expected, "its texts do not give its head")
+        yield row
+        previous = head
+    if expected == 0:
         raise _broken(where, 1, "there are no entries")
 
 
@@ -98,14 +99,14 @@ def _broken(where: str, seq: int, why: str) -> Refused:
     )
 
 
-def entry_from(fields_of_one: Mapping[str, object], *, where: str) -> Entry:
+def row_from(fields_of_one: object, *, where: str) -> Row:
     """An entry of an exported ledger; refused unless it has exactly the known fields, each of its type."""
-    if set(fields_of_one) != set(FIELDS):
-        raise Malformed(f"{where}: an exported entry has the fields {', '.join(FIELDS)}; found {sorted(fields_of_one)}")
-    values = [fields_of_one[name] for name in FIELDS]
+    if not isinstance(fields_of_one, Mapping) or set(fields_of_one) != set(FIELDS):
+        raise Malformed(f"{where}: an exported entry has the fields {', '.join(FIELDS)}, found something else")
+    values: list[Any] = [fields_of_one[name] for name in FIELDS]
     for name, value in zip(FIELDS, values, strict=True):
         whole = isinstance(value, int) and not isinstance(value, bool)
         fine = whole if name == "seq" else (whole or value is None) if name == "index" else isinstance(value, str)
         if not fine:
-            raise Malformed(f"{where}: {name} of an exported entry can't be {value!r}")
-    return Entry(*values)  # type: ignore[arg-type]
+            raise Malformed(f"{where}: {name} of an exported entry can't be {repr(value)[:80]}")
+    return tuple(values)

@@ -12,35 +12,48 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TextIO
 
 from comity.entropy import fresh_seed
-from comity.errors import BadInput, Malformed, Refused
-from comity.privacy.chain import FIELDS, Entry, entry_from, follow
-from comity.privacy.ledger_account import Account, Balance, Grant, account, parse_grant, parse_spent
+from comity.errors import BadInput, Refused
+from comity.privacy.chain import FIELDS, Entry, Row, row_from
+from comity.privacy.composition import Grant
+from comity.privacy.currency import Currency
+from comity.privacy.ledger_account import Account, account
+from comity.privacy.ledger_check import check_whole, replayed, rows_of, stored_accounts
+from comity.privacy.ledger_commits import CommitHead, find_commit, last_commits
 from comity.privacy.ledger_file import OnDisk
 from comity.privacy.ledger_memory import InMemory
-from comity.privacy.ledger_replay import Replay
+from comity.privacy.ledger_schema import sound
+from comity.privacy.ledger_shared import Seat, SharedFile
 from comity.privacy.ledger_transaction import Draw, Transaction
-from comity.privacy.ledger_witness import Seen
+from comity.privacy.ledger_witness import Seen, Witness
 from comity.privacy.loss import Loss
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
 
-__all__ = ["Account", "Draw", "Entry", "Ledger", "Transaction", "Verified", "verify_export"]
+__all__ = [
+    "Account",
+    "CommitHead",
+    "Currency",
+    "Draw",
+    "Entry",
+    "Ledger",
+    "Transaction",
+    "Verified",
+    "verify_export",
+]
 
-_FORMAT = "comity-ledger-1"
-_COLUMNS = ", ".join(f'"{name}"' for name in FIELDS)
-_ENTRIES = f"SELECT {_COLUMNS} FROM entries WHERE owner = ? ORDER BY seq"
+_FORMATS = ("comity-ledger-1", "comity-ledger-2")
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A chain that holds: how many entries, the last head, and the missing head when the ledger is frozen."""
+    """A chain that holds: how many entries, the last head, and what is missing when the ledger is frozen."""
 
     entries: int
     head: str
@@ -53,6 +66,8 @@ class _Founding:
     grant: Grant | None
     unit: Unit
     neighbours: Neighbours
+    currency: Currency | None = None
+    simulated: bool = False
 
 
 class Ledger:
@@ -72,24 +87,74 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        dataset: str,
+        grant: Grant,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None = None,
+        simulated: bool = False,
     ) -> Ledger:
-        """A new file with one dataset and its first grant; an existing file is refused."""
+        """A new file with one dataset and its first grant; an existing file is refused.
+
+        `currency` is what the grant is counted in, by default pure ε without a δ and Gaussian DP with one. A
+        `simulated` ledger has no witness: it is a file so that a simulation can be resumed, and guards nobody.
+        """
         if grant is None:
             raise BadInput(f"{path}: a ledger in a file needs a grant", code="grant")
-        with OnDisk.founding(path) as connection:
-            first = Transaction(connection, owner=OnDisk.owner, where=str(path), lost="")
-            _found(first, _Founding(dataset, grant, unit, neighbours))
+        founding = _Founding(dataset, grant, unit, neighbours, currency, simulated)
+        witness: Witness | None = None
+        try:
+            with OnDisk.founding(path) as connection:
+                first = Transaction(connection, owner=OnDisk.owner, where=str(path), lost="")
+                _found(first, founding)
+                head = first.finish()
+                assert head is not None
+                if not simulated:
+                    # Before the ledger is there: a file without its witness was brought from somewhere else.
+                    witness = Witness(head.ledger)
+                    witness.prepare()
+                    witness.set(Seen(head.count, head.head))
+        except BaseException:
+            if witness is not None:
+                witness.remove()
+            raise
         return cls(path)
 
     @classmethod
     def in_memory(
-        cls, *, unit: Unit, neighbours: Neighbours, dataset: str = "simulated", grant: Grant | None = None
+        cls,
+        *,
+        unit: Unit,
+        neighbours: Neighbours,
+        dataset: str = "simulated",
+        grant: Grant | None = None,
+        currency: Currency | None = None,
     ) -> Ledger:
         """A ledger that ends with the process; without a grant it only counts. Opened at its first use."""
         ledger = cls.__new__(cls)
         ledger._place = InMemory(dataset)
-        ledger._founding = _Founding(dataset, grant, unit, neighbours)
+        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
+        return ledger
+
+    @classmethod
+    def seated(
+        cls,
+        file: SharedFile,
+        number: int,
+        *,
+        dataset: str,
+        grant: Grant | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None = None,
+    ) -> Ledger:
+        """The ledger of a simulated party in a file that it shares with the others of its run."""
+        ledger = cls.__new__(cls)
+        ledger._place = Seat(dataset, file, number)
+        ledger._founding = _Founding(dataset, grant, unit, neighbours, currency, simulated=True)
         return ledger
 
     @property
@@ -120,22 +185,26 @@ class Ledger:
                 )
                 if self._founding is not None and not transaction.is_founded:
                     _found(transaction, self._founding)
+                else:
+                    place.check(connection)
                 yield transaction
-                last = transaction.last() if transaction.appended else None
+                head = transaction.finish()
         except BaseException:
             if transaction is not None:
                 transaction.rolled_back()
             raise
         transaction.committed()
         self._founding = None
-        if last is not None:
-            place.witness(*last, thawed=transaction.thawed)
+        if head is not None:
+            place.witness(head, thawed=transaction.thawed)
 
     # Each of these is a transaction of its own.
 
-    def add_dataset(self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours) -> None:
+    def add_dataset(
+        self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours, currency: Currency | None = None
+    ) -> None:
         with self.transaction() as transaction:
-            transaction.add_dataset(dataset=dataset, grant=grant, unit=unit, neighbours=neighbours)
+            transaction.add_dataset(dataset=dataset, grant=grant, unit=unit, neighbours=neighbours, currency=currency)
 
     def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
         with self.transaction() as transaction:
@@ -166,6 +235,14 @@ class Ledger:
         with self.transaction() as transaction:
             transaction.close(run)
 
+    def abandon(self, run: str) -> None:
+        with self.transaction() as transaction:
+            transaction.abandon(run)
+
+    def remember_commit(self, ledger: str, count: int, head: str) -> None:
+        with self.transaction() as transaction:
+            transaction.remember_commit(ledger, count, head)
+
     def remember(self, head: str) -> None:
         with self.transaction() as transaction:
             transaction.remember(head)
@@ -177,63 +254,73 @@ class Ledger:
     # Looking
 
     def head(self) -> str:
-        """The newest head: a hash that tells nothing by itself, and lets others notice a roll-back."""
-        with self.reading() as connection:
+        """The newest head of the entries: a hash that tells nothing by itself."""
+        with self.reading() as connection, sound(self._place.name):
             query = "SELECT head FROM entries WHERE owner = ? ORDER BY seq DESC LIMIT 1"
             head: str = connection.execute(query, (self._place.owner,)).fetchone()[0]
         return head
 
+    def commit_head(self) -> CommitHead:
+        """The newest commit: whoever remembers it notices when this file is rolled back."""
+        with self.reading() as connection, sound(self._place.name):
+            last = last_commits(connection, self._place.owner)[0]
+            query = "SELECT id FROM ledgers WHERE owner = ?"
+            (ledger,) = connection.execute(query, (self._place.owner,)).fetchone()
+        return CommitHead(ledger, last.count, last.head.hex())
+
+    def knows_commit(self, count: int, head: str) -> bool:
+        with self.reading() as connection, sound(self._place.name):
+            return find_commit(connection, self._place.owner, count) == head
+
+    def truncate_log(self) -> bool:
+        """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
+        return self._place.truncate_log()
+
     def entries(self) -> list[Entry]:
-        with self.reading() as connection:
-            return [Entry(*row) for row in connection.execute(_ENTRIES, (self._place.owner,))]
+        with self.reading() as connection, sound(self._place.name):
+            return [Entry(*row) for row in self._rows(connection)]  # type: ignore[arg-type]
+
+    def _rows(self, connection: sqlite3.Connection) -> Iterable[Row]:
+        return rows_of(connection, self._place.owner)
 
     def summary(self) -> list[Account]:
         """One account per dataset."""
         seen = self._place.seen()
-        with self.reading() as connection:
+        with self.reading() as connection, sound(self._place.name):
             frozen = self._frozen(connection, seen)
+            simulated = isinstance(self._place, OnDisk) and self._place.simulated
             return [
-                account(name, Unit(unit), Neighbours(neighbours), balance, frozen)
-                for name, (unit, neighbours, balance) in _stored_accounts(connection, self._place.owner).items()
+                account(name, Unit(unit), Neighbours(neighbours), balance, frozen, simulated)
+                for name, (unit, neighbours, balance) in stored_accounts(connection, self._place.owner).items()
             ]
 
     def verify(self) -> Verified:
-        """Follows the chain from the first entry and derives every sum again; refuses where one differs."""
-        where = self._place.name
-        replay, count, head, seen = Replay(where), 0, "", self._place.seen()
+        """Follows the chains from the first entry and derives every sum again; refuses where one differs."""
+        seen = self._place.seen()
         with self.reading() as connection:
-            owner = self._place.owner
-            rows = connection.execute(_ENTRIES, (owner,))
-            for entry in follow((Entry(*row) for row in rows), where=where):
-                replay.take(entry)
-                count, head = count + 1, entry.head
-            runs = "SELECT run, dataset, study, state FROM runs WHERE owner = ?"
-            stored_runs = {row[0]: row[1:] for row in connection.execute(runs, (owner,))}
-            stored = connection.execute("SELECT frozen FROM ledgers WHERE owner = ?", (owner,)).fetchone()
-            same = (
-                _stored_accounts(connection, owner) == replay.accounts
-                and stored_runs == replay.runs
-                and stored == (replay.frozen,)
-            )
-            frozen = self._frozen(connection, seen)
-        if not same:
-            raise Refused(
-                f"{where}: the sums do not follow from the {count} entries. Entries are missing at the end "
-                "or sums were changed by something other than Comity; restore the last good copy",
-                code="chain",
-            )
-        return Verified(count, head, frozen)
+            count, head = check_whole(connection, self._place.owner, self._place.name)
+            return Verified(count, head, self._frozen(connection, seen))
 
-    def export(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-        """All entries as plain values, also as JSON in `path`; `verify_export` checks them anywhere."""
-        entries = [asdict(entry) for entry in self.entries()]
-        exported = {"format": _FORMAT, "head": entries[-1]["head"], "entries": entries}
-        if path is not None:
-            try:
-                Path(path).write_text(json.dumps(exported, indent=1), "utf-8")
-            except OSError as error:
-                raise BadInput(f"{path}: the export can't be written ({error.strerror})", code="export") from error
-        return exported
+    def export(self, to: str | os.PathLike[str] | TextIO) -> Verified:
+        """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere."""
+        if not isinstance(to, str | os.PathLike):
+            return self._exported(to)
+        try:
+            with Path(to).open("w", encoding="utf-8") as file:
+                return self._exported(file)
+        except OSError as error:
+            raise BadInput(f"{to}: the export can't be written ({error.strerror})", code="export") from error
+
+    def _exported(self, file: TextIO) -> Verified:
+        seen, count, head = self._place.seen(), 0, ""
+        file.write(f'{{"format": "{_FORMATS[-1]}", "entries": [')
+        with self.reading() as connection, sound(self._place.name):
+            for row in self._rows(connection):
+                file.write((",\n" if count else "\n") + json.dumps(dict(zip(FIELDS, row, strict=True))))
+                count, head = count + 1, str(row[-1])
+            frozen = self._frozen(connection, seen)
+        file.write(f'\n], "head": "{head}"}}\n')
+        return Verified(count, head, frozen)
 
     def _frozen(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
         durable: str = connection.execute(
@@ -269,29 +356,23 @@ def _found(transaction: Transaction, founding: _Founding) -> None:
         grant=founding.grant,
         unit=founding.unit,
         neighbours=founding.neighbours,
+        currency=founding.currency,
+        simulated=founding.simulated,
     )
 
 
-def verify_export(exported: Mapping[str, Any]) -> Verified:
+def verify_export(exported: object) -> Verified:
     """Checks an exported ledger: its chain, and that each entry was allowed after those before it."""
     where = "export"
-    if exported.get("format") != _FORMAT or not isinstance(exported.get("entries"), list):
-        raise Malformed(f"expected an exported ledger of format {_FORMAT}")
-    replay, count, head = Replay(where), 0, ""
-    for entry in follow((entry_from(fields, where=where) for fields in exported["entries"]), where=where):
-        replay.take(entry)
-        count, head = count + 1, entry.head
+    if not isinstance(exported, Mapping) or exported.get("format") not in _FORMATS:
+        raise BadInput(f"expected an exported ledger of format {' or '.join(_FORMATS)}: export it again", code="export")
+    if not isinstance(exported.get("entries"), list):
+        raise BadInput(
+            "expected an exported ledger, found one without a list of entries: export it again", code="export"
+        )
+    rows = [row_from(fields, where=where) for fields in exported["entries"]]
+    with sound(where):
+        replay, count, head = replayed(rows, where)
     if exported.get("head") != head:
         raise Refused("export: the last head is not the one stated, so entries are missing at the end", code="chain")
     return Verified(count, head, replay.frozen)
-
-
-def _stored_accounts(connection: sqlite3.Connection, owner: int) -> dict[str, tuple[str, str, Balance]]:
-    rows = connection.execute(
-        "SELECT dataset, unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ? ORDER BY dataset",
-        (owner,),
-    )
-    return {
-        name: (unit, neighbours, Balance(parse_grant(granted), parse_spent(spent), parse_spent(reserved)))
-        for name, unit, neighbours, granted, spent, reserved in rows
-    }

@@ -17,8 +17,21 @@ from urllib.parse import quote
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.chain import is_head
-from comity.privacy.ledger_schema import explained, explained_outside, lay_out, nested, not_a_ledger, require_ledger
-from comity.privacy.ledger_witness import Seen, Witness
+from comity.privacy.ledger_check import check_opened
+from comity.privacy.ledger_commits import CommitHead, check_state, find_commit
+from comity.privacy.ledger_migration import migrate
+from comity.privacy.ledger_schema import (
+    FIRST,
+    damaged,
+    explained,
+    explained_outside,
+    format_of,
+    lay_out,
+    nested,
+    not_a_ledger,
+    sound,
+)
+from comity.privacy.ledger_witness import UNWITNESSED, Seen, Witness
 
 _PATIENCE = 60.0
 
@@ -92,20 +105,38 @@ def _after_fork_in_child() -> None:
 
 
 def _connect(path: Path, *, existing: bool) -> sqlite3.Connection:
+    """A connection that reads and writes; of a file on read-only media, one that reads."""
+    try:
+        return _connected(path, "mode=rw", existing=existing)
+    except sqlite3.OperationalError as error:
+        blocked = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+        if not existing or path.is_dir() or getattr(error, "sqlite_errorcode", 0) & 0xFF not in blocked:
+            raise
+        log = Path(f"{path}-wal")
+        # A log that can't be opened holds the newest commits, and reading past it would show an older ledger.
+        if log.exists() and log.stat().st_size:
+            raise
+        return _connected(path, "immutable=1", existing=existing)
+
+
+def _connected(path: Path, mode: str, *, existing: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw",
+        f"file:{quote(str(path))}?{mode}",
         uri=True,
         timeout=_PATIENCE,
         isolation_level=None,
         check_same_thread=False,
     )
-    if existing:
-        try:
-            require_ledger(connection, str(path))
-        except BaseException:
-            connection.close()
-            raise
-    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        if existing:
+            format_of(connection, str(path))
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        # What is deleted at the end of a run, keys among it, is overwritten in the file.
+        connection.execute("PRAGMA secure_delete = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -123,11 +154,34 @@ class OnDisk:
         self.path = Path(path).absolute()
         self.name = str(path)
         self._local = threading.local()
+        self._checked = (0, 0)
         with self.reading() as connection:
-            row = connection.execute("SELECT id FROM ledgers WHERE owner = 1").fetchone()
+            old = format_of(connection, self.name) == FIRST
+        if old:
+            self._migrate()
+        with self.reading() as connection, sound(self.name):
+            row = connection.execute("SELECT id, simulated FROM ledgers WHERE owner = 1").fetchone()
         if row is None or not is_head(row[0]):
             raise not_a_ledger(self.name)
         self._witness = Witness(row[0])
+        self.simulated = bool(row[1])
+
+    def _migrate(self) -> None:
+        """Brings a ledger of the first format to the present one, unless another process was faster."""
+        with self._used(self._handle(), "BEGIN IMMEDIATE") as connection, sound(self.name):
+            if format_of(connection, self.name) != FIRST:
+                return
+            ledger: str = connection.execute("SELECT id FROM ledgers WHERE owner = 1").fetchone()[0]
+            entries: int = connection.execute("SELECT count(*) FROM entries WHERE owner = 1").fetchone()[0]
+            witness = Witness(ledger)
+            seen = witness.read()
+            head = migrate(connection, self.owner, self.name)
+        # The first format made its witness with the first use.
+        known = entries == 1 if seen is None else not seen.is_nothing and self._knows(seen)
+        if known:
+            with suppress(OSError, ComityError):
+                witness.prepare()
+                witness.set(Seen(head.count, head.head))
 
     @staticmethod
     @contextmanager
@@ -143,7 +197,7 @@ class OnDisk:
                 code="exists",
             ) from None
         except OSError as error:
-            raise Refused(
+            raise BadInput(
                 f"{path}: a ledger can't be made here ({error.strerror}). Choose a folder that exists and "
                 "can be written",
                 code="ledger",
@@ -177,10 +231,15 @@ class OnDisk:
             handle.inside = True
             try:
                 try:
-                    connection = handle.opened()
+                    with sound(self.name):
+                        connection = handle.opened()
                 except FileNotFoundError:
                     raise _missing(self.name) from None
                 with _transaction(connection, begin):
+                    if self._checked != handle.file and format_of(connection, self.name) != FIRST:
+                        _check_header(self.path, self.name)
+                        check_opened(connection, self.owner, self.name)
+                        self._checked = handle.file
                     yield connection
             except sqlite3.Error as error:
                 raise explained_outside(error, self.name) from error
@@ -193,7 +252,8 @@ class OnDisk:
         handle = self._handle()
         if handle.inside:
             raise nested(self.name)
-        self._witness.prepare()
+        if not self.simulated:
+            self._witness.prepare()
         with self._used(handle, "BEGIN IMMEDIATE") as connection:
             yield connection
 
@@ -212,21 +272,46 @@ class OnDisk:
         return self._witness.read()
 
     def lost(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
-        """The head that was seen and the chain lacks, or nothing."""
-        return "" if seen is None or _contains(connection, seen) else seen.head
+        """What was seen and the file lacks, or nothing. A simulated ledger is never looked after."""
+        if self.simulated:
+            return ""
+        if seen is None:
+            return UNWITNESSED
+        return "" if seen.is_nothing or _contains(connection, seen) else seen.head
 
-    def witness(self, seq: int, head: str, *, thawed: bool) -> None:
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Before anything is written: the sums are those that were last written."""
+        with sound(self.name):
+            check_state(connection, self.owner, self.name)
+
+    def witness(self, head: CommitHead, *, thawed: bool) -> None:
         """After a commit. A witness may lag, so failing here must not look like a failed commit."""
+        if self.simulated:
+            return
         with suppress(OSError, ComityError, sqlite3.Error):
             if thawed:
-                self._witness.set(Seen(seq, head))
+                self._witness.set(Seen(head.count, head.head))
             else:
-                self._witness.advance(Seen(seq, head), contains=self._knows)
+                self._witness.advance(Seen(head.count, head.head), contains=self._knows)
 
     def _knows(self, seen: Seen) -> bool:
         # Under the handle's lock: a fork closes connections that are not in use.
         with self.reading() as connection:
             return _contains(connection, seen)
+
+    def truncate_log(self) -> bool:
+        """Moves the write-ahead log into the file and empties it; False where others are reading from it just now."""
+        handle = self._handle()
+        if handle.inside:
+            raise nested(self.name)
+        with handle.lock:
+            try:
+                busy = handle.opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            except FileNotFoundError:
+                raise _missing(self.name) from None
+            except sqlite3.Error as error:
+                raise explained(error, self.name) from error
+        return not busy
 
     @property
     def witness_path(self) -> Path:
@@ -250,8 +335,18 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
+def _check_header(path: Path, where: str) -> None:
+    """SQLite reads a file that states a later format, and writes to none; both versions are 2 with a log, 1 without."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    if header[18:20] not in (b"\x01\x01", b"\x02\x02"):
+        raise damaged(where, "its header states a format of SQLite that is none of ours")
+
+
 def _contains(connection: sqlite3.Connection, seen: Seen) -> bool:
-    found = connection.execute("SELECT head FROM entries WHERE owner = 1 AND seq = ?", (seen.seq,)).fetchone()
+    if not seen.of_entry:
+        return find_commit(connection, 1, seen.count) == seen.head
+    found = connection.execute("SELECT head FROM entries WHERE owner = 1 AND seq = ?", (seen.count,)).fetchone()
     return found is not None and found[0] == seen.head
 
 

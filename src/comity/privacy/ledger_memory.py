@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from comity.errors import Refused
+from comity.privacy.ledger_commits import CommitHead
 from comity.privacy.ledger_schema import explained_outside, lay_out, nested
 from comity.privacy.ledger_witness import Seen
 
@@ -26,13 +27,13 @@ class InMemory:
     def __init__(self, name: str) -> None:
         self.name = name
         self._pid = os.getpid()
-        self._seat: tuple[_Shared, int] | None = None
+        self._seat: tuple[Shared, int] | None = None
 
     @property
     def owner(self) -> int:
         return self._taken()[1]
 
-    def _taken(self) -> tuple[_Shared, int]:
+    def _taken(self) -> tuple[Shared, int]:
         if self._pid != os.getpid():
             raise Refused(
                 f"the ledger of {self.name} lives in the memory of process {self._pid}, and this process "
@@ -58,7 +59,7 @@ class InMemory:
         try:
             with shared.lock:
                 shared.holder = threading.get_ident()
-                shared.connection.execute("BEGIN")
+                shared.connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield shared.connection
                     shared.connection.execute("COMMIT")
@@ -88,18 +89,21 @@ class InMemory:
     def lost(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
         return ""
 
-    def witness(self, seq: int, head: str, *, thawed: bool) -> None:
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Nothing but this process can change its memory."""
+
+    def witness(self, head: CommitHead, *, thawed: bool) -> None:
         """Memory has no backup to be restored from."""
 
+    def truncate_log(self) -> bool:
+        return True
 
-class _Shared:
-    """One in-memory database, used by one thread at a time."""
 
-    def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.connection.execute("BEGIN")
-        lay_out(self.connection)
-        self.connection.execute("COMMIT")
+class Shared:
+    """One database of several ledgers, used by one thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
         self.seats = 0
         self.holder = 0
         self.lock = threading.Lock()
@@ -109,13 +113,17 @@ class _Shared:
 
 
 _seating = threading.Lock()
-_newest: _Shared | None = None
+_newest: Shared | None = None
 
 
-def _take_seat() -> tuple[_Shared, int]:
+def _take_seat() -> tuple[Shared, int]:
     global _newest
     if _newest is None or _newest.seats == _SHARED_BY:
-        _newest = _Shared()
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.execute("BEGIN")
+        lay_out(connection)
+        connection.execute("COMMIT")
+        _newest = Shared(connection)
     _newest.seats += 1
     return _newest, _newest.seats
 

@@ -3,85 +3,217 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from decimal import Decimal
+from functools import lru_cache
 
 from comity.errors import Refused
-from comity.privacy.chain import Entry
-from comity.privacy.ledger_account import Balance, parse_grant
-from comity.privacy.loss import parse_loss
+from comity.privacy.accounting import Spent
+from comity.privacy.chain import FIELDS, Row
+from comity.privacy.composition import ceiling, delta_of
+from comity.privacy.currency import Currency
+from comity.privacy.ledger_account import Balance, parse_currency, parse_grant
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, at_least, parse_loss
 
-ENDED = {"close": "closed", "void": "voided", "forfeit": "written off"}
+ENDED = {"close": "closed", "void": "voided", "forfeit": "written off", "abandon": "abandoned"}
 """The state in which each kind of entry leaves a run."""
+
+_AT = {name: place for place, name in enumerate(FIELDS)}
+_SEQ, _KIND, _DATASET, _LOSS, _RUN = (_AT[name] for name in ("seq", "kind", "dataset", "loss", "run"))
+_RELEASE, _INDEX, _STUDY, _NOTE = (_AT[name] for name in ("release", "index", "study", "note"))
+_UNIT, _NEIGHBOURS, _MECHANISM, _SENSITIVITY = (
+    _AT[name] for name in ("unit", "neighbours", "mechanism", "sensitivity")
+)
+
+_SLACK = 1 + Decimal(2) ** -40
+"""How much a stored ceiling may exceed the one computed here: machines differ in the last bits of their functions."""
+
+_loss = lru_cache(maxsize=4096)(parse_loss)
 
 
 class Replay:
-    """The sums, derived again from the entries in order; refuses an entry that the rules do not allow."""
+    """The sums, derived again from the entries in order; refuses an entry that the rules do not allow.
+
+    Among them: each reservation fits what was granted before it, and each ceiling follows from the grant.
+    """
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.frozen = ""
+        self.simulated = False
         self.accounts: dict[str, tuple[str, str, Balance]] = {}
         self.runs: dict[str, tuple[str, str, str]] = {}
-        # The reserved loss of each draw of a run; None once it is drawn.
+        # The reserved loss of each draw of an open run; None once it is drawn.
         self._draws: dict[str, dict[tuple[str, int | None], str | None]] = {}
+        # Accounts of the first format, counted beside in concentrated DP.
+        self._beside: dict[str, Balance] = {}
 
-    def take(self, entry: Entry) -> None:
-        match entry.kind:
+    def take(self, row: Row) -> None:
+        kind, dataset, text = row[_KIND], str(row[_DATASET]), str(row[_LOSS])
+        match kind:
+            case "draw":
+                self._draw(row)
+            case "reserve" | "open":
+                self._reserve(row)
+            case "close" | "void" | "forfeit" | "abandon":
+                self._end(row)
             case "create" | "dataset":
-                self._allow(entry, entry.dataset not in self.accounts)
-                opened = Balance.opened(parse_grant(entry.loss))
-                self.accounts[entry.dataset] = (entry.unit, entry.neighbours, opened)
+                self._allow(row, dataset not in self.accounts and (kind == "create") == (row[_SEQ] == 1))
+                self._open(row)
             case "grant":
-                more = parse_grant(entry.loss)
-                self._allow(entry, more is not None)
-                self._change(entry, lambda balance: balance.raised(more) if more else balance)
+                self._grant(row)
+            case "currency":
+                self._migrate(row)
             case "write-off":
                 self.frozen = ""
-                self._change(entry, lambda balance: balance.writing_off(parse_loss(entry.loss)))
+                self._change(row, Balance.writing_off, text)
             case "freeze":
-                self.frozen = entry.note
-            case "open" | "reserve":
-                self._reserve(entry)
-            case "draw":
-                draws, draw = self._draws.get(entry.run, {}), (entry.release, entry.index)
-                self._allow(entry, self._is_open(entry.run) and draws.get(draw) == entry.loss)
-                draws[draw] = None
-                self._change(entry, lambda balance: balance.drawing(parse_loss(entry.loss)))
-            case "close" | "void" | "forfeit":
-                self._end(entry)
+                self.frozen = str(row[_NOTE])
             case _:
-                self._allow(entry, False)
+                self._allow(row, False)
 
-    def _reserve(self, entry: Entry) -> None:
-        run = (entry.dataset, entry.study, "open")
-        self._allow(entry, self.runs.setdefault(entry.run, run) == run)
-        draws = self._draws.setdefault(entry.run, {})
-        if entry.kind == "reserve":
-            self._allow(entry, (entry.release, entry.index) not in draws)
-            draws[entry.release, entry.index] = entry.loss
-            self._change(entry, lambda balance: balance.reserving(parse_loss(entry.loss)))
+    def open_runs(self) -> list[str]:
+        return [run for run, (_, _, state) in self.runs.items() if state == "open"]
 
-    def _end(self, entry: Entry) -> None:
-        self._allow(entry, self._is_open(entry.run))
-        end = Balance.drawing if entry.kind == "forfeit" else Balance.releasing
-        for text in filter(None, self._draws.pop(entry.run, {}).values()):
-            self._change(entry, partial(end, loss=parse_loss(text)))
-        dataset, study, _ = self.runs[entry.run]
-        self.runs[entry.run] = (dataset, study, ENDED[entry.kind])
+    def _open(self, row: Row) -> None:
+        grant = parse_grant(str(row[_LOSS]))
+        currency, most = parse_currency(str(row[_MECHANISM]), str(row[_SENSITIVITY]), grant)
+        opened = Balance.opened(grant, currency, most)
+        self._allow(row, _follows(opened))
+        self.accounts[str(row[_DATASET])] = (str(row[_UNIT]), str(row[_NEIGHBOURS]), opened)
+        if grant is not None and currency is None:
+            self._beside[str(row[_DATASET])] = Balance.opened(None)
+        if row[_KIND] == "create":
+            self.simulated = row[_AT["step"]] == "simulated"
 
-    def _is_open(self, run: str) -> bool:
-        return run in self.runs and self.runs[run][2] == "open"
+    def _grant(self, row: Row) -> None:
+        more = parse_grant(str(row[_LOSS]))
+        self._allow(row, more is not None and row[_DATASET] in self.accounts)
+        assert more is not None
+        unit, neighbours, balance = self.accounts[str(row[_DATASET])]
+        if balance.granted is not None:
+            total = balance.total(more)
+            currency, most = parse_currency(str(row[_MECHANISM]), str(row[_SENSITIVITY]), total)
+            balance_after = balance.raised(more, currency, most)
+            same = currency is balance.currency or (balance.is_untouched and balance.currency is not None)
+            self._allow(row, same and _follows(balance_after))
+            self.accounts[str(row[_DATASET])] = (unit, neighbours, balance_after)
 
-    def _change(self, entry: Entry, step: Callable[[Balance], Balance]) -> None:
-        self._allow(entry, entry.dataset in self.accounts)
-        unit, neighbours, balance = self.accounts[entry.dataset]
-        self.accounts[entry.dataset] = (unit, neighbours, step(balance))
+    def _migrate(self, row: Row) -> None:
+        name = str(row[_DATASET])
+        self._allow(row, name in self._beside)
+        after = self.migrated(name)
+        stated = parse_currency(str(row[_MECHANISM]), str(row[_SENSITIVITY]), after.granted)
+        self._allow(row, stated[0] is after.currency and parse_grant(str(row[_LOSS])) == after.granted)
+        after = Balance(after.granted, *stated, after.spent, after.reserved)
+        self._allow(row, _follows(after))
+        del self._beside[name]
+        unit, neighbours, _ = self.accounts[name]
+        self.accounts[name] = (unit, neighbours, after)
 
-    def _allow(self, entry: Entry, holds: bool) -> None:
+    def migrated(self, name: str) -> Balance:
+        """An account of the first format in a currency that its losses enter; spent for good where they enter none."""
+        _, _, old = self.accounts[name]
+        beside, granted, sums = self._beside[name], old.granted, old.committed
+        assert granted is not None
+        epsilon, delta = granted.epsilon, delta_of(granted)
+        if not delta:
+            one = Balance.opened(granted, Currency.PURE)
+            if self.enters_nothing(name):
+                return one.writing_off(Pure(max(epsilon, sums.pure + sums.approx_epsilon)))
+            return Balance(granted, one.currency, one.most, _as_pure(old.spent), _as_pure(old.reserved))
+        if not sums.delta:
+            one = Balance.opened(granted, Currency.CONCENTRATED)
+            return Balance(granted, one.currency, one.most, beside.spent, beside.reserved)
+        one = Balance.opened(granted, Currency.APPROX)
+        if self.enters_nothing(name):
+            return one.writing_off(Approx(epsilon, delta))
+        return Balance(granted, one.currency, one.most, _as_approx(old.spent), _as_approx(old.reserved))
+
+    def enters_nothing(self, name: str) -> bool:
+        """Whether an account of the first format mixed kinds that no currency takes together."""
+        _, _, old = self.accounts[name]
+        sums, with_delta = old.committed, old.granted is not None and delta_of(old.granted) > 0
+        return name in self._beside and bool(sums.rho and sums.delta if with_delta else sums.rho or sums.delta)
+
+    def _draw(self, row: Row) -> None:
+        draws, draw = self._draws.get(str(row[_RUN]), {}), (str(row[_RELEASE]), _index(row))
+        self._allow(row, draws.get(draw) == row[_LOSS] and not self.frozen)
+        draws[draw] = None
+        self._change(row, Balance.drawing, str(row[_LOSS]))
+
+    def _reserve(self, row: Row) -> None:
+        name = str(row[_RUN])
+        run = (str(row[_DATASET]), str(row[_STUDY]), "open")
+        known = row[_DATASET] in self.accounts and not self.frozen
+        self._allow(row, known and self.runs.setdefault(name, run) == run)
+        draws = self._draws.setdefault(name, {})
+        if row[_KIND] == "reserve":
+            draw = (str(row[_RELEASE]), _index(row))
+            self._allow(row, draw not in draws)
+            draws[draw] = str(row[_LOSS])
+            self._change(row, Balance.reserving, str(row[_LOSS]))
+            self._allow(row, self.accounts[str(row[_DATASET])][2].covers(()))
+
+    def _end(self, row: Row) -> None:
+        name = str(row[_RUN])
+        self._allow(row, name in self._draws and self.runs[name][0] == row[_DATASET])
+        end = Balance.drawing if row[_KIND] == "forfeit" else Balance.releasing
+        for text in self._draws.pop(name).values():
+            if text is not None:
+                self._change(row, end, text)
+        dataset, study, _ = self.runs[name]
+        self.runs[name] = (dataset, study, ENDED[str(row[_KIND])])
+
+    def _change(self, row: Row, step: Callable[[Balance, Loss], Balance], text: str) -> None:
+        name = str(row[_DATASET])
+        self._allow(row, name in self.accounts)
+        unit, neighbours, balance = self.accounts[name]
+        loss = _loss(text)
+        self.accounts[name] = (unit, neighbours, step(balance, loss))
+        if name in self._beside:
+            self._beside[name] = step(self._beside[name], _concentrated(loss))
+
+    def _allow(self, row: Row, holds: bool) -> None:
         if not holds:
             raise Refused(
-                f"{self._where}: entry {entry.seq} ({entry.kind} {entry.run} {entry.release}) does not "
+                f"{self._where}: entry {row[_SEQ]} ({row[_KIND]} {row[_RUN]} {row[_RELEASE]}) does not "
                 "follow from the entries before it. The file was changed by something other than Comity; "
                 "restore the last good copy",
                 code="chain",
             )
+
+
+def _index(row: Row) -> int | None:
+    index = row[_INDEX]
+    return index if isinstance(index, int) else None
+
+
+def _follows(balance: Balance) -> bool:
+    """Whether the stored ceiling is no more than what the grant buys."""
+    if balance.granted is None or balance.currency is None or balance.most is None:
+        return True
+    mine = ceiling(balance.currency, balance.granted)
+    match balance.most, mine:
+        case GDP(square=stored), GDP(square=computed):
+            return stored <= computed * _SLACK
+        case ZCDP(rho=stored), ZCDP(rho=computed):
+            return stored <= computed * _SLACK
+        case stored, computed:
+            return stored == computed
+
+
+def _concentrated(loss: Loss) -> Loss:
+    """What a loss counts beside: ε²/2 of a pure one; an (ε, δ) has no ρ and decides the currency instead."""
+    match loss:
+        case Pure(epsilon=epsilon) | Approx(epsilon=epsilon):
+            return ZCDP(at_least(LOSSES.divide(LOSSES.multiply(epsilon, epsilon), Decimal(2))))
+        case _:
+            return loss
+
+
+def _as_pure(spent: Spent) -> Spent:
+    return Spent.zero().add(Pure(LOSSES.add(spent.pure, spent.approx_epsilon)))
+
+
+def _as_approx(spent: Spent) -> Spent:
+    return Spent.zero().add(Approx(LOSSES.add(spent.pure, spent.approx_epsilon), spent.delta))

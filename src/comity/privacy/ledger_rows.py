@@ -9,17 +9,12 @@ from typing import Any
 
 from comity.errors import BadInput, ComityError, Malformed
 from comity.privacy.chain import FIELDS, Row, next_head
-from comity.privacy.ledger_account import (
-    Balance,
-    Grant,
-    grant_text,
-    parse_grant,
-    parse_spent,
-    spent_text,
-)
+from comity.privacy.ledger_account import Balance, grant_text, parse_currency, parse_grant, parse_spent, spent_text
+from comity.privacy.ledger_schema import damaged, explained, sound
 from comity.privacy.unit import Neighbours, Unit
 
 _COLUMNS = ", ".join(["owner", *(f'"{name}"' for name in FIELDS)])
+_ENDS = "kind IN ('close', 'void', 'forfeit', 'abandon')"
 _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?{', ?' * len(FIELDS)})"
 
 
@@ -30,7 +25,6 @@ class Rows:
         self._connection = connection
         self._owner = owner
         self._where = where
-        self.appended = False
 
     def append(self, kind: str, rows: Sequence[Row]) -> None:
         """Writes entries of one kind behind the last; the first of all follows the nonce that it carries."""
@@ -42,16 +36,28 @@ class Rows:
             stored = (seq, kind, *row[:-1], time, row[-1])
             head = next_head(head, stored)
             full.append((self._owner, *stored, head))
-        self._connection.executemany(_INSERT, full)
-        self.appended = True
+        try:
+            self._connection.executemany(_INSERT, full)
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
 
     def last(self) -> tuple[int, str]:
         """Number and head of the newest entry."""
         seq, head = self._one("SELECT seq, head FROM entries WHERE owner = ?1 ORDER BY seq DESC LIMIT 1")
         return seq, head
 
-    def found(self, nonce: str) -> None:
-        self._do("INSERT INTO ledgers VALUES (?1, ?2, '')", nonce)
+    def last_row(self) -> Row:
+        """The newest entry as it is stored."""
+        listed = ", ".join(f'"{name}"' for name in FIELDS)
+        newest: Row = self._one(f"SELECT {listed} FROM entries WHERE owner = ?1 ORDER BY seq DESC LIMIT 1")
+        return newest
+
+    def found(self, nonce: str, *, simulated: bool) -> None:
+        self._do("INSERT INTO ledgers VALUES (?1, ?2, '', ?3)", nonce, int(simulated))
+
+    def id(self) -> str:
+        found: str = self._one("SELECT id FROM ledgers WHERE owner = ?1")[0]
+        return found
 
     def is_founded(self) -> bool:
         return self._one("SELECT 1 FROM ledgers WHERE owner = ?1") is not None
@@ -59,30 +65,33 @@ class Rows:
     def datasets(self) -> list[str]:
         return [name for (name,) in self._all("SELECT dataset FROM accounts WHERE owner = ?1 ORDER BY dataset")]
 
-    def open_account(self, dataset: str, unit: Unit, neighbours: Neighbours, grant: Grant | None) -> None:
-        zero = spent_text(Balance.opened(grant).spent)
-        values = (str(unit), str(neighbours), grant_text(grant), zero)
-        self._do("INSERT INTO accounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)", dataset, *values)
+    def open_account(self, dataset: str, unit: Unit, neighbours: Neighbours, balance: Balance) -> None:
+        self._do(
+            "INSERT INTO accounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            dataset,
+            str(unit),
+            str(neighbours),
+            *_texts(balance),
+        )
 
     def account(self, dataset: str) -> tuple[Unit, Neighbours, Balance]:
         row = self._one(
-            "SELECT unit, neighbours, granted, spent, reserved FROM accounts WHERE owner = ?1 AND dataset = ?2",
+            "SELECT unit, neighbours, currency, granted, ceiling, spent, reserved FROM accounts "
+            "WHERE owner = ?1 AND dataset = ?2",
             dataset,
         )
         if row is None:
             known = ", ".join(self.datasets())
             raise BadInput(f"{self._where} has no dataset {dataset}; it holds {known}", code="dataset", key="dataset")
-        unit, neighbours, granted, spent, reserved = row
-        balance = Balance(parse_grant(granted), parse_spent(spent), parse_spent(reserved))
-        return Unit(unit), Neighbours(neighbours), balance
+        with sound(self._where):
+            return read_account(*row)
 
     def settle(self, dataset: str, balance: Balance) -> None:
         self._do(
-            "UPDATE accounts SET granted = ?3, spent = ?4, reserved = ?5 WHERE owner = ?1 AND dataset = ?2",
+            "UPDATE accounts SET currency = ?3, granted = ?4, ceiling = ?5, spent = ?6, reserved = ?7 "
+            "WHERE owner = ?1 AND dataset = ?2",
             dataset,
-            grant_text(balance.granted),
-            spent_text(balance.spent),
-            spent_text(balance.reserved),
+            *_texts(balance),
         )
 
     def open_run(self, run: str, dataset: str, study: str) -> None:
@@ -92,20 +101,23 @@ class Rows:
         self._do("UPDATE runs SET state = ?3 WHERE owner = ?1 AND run = ?2", run, state)
 
     def run(self, run: str) -> tuple[str, str, str] | None:
-        """Dataset, study and state of a run."""
+        """Dataset, study and state of a run; refused where the entries say otherwise."""
         query = "SELECT dataset, study, state FROM runs WHERE owner = ?1 AND run = ?2"
         found: tuple[str, str, str] | None = self._one(query, run)
+        ended = self._one(f"SELECT 1 FROM entries INDEXED BY one_end WHERE owner = ?1 AND run = ?2 AND {_ENDS}", run)
+        if (found is not None and found[2] != "open") != (ended is not None):
+            raise damaged(self._where, f"its run {run} is not in the state that the entries say")
         return found
 
     def open_runs(self) -> list[str]:
-        rows = self._all("SELECT run FROM runs WHERE owner = ?1 AND state = 'open' ORDER BY run")
-        return [run for (run,) in rows]
+        query = "SELECT run FROM runs INDEXED BY open_runs WHERE owner = ?1 AND state = 'open' ORDER BY run"
+        return [run for (run,) in self._all(query)]
 
     def draw(self, run: str, release: str, index: int) -> dict[str, tuple[str, ...]]:
         """The entries about one draw, by kind."""
         rows = self._all(
-            "SELECT kind, dataset, unit, neighbours, mechanism, sensitivity, loss, study FROM entries "
-            'WHERE owner = ?1 AND run = ?2 AND release = ?3 AND "index" = ?4',
+            "SELECT kind, dataset, unit, neighbours, mechanism, sensitivity, loss, study FROM entries INDEXED BY "
+            'one_draw WHERE owner = ?1 AND run = ?2 AND release = ?3 AND "index" = ?4 AND "index" IS NOT NULL',
             run,
             release,
             index,
@@ -126,21 +138,18 @@ class Rows:
         rows = self._all(
             "SELECT loss FROM entries AS promise INDEXED BY one_draw "
             'WHERE owner = ?1 AND run = ?2 AND "index" IS NOT NULL '
-            "AND kind = 'reserve' AND NOT EXISTS (SELECT 1 FROM entries AS debit WHERE debit.owner = ?1 "
-            'AND debit.run = ?2 AND debit.release = promise.release AND debit."index" = promise."index" '
+            "AND kind = 'reserve' AND NOT EXISTS (SELECT 1 FROM entries AS debit INDEXED BY one_draw "
+            "WHERE debit.owner = ?1 AND debit.run = ?2 AND debit.release = promise.release "
+            'AND debit."index" = promise."index" AND debit."index" IS NOT NULL '
             "AND debit.kind = 'draw') ORDER BY seq",
             run,
         )
         return [loss for (loss,) in rows]
 
     def knows(self, head: str) -> bool:
-        """Whether `head` is in the chain, or was missed before: each missing head freezes a ledger once."""
-        found = self._one(
-            "SELECT 1 FROM entries WHERE head = ?2 AND owner = ?1 UNION ALL "
-            "SELECT 1 FROM entries INDEXED BY lost_heads WHERE owner = ?1 AND kind = 'freeze' AND note = ?2",
-            head,
-        )
-        return found is not None
+        """Whether `head` is in the chain of entries, or was missed before."""
+        query = "SELECT 1 FROM entries INDEXED BY entry_heads WHERE head = ?2 AND owner = ?1"
+        return self._one(query, head) is not None or self.settled(head)
 
     def frozen(self) -> str:
         lost: str = self._one("SELECT frozen FROM ledgers WHERE owner = ?1")[0]
@@ -149,14 +158,43 @@ class Rows:
     def freeze(self, head: str) -> None:
         self._do("UPDATE ledgers SET frozen = ?2 WHERE owner = ?1", head)
 
+    def settled(self, head: str) -> bool:
+        """Whether a missing head has frozen this ledger before: it does so once."""
+        query = "SELECT 1 FROM entries INDEXED BY lost_heads WHERE owner = ?1 AND kind = 'freeze' AND note = ?2"
+        return self._one(query, head) is not None
+
     def _do(self, statement: str, *values: str | int) -> None:
-        self._connection.execute(statement, (self._owner, *values))
+        try:
+            self._connection.execute(statement, (self._owner, *values))
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
 
     def _one(self, query: str, *values: str | int) -> Any:
-        return self._connection.execute(query, (self._owner, *values)).fetchone()
+        return next(iter(self._all(query, *values)), None)
 
     def _all(self, query: str, *values: str | int) -> list[Any]:
-        return self._connection.execute(query, (self._owner, *values)).fetchall()
+        try:
+            return self._connection.execute(query, (self._owner, *values)).fetchall()
+        except sqlite3.Error as error:
+            raise explained(error, self._where) from error
+
+
+def read_account(
+    unit: str, neighbours: str, currency: str, granted: str, ceiling: str, spent: str, reserved: str
+) -> tuple[Unit, Neighbours, Balance]:
+    grant = parse_grant(granted)
+    counted, most = parse_currency(currency, ceiling, grant)
+    return Unit(unit), Neighbours(neighbours), Balance(grant, counted, most, parse_spent(spent), parse_spent(reserved))
+
+
+def _texts(balance: Balance) -> tuple[str, str, str, str, str]:
+    currency, most = grant_marks(balance)
+    return currency, grant_text(balance.granted), most, spent_text(balance.spent), spent_text(balance.reserved)
+
+
+def grant_marks(balance: Balance) -> tuple[str, str]:
+    """Currency and ceiling as they are stored."""
+    return balance.currency or "", "" if balance.most is None else balance.most.as_text()
 
 
 def row(

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from comity.privacy.accounting import Spent, remaining
-from comity.privacy.ledger_account import Balance, delta_of, figure, total
-from comity.privacy.loss import ZCDP, Loss
+from comity.privacy.accounting import Spent
+from comity.privacy.composition import delta_of
+from comity.privacy.currency import Currency
+from comity.privacy.ledger_account import Balance, figure
+from comity.privacy.loss import Loss, Pure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +31,50 @@ def shortfall(
 ) -> Shortfall:
     """Why `losses` do not fit. `converted`: the study states half of them, since the relations differ."""
     granted, held = balance.granted, balance.committed
-    assert granted is not None
-    wanted, delta = total(Spent.zero(), losses), delta_of(granted)
+    assert granted is not None and balance.left is not None
+    wanted, needed = Spent.zero(), held
+    for loss in losses:
+        wanted, needed = wanted.add(loss), needed.add(loss)
+    delta = delta_of(granted)
     grant = f'comity ledger grant {where} --dataset {dataset} --why "..."'
-    over = held.delta + wanted.delta - delta
+    over = needed.delta - delta
     if over > 0:
         asked, left = _small(wanted.delta, ROUND_CEILING), _small(delta - held.delta, ROUND_FLOOR)
         short = _small(over, ROUND_CEILING)
         advice = "Grant more" if left == "0" else "Lower privacy.delta, or grant more"
         return _said(study, dataset, "delta", asked, left, short, f"{advice}: {grant} --delta {short}")
-    needed, room = total(held, losses).epsilon_at(delta), remaining(granted, held)
-    if not needed.is_finite():
-        asked, left = str(ZCDP(wanted.rho)), figure(room, ROUND_FLOOR)
-        return Shortfall(
-            asked,
-            left,
-            "a delta above 0",
-            f"refused: {study} asks {asked} of {dataset}, which needs a delta, and none is left. Choose a "
-            f"mechanism with a pure loss, or grant one: {grant} --delta ...",
+    more, room = balance.epsilon_of(wanted), balance.left
+    missing = balance.epsilon_of(needed) - granted.epsilon
+    if not missing.is_finite():
+        sentence = (
+            f"refused: {study} asks more of {dataset} than any grant holds. Raise the noise: lower privacy.epsilon"
         )
-    more = needed - min(held.epsilon_at(delta), granted.epsilon)
-    decimals = min(6, max(2, *(1 - value.adjusted() for value in (room, more) if value)))
+        return Shortfall("infinite", figure(room, ROUND_FLOOR), "infinite", sentence)
+    decimals = min(6, max(2, *(1 - value.adjusted() for value in (room, more, missing) if value > 0)))
     asked, left = figure(more, ROUND_CEILING, decimals), figure(room, ROUND_FLOOR, decimals)
-    short = str(Decimal(asked) - Decimal(left))
+    additive = balance.currency in (Currency.PURE, Currency.APPROX)
+    # What is compared are sums of squares, rounded; the figures of a grant are rounded once more.
+    short = str(Decimal(asked) - Decimal(left)) if additive else figure(missing + _HAIR, ROUND_CEILING, decimals)
     if not Decimal(left):
         advice = "Grant more"
-    elif not converted:
+    elif not converted and additive == all(isinstance(loss, Pure) for loss in losses):
         advice = f"Lower privacy.epsilon to {left}, or grant more"
-    elif wanted.rho:
-        # Four times ρ is more than twice ε; no figure is better than one that would be refused again.
-        advice = "Lower privacy.epsilon, or grant more"
-    else:
+    elif converted and balance.currency is Currency.PURE:
         advice = f"Lower privacy.epsilon to {Decimal(left) / 2}, or grant more"
-    return _said(study, dataset, "eps", asked, left, short, f"{advice}: {grant} --epsilon {short}")
+    else:
+        # No figure is better than one that would be refused again.
+        advice = "Lower privacy.epsilon, or grant more"
+    at = "" if balance.currency is Currency.PURE else f" at delta {_small(delta, ROUND_FLOOR)}"
+    return _said(study, dataset, "eps", asked, left, short, f"{advice}: {grant} --epsilon {short}", at)
 
 
-def _said(study: str, dataset: str, what: str, asked: str, left: str, short: str, remedy: str) -> Shortfall:
-    sentence = f"refused: {study} asks {what} {asked} of {dataset}, {left} is left ({short} short). {remedy}"
+_HAIR = Decimal("1e-6")
+
+
+def _said(
+    study: str, dataset: str, what: str, asked: str, left: str, short: str, remedy: str, at: str = ""
+) -> Shortfall:
+    sentence = f"refused: {study} asks {what} {asked}{at} of {dataset}, {left} is left ({short} short). {remedy}"
     return Shortfall(asked, left, short, sentence)
 
 

@@ -15,10 +15,23 @@ from typing import Literal
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import convert
 from comity.privacy.chain import Row, is_head
-from comity.privacy.ledger_account import Balance, Grant, grant_text
+from comity.privacy.composition import Grant, check_currency, entered, usual, written_off
+from comity.privacy.currency import Currency
+from comity.privacy.ledger_account import Balance, grant_text
+from comity.privacy.ledger_commits import (
+    Commit,
+    CommitHead,
+    append_commit,
+    commit_head,
+    find_commit,
+    last_commits,
+    notes_digest,
+    state_digest,
+)
 from comity.privacy.ledger_replay import ENDED
-from comity.privacy.ledger_rows import Rows, line, number, row
+from comity.privacy.ledger_rows import Rows, grant_marks, line, number, row
 from comity.privacy.ledger_shortfall import shortfall
+from comity.privacy.ledger_witness import UNWITNESSED, frozen_sentence
 from comity.privacy.loss import Approx, Loss, Pure, parse_loss
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
@@ -50,32 +63,61 @@ class Transaction:
         self._lost = lost
         self._permits: list[Permit] = []
         self._over = False
+        self._owner = owner
+        self._changes = connection.total_changes
+        self._notes: list[bytes] = []
+        self._sealed: Commit | None = None
 
     # Datasets and grants
 
-    def found(self, *, nonce: str, dataset: str, grant: Grant | None, unit: Unit, neighbours: Neighbours) -> None:
+    def found(
+        self,
+        *,
+        nonce: str,
+        dataset: str,
+        grant: Grant | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        currency: Currency | None = None,
+        simulated: bool = False,
+    ) -> None:
         """The first entry of a new ledger."""
-        self._rows.found(nonce)
-        self._open_account("create", dataset, grant, unit, neighbours, note=nonce)
+        self._rows.found(nonce, simulated=simulated)
+        step = "simulated" if simulated else ""
+        self._open_account("create", dataset, grant, currency, unit, neighbours, note=nonce, step=step)
 
     @property
     def is_founded(self) -> bool:
         return self._rows.is_founded()
 
-    def add_dataset(self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours) -> None:
+    def add_dataset(
+        self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours, currency: Currency | None = None
+    ) -> None:
         """A further dataset with a budget of its own; the losses of people who are in both add up unseen."""
         if dataset in self._rows.datasets():
             raise BadInput(f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists")
-        self._open_account("dataset", dataset, grant, unit, neighbours, note="")
+        self._open_account("dataset", dataset, grant, currency, unit, neighbours, note="")
 
     def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
-        """Raises a dataset's ceiling; the total granted is what its owner promises."""
+        """Raises a dataset's ceiling; the total granted is what its owner promises.
+
+        The currency stays, except that a pure grant of which nothing was used takes its first δ as any new grant.
+        """
         self._require_grant(loss)
         name = self._dataset(dataset)
         unit, neighbours, balance = self._rows.account(name)
-        raised = balance.raised(loss)
-        self._append("grant", [row(name, unit, neighbours, loss=loss.as_text(), note=line("why", why, BadInput))])
-        self._rows.settle(name, raised)
+        line("why", why, BadInput)
+        if balance.granted is not None:
+            total, currency = balance.total(loss), balance.currency
+            if balance.is_untouched and currency is Currency.PURE:
+                currency = usual(total)
+            assert currency is not None
+            check_currency(currency, total, f"{self._where}: {name}")
+            balance = balance.raised(loss, currency)
+        mechanism, sensitivity = grant_marks(balance)
+        entry = row(name, unit, neighbours, mechanism=mechanism, sensitivity=sensitivity, loss=loss.as_text(), note=why)
+        self._append("grant", [entry])
+        self._rows.settle(name, balance)
 
     # Runs
 
@@ -91,8 +133,8 @@ class Transaction:
     ) -> None:
         """Promises the budget of a run's draws: all of them, or none and `BudgetExceeded`.
 
-        A loss in another unit or relation is converted where one implies the other, else refused. The list of
-        draws is fixed with the first call: the same list again changes nothing, another one under the same
+        A loss in another unit, relation or kind is converted where one implies the other, else refused. The list
+        of draws is fixed with the first call: the same list again changes nothing, another one under the same
         run is refused.
         """
         self._require_thawed()
@@ -103,6 +145,8 @@ class Transaction:
         losses, rows = [], []
         for draw in draws:
             loss = convert(draw.loss, unit, neighbours, own_unit, own_neighbours)
+            if balance.currency is not None:
+                loss = entered(balance.currency, loss, name)
             stated = "" if loss == draw.loss else f"declared {draw.loss.as_text()} for {unit}, {neighbours}"
             losses.append(loss)
             rows.append(
@@ -126,7 +170,7 @@ class Transaction:
             self._require_same(run, name, study, rows)
             return
         if not balance.covers(losses):
-            converted = any(loss != draw.loss for loss, draw in zip(losses, draws, strict=True))
+            converted = neighbours is not own_neighbours or unit is not own_unit
             short = shortfall(
                 study=study,
                 dataset=name,
@@ -190,11 +234,51 @@ class Transaction:
         """The end of a run: what it never drew is given back, and its id can't draw again."""
         self._end("close", run)
 
+    def abandon(self, run: str) -> None:
+        """As `close`, by the owner of the site, of a run that nobody will end. Ended runs stay as they are."""
+        self._end("abandon", run)
+
+    # Commits
+
+    def note(self, digest: bytes) -> None:
+        """Adds what the caller wrote to its own tables to the head of this commit."""
+        if not isinstance(digest, bytes) or not 0 < len(digest) <= 64:
+            raise Malformed("a note is a digest of 1 to 64 bytes", code="ledger")
+        self._require_unsealed()
+        self._notes.append(digest)
+
+    def commit_head(self) -> CommitHead:
+        """The head that this commit will have: from here on nothing can be noted or appended in this transaction.
+
+        A transaction that asked for its head commits under it, also when nothing else changed.
+        """
+        if self._sealed is None:
+            last = next(iter(last_commits(self.connection, self._owner)), None)
+            count, before = (1, b"") if last is None else (last.count + 1, last.head)
+            seq, entry_head = self._rows.last()
+            state, notes = state_digest(self.connection, self._owner), notes_digest(self._notes)
+            head = commit_head(before, count, entry_head, state, notes)
+            self._sealed = Commit(count, seq, state, notes, head)
+        return CommitHead(self._rows.id(), self._sealed.count, self._sealed.head.hex())
+
+    def finish(self) -> CommitHead | None:
+        """Writes the row of this commit, if anything changed. The last act of a transaction."""
+        changed = self.connection.total_changes != self._changes or self._notes or self._sealed is not None
+        if not changed or self._over:
+            return None
+        head = self.commit_head()
+        assert self._sealed is not None
+        append_commit(self.connection, self._owner, self._sealed)
+        return head
+
+    def knows_commit(self, count: int, head: str) -> bool:
+        return find_commit(self.connection, self._owner, count) == head
+
     # Roll-backs
 
     @property
     def frozen(self) -> str:
-        """The head that somebody saw and the chain lacks; empty when the ledger may be used."""
+        """What somebody saw and the file lacks; empty when the ledger may be used."""
         return self._rows.frozen() or self._lost
 
     def remember(self, head: str) -> None:
@@ -208,34 +292,43 @@ class Transaction:
         if not self._rows.knows(head):
             self._freeze(head, "peer")
 
+    def remember_commit(self, ledger: str, count: int, head: str) -> None:
+        """Freezes the ledger when it is the one meant and lacks that commit; heads of others tell it nothing.
+
+        As for `remember`, the caller must know that the owner issued the head.
+        """
+        if not is_head(ledger) or not is_head(head) or isinstance(count, bool) or not isinstance(count, int):
+            raise Malformed("a commit is a ledger's id, a number and a head", code="head")
+        known = ledger != self._rows.id() or self.knows_commit(count, head) or self._rows.settled(head)
+        if not known:
+            self._freeze(head, "peer")
+
     def write_off(self, loss: Loss | Literal["all"], why: str) -> None:
         """Spends what may have been forgotten, of every dataset, and thaws the ledger. May exceed the grant.
 
-        `loss` is in each dataset's unit and relation. Runs that are open may have been drawn in the part that
-        is missing: they end, and what they had reserved counts as spent.
+        `loss` is in each dataset's unit and relation; an ε, alone or with a δ, is the part of the grant that it would
+        buy (`comity.privacy.composition.written_off`). Runs that are open may have been drawn in the part that is
+        missing: they end, and what they had reserved counts as spent.
         """
         if not isinstance(loss, Loss) and loss != "all":
             raise BadInput(f"write off a loss or 'all', found {loss!r}", code="write-off")
         line("why", why, BadInput)
-        if self._lost and not self._rows.knows(self._lost):
+        if self._lost and (self._lost == UNWITNESSED or not self._rows.settled(self._lost)):
             self._freeze(self._lost, "witness")
         for run in self._rows.open_runs():
             self._end("forfeit", run)
         for name in self._rows.datasets():
             unit, neighbours, balance = self._rows.account(name)
-            spent = balance.all_left() if isinstance(loss, str) else loss
+            if isinstance(loss, str):
+                spent = balance.all_left()
+            elif balance.granted is None or balance.currency is None:
+                spent = loss
+            else:
+                spent = written_off(balance.currency, loss, balance.granted)
             self._append("write-off", [row(name, unit, neighbours, loss=spent.as_text(), note=why)])
             self._rows.settle(name, balance.writing_off(spent))
         self._rows.freeze("")
         self._lost, self.thawed = "", True
-
-    def last(self) -> tuple[int, str]:
-        """Number and head of the newest entry."""
-        return self._rows.last()
-
-    @property
-    def appended(self) -> bool:
-        return self._rows.appended
 
     # The end of the transaction
 
@@ -252,18 +345,52 @@ class Transaction:
     # Checks and parts of the above
 
     def _open_account(
-        self, kind: str, dataset: str, grant: Grant | None, unit: Unit, neighbours: Neighbours, note: str
+        self,
+        kind: str,
+        dataset: str,
+        grant: Grant | None,
+        currency: Currency | None,
+        unit: Unit,
+        neighbours: Neighbours,
+        *,
+        note: str,
+        step: str = "",
     ) -> None:
-        if grant is not None:
+        line("dataset", dataset, BadInput)
+        if grant is None:
+            balance = Balance.opened(None)
+        else:
             self._require_grant(grant)
-        entry = row(line("dataset", dataset), Unit(unit), Neighbours(neighbours), loss=grant_text(grant), note=note)
+            chosen = usual(grant) if currency is None else Currency(currency)
+            check_currency(chosen, grant, f"{self._where}: {dataset}")
+            balance = Balance.opened(grant, chosen)
+        mechanism, sensitivity = grant_marks(balance)
+        entry = row(
+            dataset,
+            Unit(unit),
+            Neighbours(neighbours),
+            mechanism=mechanism,
+            sensitivity=sensitivity,
+            loss=grant_text(grant),
+            step=step,
+            note=note,
+        )
         self._append(kind, [entry])
-        self._rows.open_account(dataset, unit, neighbours, grant)
+        self._rows.open_account(dataset, unit, neighbours, balance)
 
     def _append(self, kind: str, rows: Sequence[Row]) -> None:
         if self._over:
             raise Refused(f"{self._where}: the transaction is over; begin another", code="ledger")
+        self._require_unsealed()
         self._rows.append(kind, rows)
+
+    def _require_unsealed(self) -> None:
+        if self._sealed is not None:
+            raise Refused(
+                f"{self._where}: the head of this commit was given out, so nothing can be added to it: "
+                "ask for the head last",
+                code="ledger",
+            )
 
     def _require_grant(self, grant: Grant) -> None:
         if not isinstance(grant, Pure | Approx):
@@ -315,12 +442,6 @@ class Transaction:
         self._rows.freeze(head)
 
     def _require_thawed(self) -> None:
-        head = self.frozen
-        if head:
-            raise Refused(
-                f"{self._where} is frozen: head {head[:12]}… was seen of this ledger before, and it is not "
-                "in the file, which was rolled back or restored from a backup and may have forgotten "
-                "expenses. Put the newest copy back, or write off what may be missing: comity ledger "
-                f"write-off {self._where} --all",
-                code="frozen",
-            )
+        lost = self.frozen
+        if lost:
+            raise Refused(frozen_sentence(self._where, lost), code="frozen")

@@ -1,9 +1,10 @@
-"""The last head of a ledger that this machine saw, kept outside the ledger.
+"""The last commit of a ledger that this machine saw, kept outside the ledger.
 
 A ledger that was restored from a backup has forgotten expenses, and its own chain can't show it. The witness
-can: it holds the newest (seq, head), and a chain that does not contain it is an older or another one. The
-witness may lag (a crash between commit and witness) but never moves backwards, except when the owner writes
-off the gap.
+can: it holds the newest (count, head), and a file that does not contain it is an older or another one. The
+witness is there before the ledger is, so a machine without one meets a ledger that was brought there, perhaps from a
+backup. It may lag (a crash between commit and witness) but never moves backwards, except when the owner writes off
+the gap.
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ from pathlib import Path
 from comity.errors import Refused
 from comity.privacy.chain import is_head
 
+UNWITNESSED = "no witness"
+"""What a ledger lacks that this machine never saw."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An entry's number and the head after it."""
+    """A commit's number and head; of the first format, an entry's. Nothing when the file is empty."""
 
-    seq: int
+    count: int
     head: str
+    of_entry: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.head
 
 
 def heads_folder() -> Path:
@@ -64,7 +73,10 @@ class Witness:
             )
 
     def read(self) -> Seen | None:
-        """What was seen last. An empty file is a power cut before the first flush, and tells nothing."""
+        """What was seen last; None on a machine that never saw the ledger.
+
+        An empty file is a power cut before the first flush, and tells nothing.
+        """
         try:
             with open(self._file(".json"), "rb") as file:  # noqa: PTH123 (pathlib doubles the cost of a read)
                 stored = file.read()
@@ -73,21 +85,27 @@ class Witness:
         except OSError as error:
             raise self._unreadable() from error
         if not stored:
-            return None
+            return Seen(0, "")
         try:
             found = json.loads(stored)
-            seen = Seen(found["seq"], found["head"])
+            of_entry = "seq" in found
+            seen = Seen(found["seq" if of_entry else "count"], found["head"], of_entry)
         except (ValueError, KeyError, TypeError) as error:
             raise self._unreadable() from error
-        if not isinstance(seen.seq, int) or not is_head(seen.head):
+        if not isinstance(seen.count, int) or not is_head(seen.head):
             raise self._unreadable()
         return seen
 
+    def remove(self) -> None:
+        for suffix in (".json", ".lock", ".new"):
+            Path(self._file(suffix)).unlink(missing_ok=True)
+
     def advance(self, seen: Seen, *, contains: Callable[[Seen], bool]) -> None:
-        """Moves on to `seen`, if that is newer and its chain contains what was seen before."""
+        """Moves on to `seen`, if that is newer and its chain contains what was seen before. Never makes a witness."""
         with self._locked():
             before = self.read()
-            if before is None or (before.seq < seen.seq and contains(before)):
+            older = before is not None and (before.is_nothing or before.of_entry or before.count < seen.count)
+            if before is not None and older and (before.is_nothing or contains(before)):
                 self._replace(seen)
 
     def set(self, seen: Seen) -> None:
@@ -98,7 +116,7 @@ class Witness:
     def _replace(self, seen: Seen) -> None:
         fresh = self._file(".new")
         with open(fresh, "wb") as file:  # noqa: PTH123
-            file.write(json.dumps({"seq": seen.seq, "head": seen.head}).encode())
+            file.write(json.dumps({"count": seen.count, "head": seen.head}).encode())
         os.replace(fresh, self._file(".json"))  # noqa: PTH105
 
     @contextlib.contextmanager
@@ -120,3 +138,20 @@ class Witness:
             "ledger with its newest backup, then remove this file",
             code="frozen",
         )
+
+
+def frozen_sentence(where: str, lost: str) -> str:
+    """What the owner of a frozen ledger reads: what is missing, and what to do."""
+    if lost == UNWITNESSED:
+        return (
+            f"{where} is frozen: this machine has never seen this ledger, so the file may be an old backup that has "
+            "forgotten expenses. If you moved it, bring its witness from the other machine, the file named after the "
+            f"ledger's id in ~/.comity/heads, to {heads_folder()}. If it was restored, write off what may be missing: "
+            f'comity ledger write-off {where} --all --why "..."; if you know that nothing is, --epsilon 0'
+        )
+    return (
+        f"{where} is frozen: head {lost[:12]}… was seen of this ledger before, and it is not "
+        "in the file, which was rolled back or restored from a backup and may have forgotten "
+        "expenses. Put the newest copy back, or write off what may be missing: comity ledger "
+        f'write-off {where} --all --why "..."'
+    )

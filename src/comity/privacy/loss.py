@@ -1,8 +1,9 @@
-"""What one release, or a whole study, costs a unit of privacy: pure ε, zCDP ρ, or (ε, δ).
+"""What one release, or a whole study, costs a unit of privacy: pure ε, Gaussian μ, zCDP ρ, or (ε, δ).
 
 A mechanism M is ε-DP when P[M(D) ∈ S] <= e^ε P[M(D') ∈ S] for every event S and all neighbours D, D';
-(ε, δ)-DP adds δ on the right; ρ-zCDP bounds the Rényi divergence of every order α > 1 by ρα. Who is a
-neighbour is said elsewhere (`comity.privacy.unit`): a loss means something only beside a unit and a relation.
+(ε, δ)-DP adds δ on the right; ρ-zCDP bounds the Rényi divergence of every order α > 1 by ρα; μ-GDP says that
+telling M(D) from M(D') is no easier than telling N(0, 1) from N(μ, 1). Who is a neighbour is said elsewhere
+(`comity.privacy.unit`): a loss means something only beside a unit and a relation.
 
 Figures are exact decimals. Arithmetic that can't be exact rounds up, since a loss that is stated too high is
 still a true promise.
@@ -21,6 +22,12 @@ Number = int | float | str | Decimal | SupportsIndex
 
 LOSSES = Context(prec=60, rounding=ROUND_CEILING)
 """The arithmetic of losses: sixty digits, then upwards."""
+
+LEAST, MOST = Decimal("1e-300"), Decimal("1e300")
+"""Figures of losses are 0 or lie between these, so that whatever computes with them in doubles can."""
+
+_DIGITS = 100
+_EXACT = Context(prec=2 * _DIGITS)
 
 
 @dataclass(frozen=True, init=False)
@@ -41,6 +48,40 @@ class Pure:
 
     def as_text(self) -> str:
         return f"pure:{self.epsilon}"
+
+
+@dataclass(frozen=True, init=False)
+class GDP:
+    """μ-Gaussian differential privacy, kept as μ², which adds up."""
+
+    square: Decimal
+
+    def __init__(self, mu: Number) -> None:
+        figure = _figure("mu", mu)
+        object.__setattr__(self, "square", _figure("mu squared", at_least(LOSSES.multiply(figure, figure))))
+
+    @classmethod
+    def squared(cls, square: Number) -> GDP:
+        """The loss with this μ²."""
+        loss = cls.__new__(cls)
+        object.__setattr__(loss, "square", _figure("mu squared", square))
+        return loss
+
+    @property
+    def mu(self) -> Decimal:
+        """μ, rounded up. Decimal's root rounds to nearest whatever its context says; the next figure lies above."""
+        root = LOSSES.sqrt(self.square)
+        return root if _EXACT.multiply(root, root) == self.square else LOSSES.next_plus(root)
+
+    def __mul__(self, times: int) -> GDP:
+        """Squares add up: `times` releases of μ cost sqrt(times)·μ."""
+        return GDP.squared(LOSSES.multiply(self.square, _times(times)))
+
+    def __str__(self) -> str:
+        return f"mu {shown(self.mu, decimals=4)}"
+
+    def as_text(self) -> str:
+        return f"gdp:{self.square}"
 
 
 @dataclass(frozen=True, init=False)
@@ -91,7 +132,7 @@ class Approx:
         return f"approx:{self.epsilon},{self.delta}"
 
 
-Loss = Pure | ZCDP | Approx
+Loss = Pure | GDP | ZCDP | Approx
 
 
 def parse_loss(text: str) -> Loss:
@@ -102,13 +143,22 @@ def parse_loss(text: str) -> Loss:
         match kind, parts:
             case "pure", [epsilon]:
                 return Pure(epsilon)
+            case "gdp", [square]:
+                return GDP.squared(square)
             case "zcdp", [rho]:
                 return ZCDP(rho)
             case "approx", [epsilon, delta]:
                 return Approx(epsilon, delta)
     except StudyError as wrong:
-        raise Malformed(f"a stored loss can't be read: {text!r}: {wrong}") from wrong
-    raise Malformed(f"a stored loss reads pure:EPSILON, zcdp:RHO or approx:EPSILON,DELTA, found {text!r}")
+        raise Malformed(f"a stored loss can't be read: {text[:80]!r}: {wrong}") from wrong
+    raise Malformed(
+        f"a stored loss reads pure:EPSILON, gdp:MU-SQUARED, zcdp:RHO or approx:EPSILON,DELTA, found {text[:80]!r}"
+    )
+
+
+def at_least(value: Decimal) -> Decimal:
+    """`value`, or the least figure of a loss when it is smaller and not 0: upwards, as losses go."""
+    return LEAST if 0 < value < LEAST else value
 
 
 def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:
@@ -144,10 +194,17 @@ def _figure(name: str, value: Number) -> Decimal:
         else:
             figure = Decimal(operator.index(value))
     except (InvalidOperation, TypeError, ValueError):
-        raise StudyError(f"{name} must be a number, found {value!r}", key=name) from None
+        raise StudyError(f"{name} must be a number, found {repr(value)[:80]}", key=name) from None
     if not figure.is_finite() or figure < 0:
-        raise StudyError(f"{name} must be finite and not negative, found {value!r}", key=name)
-    return abs(figure) if figure == 0 else figure
+        raise StudyError(f"{name} must be finite and not negative, found {repr(value)[:80]}", key=name)
+    if figure == 0:
+        return Decimal(0)
+    if not LEAST <= figure <= MOST or len(figure.as_tuple().digits) > _DIGITS:
+        raise StudyError(
+            f"{name} must be 0 or between {LEAST} and {MOST}, with at most {_DIGITS} digits, found {str(value)[:80]}",
+            key=name,
+        )
+    return figure
 
 
 def _times(times: int) -> Decimal:

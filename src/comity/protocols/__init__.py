@@ -1,16 +1,23 @@
-"""The methods, one folder each, by the name that a study gives."""
+"""The methods, one folder each, by the name that a study gives. A study imports its own method and no other."""
 
 from __future__ import annotations
 
-from comity.protocols.averaging.parameters import AveragingParameters
+from importlib import import_module
+
 from comity.protocols.parameters import Parameters, Setting
-from comity.protocols.softlabel.parameters import SoftLabelParameters
-from comity.protocols.vertical.parameters import VerticalParameters
 
-PROTOCOLS: dict[str, type[Parameters]] = {
-    "averaging": AveragingParameters,
-    "softlabel": SoftLabelParameters,
-    "vertical": VerticalParameters,
+PROTOCOLS: dict[str, tuple[str, str]] = {
+    "averaging": ("comity.protocols.averaging.parameters", "AveragingParameters"),
+    "softlabel": ("comity.protocols.softlabel.parameters", "SoftLabelParameters"),
+    "vertical": ("comity.protocols.vertical.parameters", "VerticalParameters"),
 }
+"""Where the table of each method is described: a module and a name in it."""
 
-__all__ = ["PROTOCOLS", "Parameters", "Setting"]
+
+def parameters_of(name: str) -> type[Parameters]:
+    module, leaf = PROTOCOLS[name]
+    found: type[Parameters] = getattr(import_module(module), leaf)
+    return found
+
+
+__all__ = ["PROTOCOLS", "Parameters", "Setting", "parameters_of"]

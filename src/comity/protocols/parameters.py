@@ -1,28 +1,50 @@
-"""How a protocol's table in a study becomes a protocol: validated parameters with sound defaults."""
+"""How a protocol's table in a study becomes a protocol: validated parameters with sound defaults.
+
+Which keys a variant has is said once, on the field: `Annotated[int, Only(variant="published")]`. A key that would be
+ignored is refused, because whoever wrote it believes that it does something.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from comity.data import Schema
+from comity.errors import StudyError
 from comity.federation.protocol import Protocol
+
+ABSENT = "absent"
+"""The code of the DataError about a file that is not there, as opposed to one that can't be read."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a protocol may use to build itself: public things only. `read` opens a public file named in the study;
-    `columns` are the patterns of [parties.NAME] columns; `pure` says that the study grants no delta."""
+    """What a protocol may use to build itself: public things only. `read` opens a file that a key of the study names,
+    by its name and that key; `columns` are the patterns of [parties.NAME] columns; `pure` says that the study grants no
+    delta."""
 
     schema: Schema
     where: str
-    read: Callable[[str], pd.DataFrame]
+    read: Callable[[str, str], pd.DataFrame]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pure: bool = False
+
+
+class Only:
+    """Marks a key that exists under some values of other keys alone. `why` is for whoever expects it elsewhere."""
+
+    def __init__(self, *, why: str = "", **needs: str | tuple[str, ...]) -> None:
+        self.why = why
+        self.needs = {key: (values,) if isinstance(values, str) else values for key, values in needs.items()}
+
+    def failing(self, values: Mapping[str, Any]) -> str | None:
+        """The first key whose value rules this one out."""
+        return next((key for key, allowed in self.needs.items() if values[key] not in allowed), None)
 
 
 class Parameters(BaseModel):
@@ -30,9 +52,50 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def public_files(self) -> tuple[str, ...]:
-        """Files whose content belongs to the study's hash."""
-        return ()
+    table: ClassVar[str] = ""
+
+    def files(self) -> Mapping[str, str]:
+        """Files whose content belongs to the study's hash, by the key that names them."""
+        return {}
+
+    def resolved(self, setting: Setting) -> dict[str, Any]:
+        """Every value by its key; where one is chosen by public figures, what it comes to in this study."""
+        return {key: getattr(self, key) for key in type(self).model_fields}
+
+    def own_keys(self, setting: Setting) -> tuple[str, ...]:
+        """The keys that mean something under these values; all others would be ignored."""
+        values = self.resolved(setting)
+        return tuple(
+            key for key in type(self).model_fields if (only := self._only(key)) is None or only.failing(values) is None
+        )
+
+    def build(self, setting: Setting) -> Protocol:
+        """The protocol; a key that it would ignore is refused."""
+        values = self.resolved(setting)
+        for key in type(self).model_fields:
+            only = self._only(key)
+            ruled_out = None if only is None else only.failing(values)
+            if only is None or ruled_out is None or key not in self.model_fields_set:
+                continue
+            written, name = getattr(self, ruled_out), f"{self.table}.{ruled_out}"
+            found = f'"{written}"' if written == values[ruled_out] else f'"{written}", here "{values[ruled_out]}"'
+            allowed = " or ".join(f'"{value}"' for value in only.needs[ruled_out])
+            why = f": {only.why}" if only.why else ""
+            raise StudyError(
+                f"{setting.where}: {self.table}.{key} belongs to {name} = {allowed}, found {found}{why}; leave one of "
+                "them out",
+                key=f"{self.table}.{key}",
+            )
+        return self.built(setting)
+
+    def declared_records(self, party: str) -> int | None:
+        """How many records the study says that a party has; None where it says nothing."""
+        return None
 
     @abstractmethod
-    def build(self, setting: Setting) -> Protocol: ...
+    def built(self, setting: Setting) -> Protocol:
+        """The protocol, from keys that all have a meaning."""
+
+    @classmethod
+    def _only(cls, key: str) -> Only | None:
+        return next((one for one in cls.model_fields[key].metadata if isinstance(one, Only)), None)

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from comity.data import Encoding
 from comity.federation.transcript import Transcript
 from comity.learn import LinearClassifier
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
+from comity.report.meaning import meaning
 from comity.report.plots import Weight, errors_plot, weights_plot
+from comity.report.quality import measure, not_covered, verdict
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -64,7 +67,8 @@ def render_result(result: Result) -> str:
         verdict=verdict(result),
         warnings=warnings(result),
         costs=costs(result),
-        errors=Markup(errors_plot(result.error or 0.0, result.baselines)) if compared else "",
+        meaning=meaning(result.guarantee),
+        errors=Markup(errors_plot(result.error or 0.0, result.baselines, measure(result))) if compared else "",
         weights=Markup(weights_plot(weights, _noise_of_weights(result), _towards(result.model))) if weights else "",
         spent=spent(result),
         traffic=traffic(result.transcript),
@@ -72,26 +76,6 @@ def render_result(result: Result) -> str:
         caveats=caveats(result),
         cells=cells,
     )
-
-
-def verdict(result: Result) -> str:
-    """How the error compares, in one sentence that also says so when the result is of no use."""
-    if result.error is None:
-        return ""
-    error, known = result.error, {baseline.name: baseline.error for baseline in result.baselines}
-    constant, alone, pooled = known.get("constant"), known.get("own data"), known.get("pooled")
-    if constant is not None and error >= constant:
-        return f"No better than always giving the most frequent answer ({constant:.3f}): of no use as it stands."
-    said = []
-    if alone is not None:
-        said.append(f"{'better' if error < alone else 'not better'} than a party alone ({alone:.3f})")
-    if pooled is not None:
-        gap = error - pooled
-        said.append(
-            f"{gap:.3f} above all records pooled ({pooled:.3f})" if gap > 0 else f"level with pooling ({pooled:.3f})"
-        )
-    text = ", ".join(said)
-    return text[:1].upper() + text[1:] + "." if text else ""
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
@@ -106,17 +90,19 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.guarantee.claim != "private":
-        found.append(("Not private as claimed", result.guarantee.claim))
+        only = result.guarantee.claim.startswith("simulation only")
+        found.append(("Simulation only" if only else "Not private as claimed", result.guarantee.claim))
+    if result.findings:
+        counted = " These counts are exact: no guarantee covers them."
+        found.append(("Look at the records again", " ".join(result.findings) + counted))
     return found
 
 
 def caveats(result: Result) -> list[str]:
     found = ["Simulated on one machine, which held the records of every party."]
-    if result.error is not None:
-        found.append(
-            "Errors and baselines were measured on the simulation's records. In a deployment each of them would be a "
-            "release of its own; they are not covered by the loss above."
-        )
+    uncovered = not_covered(result)
+    if uncovered is not None:
+        found.append(uncovered)
     if not result.masks:
         found.append(
             "Above 1,000 parties a simulation runs stacks of parties and leaves masks out, because they cancel: the "
@@ -163,10 +149,13 @@ def traffic(transcript: Transcript) -> list[Traffic]:
 
 
 def strongest(model: Any) -> list[Weight]:
-    """The largest weights of a linear model by the names of their features; none where names are unknown."""
+    """The largest weights of a linear model by the names of their features; none where names are unknown, or where a
+    feature map leaves no weight for each of them."""
     if not isinstance(model, LinearClassifier) or not isinstance(model.encoding, Encoding):
         return []
-    coef, names = model.coef_, model.encoding.names
+    coef, names = _by_feature(model), model.encoding.names
+    if coef is None:
+        return []
     order = np.argsort(-np.abs(coef), axis=None)[:WEIGHTS]
     found = []
     for place in order:
@@ -176,20 +165,33 @@ def strongest(model: Any) -> list[Weight]:
     return found
 
 
+def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:
+    """Weights of encoded features: one row for two classes, whose difference is what decides; else a row for each."""
+    coef, through = np.asarray(model.coef_, np.float64), model.feature_map
+    if through is not None:
+        if through.phase is not None or through.normalise:
+            return None
+        linear = through.matrix if through.whitening is None else through.matrix @ through.whitening
+        coef = coef[:, : linear.shape[1]] @ linear.T
+    return coef[1:] - coef[:1] if len(coef) == 2 else coef
+
+
 def spent(result: Result) -> str:
     """The ε of the run for a headline, rounded up like every loss."""
     return f"eps {shown(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
 
 
 def _towards(model: LinearClassifier) -> str:
-    return f"weight in favour of {model.classes[1]}" if len(model.coef_) == 1 else "weight in favour of the class"
+    return f"weight in favour of {model.classes[1]}" if len(model.classes) == 2 else "weight in favour of the class"
 
 
 def _noise_of_weights(result: Result) -> float | None:
-    if result.model_noise is None:
+    if result.model_noise is None or result.model.feature_map is not None:
         return None
     rows = len(result.model.coef_)
-    # Of C rows that sum to zero, C − 1 orthonormal combinations carry the noise.
+    if rows == 2:
+        return result.model_noise * sqrt(2)
+    # Of C rows that sum to zero, C - 1 orthonormal combinations carry the noise.
     return result.model_noise * (1.0 if rows == 1 else sqrt(1 - 1 / rows))
 
 

@@ -48,12 +48,12 @@ class Curve:
     spread: Sequence[float]
 
 
-def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
+def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:
     """The result's error beside what it is compared with, best below."""
     bars = [(b.name, b.error, b.spread) for b in baselines] + [("this result", error, 0.0)]
     bars.sort(key=lambda bar: (bar[1], bar[0] != "this result"))
     with _styled("errors"):
-        figure, axes = _axes(5.4, 0.42 + 0.36 * len(bars))
+        figure, axes = _axes(4.8, 0.42 + 0.34 * len(bars))
         for place, (name, value, spread) in enumerate(bars):
             ours = name == "this result"
             axes.barh(
@@ -79,7 +79,7 @@ def errors_plot(error: float, baselines: Sequence[Baseline]) -> str:
         for tick, (name, _, _) in zip(axes.get_yticklabels(), bars):
             tick.set_fontweight("bold" if name == "this result" else "normal")
         axes.set_xlim(0, max(value + spread for _, value, spread in bars) * 1.16 or 1)
-        axes.set_xlabel("share of test records that is predicted wrongly")
+        axes.set_xlabel(measured)
         axes.tick_params(axis="y", length=0)
         return _svg(figure, "Error of the result and of its baselines: " + _said(bars))
 
@@ -88,7 +88,7 @@ def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -
     """The strongest weights of a released linear model; the line behind each spans two deviations of its noise."""
     shown = list(reversed(weights))
     with _styled("weights"):
-        figure, axes = _axes(6.6, 0.5 + 0.27 * len(shown))
+        figure, axes = _axes(4.8, 0.6 + 0.24 * len(shown))
         for place, weight in enumerate(shown):
             if noise is not None:
                 reach = 2 * noise
@@ -98,7 +98,7 @@ def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -
         axes.axvline(0, color=_INK, linewidth=0.8)
         axes.set_yticks(range(len(shown)), [weight.label for weight in shown])
         axes.set_ylim(-0.7, len(shown) - 0.3)
-        spread = "" if noise is None else " (line: ± 2 standard deviations of the added noise)"
+        spread = "" if noise is None else "\n(line: ± 2 standard deviations of the added noise)"
         axes.set_xlabel(towards + spread)
         axes.tick_params(axis="y", length=0)
         described = [(weight.label, weight.value, 0.0) for weight in weights]
@@ -109,7 +109,7 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
     """Error against ε for several methods; horizontal lines for what does not depend on ε."""
     markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
     with _styled(title):
-        figure, axes = _axes(5.4, 3.5)
+        figure, axes = _axes(4.9, 3.6)
         # Curves are moved apart a little, so that their whiskers can be told from each other.
         for place, curve in enumerate(curves):
             moved = [epsilon * 1.03 ** (place - (len(curves) - 1) / 2) for epsilon in curve.epsilon]
@@ -147,7 +147,8 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
         axes.set_xlabel("epsilon spent by each party (more is less private)")
         axes.set_ylabel(f"test error, mean of {repeats} ± spread")
         axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(curves), fontsize=9)
+        # Outside of the axes, whose title and curves would meet it.
+        figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
         described = [(f"{c.label} at {e:g}", v, 0.0) for c in curves for e, v in zip(c.epsilon, c.error)]
         return _svg(figure, f"{title}, error against epsilon: {_said(described)}")
 

@@ -1,7 +1,7 @@
 """The result of a run: the model, what it cost, what crossed the wire; as an object and as a folder.
 
-A folder holds `result.json` (everything but arrays), `model/` with its card, `transcript.json` and `report.html`.
-`result.json` is written last: a folder that has it has everything.
+A folder holds `result.json` (everything but arrays), `released/` with what was paid for, `model/` with its card where
+it is a model, `transcript.json` and `report.html`. `result.json` is written last: a folder that has it has everything.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from comity.privacy.mechanisms.spherical import Spherical
 from comity.report.card import model_card
 from comity.report.page import render_result
 from comity.report.published_shares import save_shares
+from comity.report.quality import not_covered
+from comity.report.released import Released, load_released, released_of, save_released
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
 from comity.report.writing import write_text
 from comity.runtime.outcome import Account, Guarantee, Outcome
 
-_FORMAT = "comity-result-1"
+_FORMAT = "comity-result-2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +42,9 @@ class Result:
     """What a run gives back. One that was read from a folder has everything but `outcome`.
 
     `error` and `baselines` are measured on records that are private outside a simulation, and None or empty where
-    nobody measured them: a score is a release. `model_noise` is the standard deviation of the noise in each released
-    number of the model, where the declaration tells it.
+    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it. `findings`
+    says what is odd about the records of a simulation, in exact counts that no guarantee covers. `model_noise` is the
+    standard deviation of the noise in each released number of the model, where the declaration tells it.
     """
 
     study: str
@@ -50,6 +53,7 @@ class Result:
     protocol: str
     parties: int
     model: Any
+    releases: tuple[Released, ...]
     guarantee: Guarantee
     plan: Plan
     views: tuple[View, ...]
@@ -64,6 +68,7 @@ class Result:
     made: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
     outcome: Outcome | None = None
 
     @classmethod
@@ -75,6 +80,7 @@ class Result:
             protocol=outcome.protocol,
             parties=outcome.parties,
             model=outcome.model,
+            releases=released_of(outcome.released, outcome.declaration, outcome.consortium),
             guarantee=outcome.guarantee,
             plan=outcome.plan,
             views=views(outcome.declaration, outcome.consortium),
@@ -89,11 +95,21 @@ class Result:
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             settings=dict(outcome.settings),
             versions=versions(),
+            findings=outcome.findings,
             outcome=outcome,
         )
 
     def baseline(self, name: str) -> Baseline | None:
         return next((baseline for baseline in self.baselines if baseline.name == name), None)
+
+    @property
+    def released(self) -> dict[str, Any]:
+        """What was paid for, by the names of the releases."""
+        return {one.name: one.value for one in self.releases}
+
+    def received_by(self, participant: str) -> dict[str, Any]:
+        """What a party, or the coordinator, has of it."""
+        return {one.name: one.value for one in self.releases if one.reaches(participant)}
 
     def report(self, path: str | Path) -> Path:
         """Write the page: one file that asks nobody for anything."""
@@ -106,6 +122,8 @@ class Result:
         folder = Path(folder)
         if isinstance(self.model, LinearClassifier | ConstantClassifier | LinearRegressor):
             _save_model(self.model, folder / "model", model_card(self))
+        folder.mkdir(parents=True, exist_ok=True)
+        save_released(self.releases, folder / "released")
         if self.outcome is not None:
             save_shares(self.outcome, folder / "shares")
         write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
@@ -132,6 +150,7 @@ class Result:
             "guarantee": guarantee,
             "error": self.error,
             "baselines": [asdict(baseline) for baseline in self.baselines],
+            "not_covered": not_covered(self),
             "plan": self.plan.as_json() | {"total": total},
             "views": [asdict(view) for view in self.views],
             "accounts": [asdict(account) for account in self.accounts],
@@ -140,6 +159,7 @@ class Result:
             "masks": self.masks,
             "seed": self.seed,
             "seconds": self.seconds,
+            "findings": list(self.findings),
             "settings": dict(self.settings),
             "versions": dict(self.versions),
         }
@@ -156,7 +176,8 @@ def load_result(folder: str | Path) -> Result:
         )
     lines = _json(folder / "transcript.json")
     try:
-        return _result(page, lines, load_model(folder / "model") if (folder / "model").is_dir() else None)
+        model = load_model(folder / "model") if (folder / "model").is_dir() else None
+        return _result(page, lines, model, load_released(folder / "released"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{folder}: result.json or transcript.json is damaged ({error!r}); run the study again"
@@ -165,7 +186,7 @@ def load_result(folder: str | Path) -> Result:
         raise DataError(f"{folder}: the result can't be read: {error}") from error
 
 
-def _result(page: Mapping[str, Any], lines: Any, model: Any) -> Result:
+def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Released, ...]) -> Result:
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
     return Result(
@@ -175,6 +196,7 @@ def _result(page: Mapping[str, Any], lines: Any, model: Any) -> Result:
         protocol=page["protocol"],
         parties=int(page["parties"]),
         model=model,
+        releases=releases,
         guarantee=Guarantee(**guarantee),
         plan=Plan(
             study=planned["study"],
@@ -202,6 +224,7 @@ def _result(page: Mapping[str, Any], lines: Any, model: Any) -> Result:
         made=page["made"],
         settings=dict(page["settings"]),
         versions=dict(page["versions"]),
+        findings=tuple(page["findings"]),
     )
 
 

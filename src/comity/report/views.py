@@ -21,26 +21,37 @@ class Seen:
 
 @dataclass(frozen=True)
 class View:
-    """Everything that one kind of participant receives from others; a party also knows its own records."""
+    """Everything that one kind of participant receives; a party also knows its own records."""
 
     participant: str
     seen: tuple[Seen, ...]
 
 
 def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
-    """The coordinator's view, then the parties': one for all that receive the same."""
-    found = [View("coordinator", _seen(COORDINATOR, declaration, who))]
-    playing = {name: role for role, names in who.roles.items() for name in names}
-    named = {release.to for release in declaration.releases}
-    # Parties without a role and without a release of their own receive the same, and there may be a million of them.
-    plain = next((party for party in who.parties if party not in playing and party not in named), None)
-    special = [party for party in (*playing, *sorted(named)) if party in who.parties]
+    """The coordinator's view, then the parties': one for all that receive the same.
+
+    A release stands in the view of each of its receivers, also of one that sent it: what the coordinator makes for
+    itself is in its hands like anything that it was sent.
+    """
+    found = [View(COORDINATOR, _seen(COORDINATOR, declaration, who))]
+    playing = {name: role for role, names in who.roles.items() for name in names if who.knows(name)}
+    named = {name for release in declaration.releases for name in (release.source, release.to) if who.knows(name)}
+    special = tuple(dict.fromkeys((*playing, *sorted(named))))
+    # Parties that no role and no release names receive the same, and there may be a million of them.
+    plain = next((party for party in who.parties if party not in special), None)
+    groups: dict[tuple[Seen, ...], list[str]] = {}
     if plain is not None:
-        label = "each party" if not special else "each other party"
-        found.append(View(label, _seen(plain, declaration, who)))
-    for party in dict.fromkeys(special):
-        label = f"{party} ({playing[party]})" if party in playing else party
-        found.append(View(label, _seen(party, declaration, who)))
+        groups[_seen(plain, declaration, who)] = [plain]
+    for party in special:
+        groups.setdefault(_seen(party, declaration, who), []).append(party)
+    for place, (seen, parties) in enumerate(groups.items()):
+        if len(groups) == 1:
+            label = "each party"
+        elif plain is not None and place == 0:
+            label = "each other party"
+        else:
+            label = ", ".join(f"{party} ({playing[party]})" if party in playing else party for party in parties)
+        found.append(View(label, seen))
     return tuple(found)
 
 
@@ -53,5 +64,4 @@ def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[
             unprotected=isinstance(release.protection, Entrusted | Disclosed),
         )
         for release in declaration.seen_by(participant, who)
-        if release.source != participant
     )

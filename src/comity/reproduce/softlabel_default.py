@@ -1,7 +1,7 @@
 """What a study runs by default, scored on parties of a few records each: the rule's choice beside statistics by name.
 
 Every map is fitted on the public auxiliary rows. The noise is what the protocol declares for the parties, of whom one
-may collude: lattice noise under zCDP. Sums are computed once and perturbed many times; `over_hosts` is a whole run.
+may collude: lattice noise. Sums are computed once and perturbed many times; `over_hosts` is a whole run.
 """
 
 from __future__ import annotations

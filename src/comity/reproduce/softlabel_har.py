@@ -27,7 +27,7 @@ from comity.data import Records
 from comity.data.datasets import dataset
 from comity.entropy import Stream
 from comity.federation.consortium import Consortium
-from comity.federation.parties import perturbed
+from comity.federation.released import perturbed
 from comity.learn.softmax import softmax
 from comity.learn.voting import one_hot
 from comity.privacy.ledger import Ledger

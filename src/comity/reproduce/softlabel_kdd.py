@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.data.datasets import dataset
 from comity.entropy import Stream
-from comity.federation.parties import perturbed
+from comity.federation.released import perturbed
 from comity.learn.feature_map import FeatureMap
 from comity.learn.logistic import logistic
 from comity.learn.voting import hard_votes

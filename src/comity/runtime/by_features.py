@@ -39,6 +39,9 @@ def by_features(
         order = Stream.public(name, "holdout").permutation(len(frame))
         count = round(len(frame) * holdout)
         if not 0 < count < len(frame):
-            raise StudyError(f"{where}: too few records to hold a share of {holdout} back; give simulation.test")
+            raise StudyError(
+                f"{where}: too few records to hold a share of {holdout} back; give simulation.test",
+                key="simulation.holdout",
+            )
         tested, frame = frame.iloc[np.sort(order[:count])], frame.iloc[np.sort(order[count:])]
     return {party: party_encoding(protocol, party).encode(frame, where=where).records for party in parties}, tested

@@ -17,14 +17,15 @@ from comity.crypto.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import Refused, Stopped, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.alignment import ROWS
+from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, run
 from comity.federation.plan import Plan, plan
 from comity.federation.policy import SIMULATION, Policy
-from comity.federation.site import Site
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import ReleasedNoise
@@ -97,12 +98,14 @@ def predict_jointly(
 def _scored(
     study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
 ) -> JointScores:
-    agreed = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
+    name = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
     names = (COORDINATOR, *study.consortium.parties)
-    keys = {name: Identity(derive(agreed.encode(), "simulated identity", name)) for name in names}
+    keys = {name: Identity(derive(name.encode(), "simulated identity", name)) for name in names}
     who = replace(study.consortium, roster={name: identity.public for name, identity in keys.items()})
+    agreed = Agreed(name, protocol, who, study.name)
     hosts = {
         party: Host(
+            agreed,
             party,
             records=records[party],
             keys=keys[party],
@@ -112,10 +115,6 @@ def _scored(
                 neighbours=who.neighbours,
             ),
             noise=ReleasedNoise(),
-            protocol=protocol,
-            who=who,
-            study=agreed,
-            title=study.name,
             policy=policies.get(party, SIMULATION),
         )
         for party in who.parties
@@ -125,13 +124,13 @@ def _scored(
     def before_the_end(path: str) -> None:
         """Which rows were common is the site's own, and deleted when the run ends."""
         if path.startswith("run.end") and protocol.parts:
-            order.append(Site(hosts[first], agreed, run_id, path, None, "0").kept(ROWS))
+            rows = hosts[first].store.state(run_id, ROWS)
+            if rows is not None:
+                order.append(decode(rows))
 
     channel = LocalChannel(hosts)
     coordinator = Parties(
-        protocol,
-        who,
-        study=agreed,
+        agreed,
         run=run_id,
         channel=channel,
         journal=Journal(),
@@ -142,8 +141,8 @@ def _scored(
     try:
         scores = np.asarray(run(coordinator)["scores"], np.float64)
     except (Refused, Stopped) as error:
-        if channel.refusal is not None:
-            raise channel.refusal from error
+        if error.party in channel.refusals:
+            raise channel.refusals[error.party] from error
         raise
     ids = records[first].ids
     if ids is not None and order:

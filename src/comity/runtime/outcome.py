@@ -68,6 +68,8 @@ class Outcome:
     masks: bool = True
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
+    findings: tuple[str, ...] = ()
 
     def baseline(self, name: str) -> Baseline | None:
         return next((b for b in self.baselines if b.name == name), None)

@@ -6,7 +6,7 @@ Splits use public randomness named by the study's hash, so that the same study d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Records, by_anchors, by_column, by_sizes, even, open_source
+from comity.data import Encoding, Finding, Records, by_anchors, by_column, by_sizes, even, explain_size
 from comity.entropy import Stream
 from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Approx, Pure
-from comity.runtime.by_features import by_features, is_vertical
+from comity.privacy.unit import Unit
+from comity.runtime.by_features import by_features, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import encoded, simulate
+from comity.runtime.same_records import require_same
+from comity.runtime.simulate import REAL_HOSTS, Granted, encoded, granted, simulate
+from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
 from comity.runtime.study import Study
 
-# Up to so many parties each has a ledger in a file, and a killed run can be resumed; each costs several durable writes.
-RESUMABLE = 64
+# Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
+# REAL_HOSTS, they share one.
+FILE_EACH = 64
 
 Rows = NDArray[np.int64]
 
@@ -39,11 +44,12 @@ Rows = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Material:
     """What a simulation starts from: each party's records, records to test on that no party has, and the local models
-    of parties that have their own."""
+    of parties that have their own; and what is odd about the records (`comity.runtime.simulation_data`)."""
 
     parties: Mapping[str, Records]
     test: Records | None
     models: Mapping[str, LocalModel] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
 
 
 def run_study(
@@ -58,8 +64,9 @@ def run_study(
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
-    Without a folder, or above `RESUMABLE` parties, sites and journal live in memory and end with the process. `models`
-    stand in for those of the file, where they are made in Python.
+    Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
+    stand in for those of the file, where they are made in Python. A folder whose run began with other records is
+    refused: steps that ran and steps that are to come would not belong together.
     """
     if material is None:
         if progress is not None:
@@ -67,8 +74,10 @@ def run_study(
         material = gather(study)
     durable = folder is not None and can_resume(material)
     grant = grant_of(study)
+    if durable and folder is not None:
+        require_same(study, material, folder)
     try:
-        return simulate(
+        outcome = simulate(
             study.protocol,
             parties=material.parties,
             epsilon=study.privacy.epsilon,
@@ -76,7 +85,7 @@ def run_study(
             schema=study.schema,
             unit=study.privacy.unit.value,
             neighbours=study.privacy.neighbours.value,
-            colluders=study.privacy.colluders,
+            colluders=study.consortium.colluders,
             dropouts=study.privacy.dropouts,
             seed=seed,
             test=material.test,
@@ -91,6 +100,7 @@ def run_study(
             models=material.models if models is None else models,
             progress=progress,
         )
+        return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:
         key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
         raise BudgetExceeded(
@@ -105,7 +115,8 @@ def run_study(
 
 
 def can_resume(material: Material) -> bool:
-    return len(material.parties) <= RESUMABLE
+    """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
+    return len(material.parties) <= REAL_HOSTS
 
 
 def grant_of(study: Study) -> Pure | Approx:
@@ -115,27 +126,46 @@ def grant_of(study: Study) -> Pure | Approx:
 
 
 def settings_of(study: Study) -> dict[str, object]:
-    """Every setting that the run used, by dotted key, whether written or left to its default."""
+    """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
-    return {
+    every = {
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
     }
+    known = study.settings()
+    return {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
+    who = replace(study.consortium, parties=tuple(material.parties))
+    terms = granted(float(grant.epsilon), study.privacy.delta, study.protocol, who)
+    if len(material.parties) > FILE_EACH:
+        shared = SharedFile(folder / "sites.sqlite")
+        return {
+            party: Ledger.seated(
+                shared, place, dataset=party, unit=study.privacy.unit, neighbours=study.privacy.neighbours, **terms
+            )
+            for place, party in enumerate(material.parties, start=1)
+        }
     place = folder / "ledgers"
     place.mkdir(exist_ok=True)
-    return {party: _ledger(place / file_name(party), party, study, grant) for party in material.parties}
+    return {party: _ledger(place / file_name(party), party, study, terms) for party in material.parties}
 
 
-def _ledger(path: Path, party: str, study: Study, grant: Pure | Approx) -> Ledger:
+def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
     """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
     if not path.exists():
         draft = path.with_suffix(".new")
         for suffix in ("", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
+        assert terms["grant"] is not None
         made = Ledger.create(
-            draft, dataset=party, grant=grant, unit=study.privacy.unit, neighbours=study.privacy.neighbours
+            draft,
+            dataset=party,
+            grant=terms["grant"],
+            currency=terms["currency"],
+            unit=study.privacy.unit,
+            neighbours=study.privacy.neighbours,
+            simulated=True,
         )
         # The last connection must be closed before the file moves, or its write-ahead log would stay behind.
         del made
@@ -157,10 +187,8 @@ def gather(study: Study) -> Material:
 
 def _dealt(study: Study) -> Material:
     table = study.simulation
-    try:
-        study.protocol.declare(study.consortium)
-    except StudyError as error:
-        raise StudyError(f"{study.where}: {error}", key=error.key) from error
+    # What public figures decide is decided before a record is read.
+    study.plan()
     if table.data is None:
         raise StudyError(
             f"{study.where}: simulation.data is missing; name one file to be split among the parties, "
@@ -169,32 +197,56 @@ def _dealt(study: Study) -> Material:
         )
     if is_vertical(study.protocol):
         return _by_features(study)
-    if isinstance(table.data, str):
-        frame = _read(study, table.data, "simulation.data")
-        whole = encoded(study.protocol, frame, str(study.folder / table.data))
+    found: list[Finding] = []
+    if is_one(table.data, _listed(study)):
+        frame, where = read_records(study, table.data, "simulation.data"), named(study, table.data)
+        _some_records(study, len(frame))
+        whole = encoded(study.protocol, frame, where)
         parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
+        found += odd(study, frame, where)
+        for name, records in parties.items():
+            declared = study.parameters.declared_records(name)
+            unit = study.privacy.unit.value
+            found += explain_size(len(records), f"{where}: {name}", unit=unit, declared=declared)
     else:
         _matching(study, list(table.data), "simulation.data has")
-        parties = {
-            name: encoded(study.protocol, _read(study, file, f"simulation.data.{name}"), str(study.folder / file))
-            for name, file in table.data.items()
-        }
+        parties = {}
+        for name, value in table.data.items():
+            frame, where = read_records(study, value, f"simulation.data.{name}"), named(study, value)
+            parties[name] = encoded(study.protocol, frame, where)
+            found += odd(study, frame, where, party=name)
+        if study.privacy.unit is not Unit.PARTY:
+            _some_records(study, sum(map(len, parties.values())))
     if table.test is not None:
-        test = _read(study, table.test, "simulation.test")
+        test = read_records(study, table.test, "simulation.test")
         if test.empty:
             raise StudyError(
-                f"{study.where}: simulation.test: {table.test} holds no records; give some, or leave the key out to "
-                "hold some back",
+                f"{study.where}: simulation.test: {named(study, table.test)} holds no records; give some, or leave the "
+                "key out to hold some back",
                 key="simulation.test",
             )
-        return Material(parties, encoded(study.protocol, test, str(study.folder / table.test)))
-    return _held_out(study, parties)
+        return Material(parties, encoded(study.protocol, test, named(study, table.test)), findings=sentences(found))
+    return replace(_held_out(study, parties), findings=sentences(found))
+
+
+def _some_records(study: Study, records: int) -> None:
+    if not records:
+        raise StudyError(
+            f"{study.where}: simulation.data holds no records at all, so that every ledger would pay for nothing; "
+            "check that it names the right files",
+            key="simulation.data",
+        )
+
+
+def _listed(study: Study) -> Iterable[str]:
+    return () if isinstance(study.parties, int) else study.parties
 
 
 def _by_features(study: Study) -> Material:
     """Each party has its own columns: of one file, or a file of its own with its own rows."""
     table, names = study.simulation, tuple(study.consortium.parties)
-    if isinstance(table.data, str):
+    found: list[Finding] = []
+    if is_one(table.data, _listed(study)):
         if table.split != "by-features":
             raise StudyError(
                 f'{study.where}: simulation.split = "{table.split}" deals whole records, and {study.protocol_name} '
@@ -202,24 +254,29 @@ def _by_features(study: Study) -> Material:
                 key="simulation.split",
             )
         held_out = table.holdout if table.test is None else None
-        file = str(study.folder / table.data)
-        frame = _read(study, table.data, "simulation.data")
+        file = named(study, table.data)
+        frame = read_records(study, table.data, "simulation.data")
+        _some_records(study, len(frame))
         _check_people(study, frame, file)
         parties, rest = by_features(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
+        found += odd(study, frame, file)
     else:
-        assert table.data is not None
         _matching(study, list(table.data), "simulation.data has")
         parties, rest = {}, None
         for name in names:
-            frame = _read(study, table.data[name], f"simulation.data.{name}")
-            _check_people(study, frame, str(study.folder / table.data[name]))
-            parties[name] = encoded(study.protocol, frame, str(study.folder / table.data[name]), party=name)
+            where = named(study, table.data[name])
+            frame = read_records(study, table.data[name], f"simulation.data.{name}")
+            _check_people(study, frame, where)
+            parties[name] = encoded(study.protocol, frame, where, party=name)
+            found += odd(study, frame, where, schema=party_encoding(study.protocol, name).schema, party=name)
+        if study.privacy.unit is not Unit.PARTY:
+            _some_records(study, sum(map(len, parties.values())))
     if study.schema.identifier is not None and _aligns(study):
         check_shared(parties, study.where, study.schema.identifier)
     if table.test is not None:
-        rest = _read(study, table.test, "simulation.test")
+        rest = read_records(study, table.test, "simulation.test")
     test = None if rest is None else encoded(study.protocol, rest, f"{study.where}: simulation")
-    return Material(parties, test)
+    return Material(parties, test, findings=sentences(found))
 
 
 def _check_people(study: Study, frame: pd.DataFrame, where: str) -> None:
@@ -232,10 +289,6 @@ def _check_people(study: Study, frame: pd.DataFrame, where: str) -> None:
 
 def _aligns(study: Study) -> bool:
     return getattr(study.protocol, "alignment", "none") != "none"
-
-
-def _read(study: Study, file: str, key: str) -> pd.DataFrame:
-    return open_source(file, where=f"{study.where}: {key}", base=study.folder).read()
 
 
 def _rows(records: Records, rows: Rows) -> Records:
@@ -266,7 +319,7 @@ def _split(study: Study, frame: pd.DataFrame) -> dict[str, Rows]:
     """Which rows of the one file each party gets."""
     table, names = study.simulation, study.consortium.parties
     stream = Stream.public(study.hash, "split")
-    where = str(study.folder / str(table.data))
+    where = named(study, table.data)
     if table.split == "by-features":
         raise StudyError(
             f'{study.where}: simulation.split = "by-features" gives parties different columns, and '

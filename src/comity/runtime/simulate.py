@@ -11,27 +11,32 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Records, Schema
+from comity.data import Encoding, Records, Schema, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
+from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration
 from comity.federation.host import Host
 from comity.federation.journal import Journal
-from comity.federation.parties import Parties, Progress, run
+from comity.federation.parties import Parties, Progress, whole_run
 from comity.federation.plan import describe, plan, spent_by
-from comity.federation.protocol import Protocol
+from comity.federation.policy import SIMULATION
+from comity.federation.protocol import Protocol, StepSpec
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
 from comity.learn.local_model import LocalModel
+from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_account import figure
+from comity.privacy.ledger_account import currency_for, figure
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
@@ -41,6 +46,7 @@ from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
+from comity.runtime.simulation_data import sentences
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000
@@ -57,7 +63,7 @@ def simulate(
     schema: Schema | None = None,
     unit: str = "party",
     neighbours: str = "replace",
-    colluders: int = 1,
+    colluders: int | None = None,
     dropouts: int = 0,
     seed: int | None = None,
     test: Data | None = None,
@@ -76,7 +82,8 @@ def simulate(
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.runtime.local_models`).
+    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
+    left out it is one, as long as another party stays honest.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -88,12 +95,22 @@ def simulate(
         loss=loss,
         unit=Unit(unit),
         neighbours=Neighbours(neighbours),
-        colluders=min(colluders, max(0, len(parties) - dropouts - 1)),
+        colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
         dropouts=dropouts,
         schema=schema,
     )
     started = time.perf_counter()
+    # Before any ledger hears of it: what can be refused from public figures costs nothing.
+    declaration = protocol.accepted(who)
+    if len(parties) > REAL_HOSTS:
+        _require_stacks(protocol, declaration)
     records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
+    odd = [
+        finding
+        for party, data in parties.items()
+        if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
+        for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
+    ]
     tested = None if test is None else encoded(protocol, test, "test")
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
@@ -114,22 +131,22 @@ def simulate(
             who,
             blocks=lambda most: stacks(list(records.values()), most),
             noise=noise_source(seed, "cohort"),
-            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, grant=granted(grant, delta)),
+            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, protocol, who)),
             study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
             local=next(iter(local.values()), None),
         )
-        released = cohort.released()
+        released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
     else:
-        released, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript = _with_hosts(
             protocol,
             who,
             records,
             known,
-            granted(grant, delta),
+            granted(grant, delta, protocol, who),
             seed,
             journal,
             run_id,
@@ -142,6 +159,7 @@ def simulate(
         protocol,
         who,
         released,
+        kept,
         transcript,
         accounts,
         study=study,
@@ -163,7 +181,23 @@ def simulate(
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
+        findings=sentences(odd),
     )
+
+
+def _require_stacks(protocol: Protocol, declaration: Declaration) -> None:
+    """Above `REAL_HOSTS` parties every paid release comes from a step that runs on stacks of them."""
+    steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
+    stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
+    paid = [release for release in declaration.releases if release.loss is not None]
+    single = [one.name for one in paid if one.name not in stacked or isinstance(one.bound, Opened)]
+    if single or not protocol.stackable:
+        why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
+        raise StudyError(
+            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties runs stacks of them, and {why}; simulate "
+            f"at most {REAL_HOSTS} parties",
+            key="parties",
+        )
 
 
 def _without_models(baseline: Baseline) -> str:
@@ -176,7 +210,7 @@ def _with_hosts(
     who: Consortium,
     records: Mapping[str, Records],
     ledgers: Mapping[str, Ledger],
-    grant: Pure | Approx | None,
+    grant: Granted,
     seed: int | None,
     journal: Path | None,
     run_id: str,
@@ -184,33 +218,30 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], tuple[Account, ...], Transcript]:
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
     who = replace(who, roster={name: identity.public for name, identity in keys.items()})
+    agreed = Agreed(study, protocol, who, title)
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
-            dataset=party, unit=who.unit, neighbours=who.neighbours, grant=grant
+            dataset=party, unit=who.unit, neighbours=who.neighbours, **grant
         )
         hosts[party] = Host(
+            agreed,
             party,
             records=records[party],
             keys=keys[party],
             store=Store(ledger, unit=who.unit, neighbours=who.neighbours),
             noise=noise_source(seed, party),
-            protocol=protocol,
-            who=who,
-            study=study,
-            title=title,
+            policy=SIMULATION,
             local=local.get(party),
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(
-        protocol,
-        who,
-        study=study,
+        agreed,
         run=run_id,
         channel=channel,
         journal=Journal(journal),
@@ -219,19 +250,20 @@ def _with_hosts(
         progress=progress,
     )
     try:
-        released = run(coordinator)
+        released, kept = whole_run(coordinator)
     except (Refused, Stopped) as error:
-        if channel.refusal is not None:
-            raise channel.refusal from error
+        if error.party in channel.refusals:
+            raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, accounts, coordinator.transcript
+    return released, kept, accounts, coordinator.transcript
 
 
 def _outcome(
     protocol: Protocol,
     who: Consortium,
     released: Mapping[str, Any],
+    kept: Mapping[str, Any],
     transcript: Transcript,
     accounts: tuple[Account, ...],
     *,
@@ -250,7 +282,7 @@ def _outcome(
         run=run_id,
         protocol=protocol.name,
         model=protocol.present(released, who),
-        released=released,
+        released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
             epsilon=float(spent.epsilon_at(delta)),
@@ -276,12 +308,16 @@ def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None
     different columns, by that of the party."""
     if isinstance(data, Records):
         return data
+    return encoding_of(protocol, where, party).encode(data, where=where).records
+
+
+def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
     if party is not None and is_vertical(protocol):
-        return party_encoding(protocol, party).encode(data, where=where).records
+        return party_encoding(protocol, party)
     encoding = getattr(protocol, "encoding", None)
     if not isinstance(encoding, Encoding):
         raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")
-    return encoding.encode(data, where=where).records
+    return encoding
 
 
 def noise_source(seed: int | None, owner: str) -> NoiseSource:
@@ -294,10 +330,21 @@ def delta_of(loss: Loss) -> Decimal:
     return loss.delta if isinstance(loss, Approx) else Decimal(0)
 
 
-def granted(grant: float | None, delta: float) -> Pure | Approx | None:
+class Granted(TypedDict):
+    """What a simulated owner grants, and what it is counted in."""
+
+    grant: Pure | Approx | None
+    currency: Currency | None
+
+
+def granted(grant: float | None, delta: float, protocol: Protocol, who: Consortium) -> Granted:
+    """A grant in the currency that the protocol's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
-        return None
-    return Approx(grant, delta) if delta else Pure(grant)
+        return Granted(grant=None, currency=None)
+    losses = [release.loss for release in protocol.declare(who).releases if release.loss is not None]
+    whole = Approx(grant, delta) if delta else Pure(grant)
+    currency = currency_for(losses, whole)
+    return Granted(grant=Pure(grant) if currency is Currency.PURE else whole, currency=currency)
 
 
 def account(party: str, ledger: Ledger, delta: Decimal) -> Account:

@@ -1,16 +1,18 @@
 """A study file: schema, parties, protocol, parameters, privacy. The same file is simulated and deployed.
 
 `Study.load` reads public things only (the file, its schema, public auxiliary records). The hash covers all of them, by
-content, and leaves out `[simulation]`: two people who see the same hash agreed on the same study.
+content, and leaves out `[simulation]`: two people who see the same hash agreed on the same study. A study comes from
+somebody else, so what it names outside `[simulation]` lies in its own folder: reading it opens nothing else of its
+reader's.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,15 +21,17 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from comity.crypto.sealed import PublicIdentity
-from comity.data import Schema, open_source
-from comity.errors import BadInput, StudyError
+from comity.data import Schema, nearest, open_source
+from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols import PROTOCOLS, Parameters, Setting
+from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
+from comity.protocols.parameters import ABSENT
 from comity.runtime.local.cohort import Numbered
+from comity.runtime.simulation_data import check_data
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -98,11 +102,12 @@ class ModelTable(_Table):
 class SimulationTable(_Table):
     """Ignored by a deployment and left out of the hash."""
 
-    data: str | dict[str, str] | None = None
+    # Sources are checked by `check_data`, whose sentences show no value: one may hold a password in a wrong place.
+    data: Any = None
     split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
     sizes: list[float] | None = None
     column: str | None = None
-    test: str | None = None
+    test: Any = None
     holdout: float = Field(0.2, gt=0, lt=1)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
@@ -134,9 +139,14 @@ class Study:
     text: str
     where: str
     protocol: Protocol
+    setting: Setting
 
     @property
     def consortium(self) -> Consortium:
+        with naming(self.where):
+            return self._consortium()
+
+    def _consortium(self) -> Consortium:
         names: Sequence[str] = Numbered(self.parties) if isinstance(self.parties, int) else tuple(self.parties)
         roster, roles = {}, {}
         if not isinstance(self.parties, int):
@@ -165,21 +175,25 @@ class Study:
         return asked if "colluders" in self.privacy.model_fields_set or honest < 0 else min(asked, honest)
 
     def plan(self) -> Plan:
-        try:
+        # A protocol knows the key that is wrong, not the file that it came from.
+        with naming(self.where):
             return plan(self.name, self.protocol, self.consortium)
-        except StudyError as error:
-            # A protocol knows the key that is wrong, not the file that it came from.
-            raise StudyError(f"{self.where}: {error}", code=error.code, key=error.key) from error
 
     def defaults(self) -> dict[str, Any]:
-        """Every setting that the file left to its default, by dotted key."""
-        tables: dict[str, BaseModel] = {"privacy": self.privacy, self.protocol_name: self.parameters}
+        """Every setting that the file left to its default, by dotted key; keys of another variant are none."""
+        return {key: value for key, value in self.settings().items() if not self._written(key)}
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting that the study has, by dotted key, whether written or left to its default."""
+        own = self.parameters.own_keys(self.setting)
         return {
-            f"{name}.{key}": getattr(table, key)
-            for name, table in tables.items()
-            for key in type(table).model_fields
-            if key not in table.model_fields_set
+            **{f"privacy.{key}": getattr(self.privacy, key) for key in type(self.privacy).model_fields},
+            **{f"{self.protocol_name}.{key}": getattr(self.parameters, key) for key in own},
         }
+
+    def _written(self, dotted: str) -> bool:
+        table, _, key = dotted.partition(".")
+        return key in (self.privacy if table == "privacy" else self.parameters).model_fields_set
 
     @classmethod
     def load(cls, path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Study:
@@ -205,8 +219,7 @@ class Study:
             _override(tables, key, value, where)
         named = tables.get("study")
         protocol_name = str(named.get("protocol", "")) if isinstance(named, dict) else ""
-        kind = PROTOCOLS.get(protocol_name)
-        if kind is None:
+        if protocol_name not in PROTOCOLS:
             raise StudyError(
                 f"{where}: study.protocol must be one of {', '.join(PROTOCOLS)}, found {protocol_name!r}"
                 + _nearest(protocol_name, PROTOCOLS),
@@ -214,23 +227,27 @@ class Study:
             )
         own = tables.pop(protocol_name, {})
         file = _validate(_File, tables, where, "", extra=(protocol_name,))
-        parameters = _validate(kind, own, where, protocol_name + ".")
+        parameters = _validate(parameters_of(protocol_name), own, where, protocol_name + ".")
         parties = _parties(file.parties, where)
-        schema = Schema.load(folder / file.study.schema_)
+        check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
+        schema = _schema(folder, file.study.schema_, where)
 
-        def read(name: str) -> pd.DataFrame:
-            return open_source(name, where=f"{where}: {name}", base=folder).read()
+        def read(name: str, key: str) -> pd.DataFrame:
+            return _public(folder, name, key, where)
 
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
-        protocol = parameters.build(Setting(schema, where, read, held, pure=not file.privacy.delta))
+        setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
+        with naming(where):
+            protocol = parameters.build(setting)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
             "schema": schema.digest(),
             "privacy": file.privacy.model_dump(mode="json"),
-            "parties": parties if isinstance(parties, int) else {n: p.model_dump() for n, p in parties.items()},
+            # In their order: shares, positions and columns depend on it.
+            "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
             "coordinator": file.coordinator.model_dump(),
             "parameters": parameters.model_dump(mode="json"),
-            "files": {name: _digest(folder / name, where) for name in parameters.public_files()},
+            "files": {name: _digest(folder, name, key, where) for key, name in parameters.files().items()},
         }
         return cls(
             name=file.study.name,
@@ -246,7 +263,21 @@ class Study:
             text=text,
             where=where,
             protocol=protocol,
+            setting=setting,
         )
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Errors from within begin with the file that they are about, once, and keep their kind, code and key."""
+    try:
+        yield
+    except BudgetExceeded:
+        raise
+    except ComityError as error:
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}", code=error.code, key=error.key) from error
 
 
 def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
@@ -264,11 +295,14 @@ def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | in
     if set(table) == {"count"}:
         count = table["count"]
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise StudyError(f"{where}: parties.count must be a whole number of at least 1, found {count!r}")
+            raise StudyError(
+                f"{where}: parties.count must be a whole number of at least 1, found {count!r}", key="parties.count"
+            )
         return count
     if not table:
         raise StudyError(
-            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation"
+            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
+            key="parties",
         )
     return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
 
@@ -287,7 +321,7 @@ def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 def _validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
     if not isinstance(value, Mapping):
-        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}")
+        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -321,13 +355,51 @@ def _names(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
 
 
 def _nearest(found: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(found, list(known), 1, 0.5)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = nearest(found, known)
+    return f" (did you mean {close}?)" if close else ""
 
 
-def _digest(path: Path, where: str) -> str:
+def _confined(folder: Path, name: str, key: str, where: str) -> Path:
+    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: the study was
+    written by somebody else, and what a plan or an error says of a file is something about it."""
+    path = folder / name
+    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+        raise StudyError(
+            f"{where}: {key} = {name!r} leads out of the study's folder; copy the file beside the study and name it "
+            "by its relative path",
+            key=key,
+        )
+    return path
+
+
+def _schema(folder: Path, name: str, where: str) -> Schema:
+    key = "study.schema"
+    path = _confined(folder, name, key, where)
+    if not path.is_file():
+        raise SchemaError(f"{where}: {key}: there is no file {path}; put it there, or correct the key", key=key)
     try:
-        with path.open("rb") as file:
+        return Schema.load(path)
+    except SchemaError as error:
+        raise SchemaError(f"{where}: {key}: {error}", code=error.code, key=error.key) from error
+
+
+def _public(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
+    """The records of a file that a key of the study names."""
+    path = _confined(folder, name, key, where)
+    if not path.is_file():
+        raise DataError(
+            f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
+        )
+    try:
+        return open_source(name, where=f"{where}: {key}", base=folder).read()
+    except BadInput as error:
+        sentence = str(error)
+        raise type(error)(sentence if sentence.startswith(where) else f"{where}: {key}: {sentence}", key=key) from error
+
+
+def _digest(folder: Path, name: str, key: str, where: str) -> str:
+    try:
+        with _confined(folder, name, key, where).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise StudyError(f"{where}: the public file {path} can't be read ({error.strerror}); put it there") from error
+        raise StudyError(f"{where}: {key}: {name} can't be read ({error.strerror}); put it there", key=key) from error

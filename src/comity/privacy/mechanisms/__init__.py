@@ -27,7 +27,12 @@ class Noise(Protocol):
 
     @property
     def loss(self) -> Loss:
-        """The budget it was made for; what is charged stands in the scale."""
+        """The budget it was made for."""
+        ...
+
+    @property
+    def charged(self) -> Loss:
+        """What one draw costs: of a budget in other terms, the loss that it buys."""
         ...
 
     @property

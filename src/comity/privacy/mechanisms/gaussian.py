@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: zCDP for L2 sensitivity, drawn at once or in parts."""
+"""Discrete Gaussian noise: Gaussian DP for L2 sensitivity, drawn at once or in parts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho
-from comity.privacy.loss import ZCDP, Loss
+from comity.privacy.accounting import NUMERICAL, gaussian_budget
+from comity.privacy.loss import GDP, Loss
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SMALLEST_PART = 2.0
 """Parts narrower than this lose variance to the grid, and their sum is no Gaussian any more."""
 
+SMOOTHING = 8.0
+"""Square units of the variance that make up for the grid: the rest is that of a continuous Gaussian."""
+
 _EXACT_TERMS = 64
 
 
@@ -29,11 +32,13 @@ _EXACT_TERMS = 64
 class Gaussian:
     """Adds independent integers z with probability proportional to exp(−z²/2σ²).
 
-    Promise      ρ-zCDP against whoever sees the noisy integers, with ρ = Δ²/2σ² when one party draws it all.
-                 An (ε, δ) budget buys the ρ that implies it, and the ρ is what is charged.
-    Shared       each of `parts` parties adds its own discrete Gaussian of variance σ²/parts. The sum of the
-                 parts is ½e²-zCDP with e = Δ/σ + τ·sqrt(d), against whoever sees the sum and none of these
-                 parts (proof.md, 4): parts of colluders, or of parties that may drop out, don't count.
+    Promise      μ-GDP against whoever sees the noisy integers, for μ = Δ/sqrt(σ² − 8) in grid units: they are, point by
+                 point up to factors exp(±2^−44 μ²), a post-processing of x + N(0, (σ² − 8)I). An (ε, δ) budget buys
+                 the largest μ whose exact curve keeps it, and the μ is what is charged; the factors are paid for in
+                 the budget (`comity.privacy.accounting`).
+    Shared       each of `parts` parties adds its own discrete Gaussian of variance σ²/parts. The sum of the parts is
+                 near one discrete Gaussian, within the same factors; the promise is against whoever sees the sum and
+                 none of these parts: parts of colluders, or of parties that may drop out, don't count.
     Why          proof.md, 3 and 4.
     Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
     """
@@ -43,7 +48,7 @@ class Gaussian:
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        if budget_to_rho(self.loss).rho <= 0:
+        if self.charged.square <= 0:
             raise StudyError(
                 f"Gaussian noise needs a loss above 0, found {self.loss}: raise privacy.epsilon",
                 key="privacy.epsilon",
@@ -51,7 +56,11 @@ class Gaussian:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        return _scale(budget_to_rho(self.loss), sensitivity, size, parts, grid)
+        return _scale(self.charged, sensitivity, size, parts, grid)
+
+    @property
+    def charged(self) -> GDP:
+        return gaussian_budget(self.loss)
 
     def draw(
         self,
@@ -78,38 +87,37 @@ def gap(part: float, parts: int) -> float:
     return 10 * (sum(terms) + rest) * (1 + 1e-9)
 
 
+def unevenness(size: int, part: float, parts: int) -> float:
+    """κ, rounded up: the largest log ratio, over all coordinates, between the noise and a post-processed Gaussian."""
+    return size * (gap(part, parts) / 2 + _RIPPLE)
+
+
+# 2.1 times 2 Σ exp(−2π² s² k²) for s² = SMOOTHING, of which the first term is all that counts.
+_RIPPLE = 4.3 * math.exp(-2 * math.pi**2 * SMOOTHING)
+
+
 @lru_cache(maxsize=256)
-def _scale(loss: ZCDP, sensitivity: float, size: int, parts: int, grid: float | None) -> Scale:
-    # sqrt(2ρ), the inverse of the noise multiplier, a little too small.
-    allowed = math.sqrt(2 * float(loss.rho)) / ROUND_UP
+def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | None) -> Scale:
+    # μ, the inverse of the noise multiplier, a little too small.
+    allowed = math.sqrt(float(loss.square)) / ROUND_UP
     step = grid_at_most(
         min(sensitivity / (FINENESS * math.sqrt(size)), sensitivity / (8 * allowed * math.sqrt(parts)))
         if grid is None
         else grid
     )
     steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
-    sigma, tau = steps / allowed * ROUND_UP, 0.0
-    if parts > 1:
-        sigma, tau = _widened(sigma, steps, size, parts, allowed)
+    sigma = math.hypot(steps / allowed, math.sqrt(SMOOTHING)) * ROUND_UP
     part = sigma / math.sqrt(parts) * ROUND_UP if parts > 1 else sigma
-    return Scale(grid=step, part=part, total=sigma, tau=tau, loss=loss)
-
-
-def _widened(sigma: float, steps: float, size: int, parts: int, allowed: float) -> tuple[float, float]:
-    """σ and τ such that steps/σ + τ·sqrt(size) <= allowed. Widening σ only makes τ smaller."""
-    part = sigma / math.sqrt(parts)
-    if part < SMALLEST_PART:
+    if parts > 1 and part < SMALLEST_PART:
         raise StudyError(
             f"a party's part of the noise would be {part:.3g} grid units wide, at least 2 are needed: "
             f"make the grid at least {SMALLEST_PART / part:.3g} times finer, or leave it out",
             key="grid",
         )
-    tau = gap(part, parts)
-    left = allowed - tau * math.sqrt(size)
-    if left <= allowed / 2:
+    if unevenness(size, part, parts) > NUMERICAL * float(loss.square):
         raise StudyError(
             f"with {size} numbers the sum of {parts} parts is too far from Gaussian noise on this grid: "
             "make the grid finer, or leave it out",
             key="grid",
         )
-    return steps / left * ROUND_UP, tau
+    return Scale(grid=step, part=part, total=sigma, tau=gap(part, parts), loss=loss)

@@ -17,6 +17,9 @@ from comity.privacy.permit import Permit
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
+LARGEST_EPSILON = 30
+"""Of noise in parts: what the precision of its sampling leaves over is multiplied by e^ε (proof.md, 9)."""
+
 
 @dataclass(frozen=True)
 class Laplace:
@@ -43,10 +46,20 @@ class Laplace:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
+        if parts > 1 and self.loss.epsilon > LARGEST_EPSILON:
+            raise StudyError(
+                f"Laplace noise in parts is proved for epsilon up to {LARGEST_EPSILON}, found {self.loss}: lower "
+                "privacy.epsilon",
+                key="privacy.epsilon",
+            )
         step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
         steps = units(sensitivity=sensitivity, grid=step, rounding=size)
         width = steps / float(self.loss.epsilon) * ROUND_UP
         return Scale(grid=step, part=part_width(width, parts), total=width, tau=0.0, loss=self.loss)
+
+    @property
+    def charged(self) -> Pure:
+        return self.loss
 
     def draw(
         self,

@@ -45,7 +45,7 @@ class Skellam:
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        if budget_to_rho(self.loss).rho <= 0:
+        if self.charged.rho <= 0:
             raise StudyError(
                 f"Skellam noise needs a loss above 0, found {self.loss}: raise privacy.epsilon",
                 key="privacy.epsilon",
@@ -53,7 +53,11 @@ class Skellam:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        return _scale(budget_to_rho(self.loss), sensitivity, size, parts, grid)
+        return _scale(self.charged, sensitivity, size, parts, grid)
+
+    @property
+    def charged(self) -> ZCDP:
+        return budget_to_rho(self.loss)
 
     def draw(
         self,

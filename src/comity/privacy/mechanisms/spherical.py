@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 """The numerical statement of proof.md, 5 counts on no more coordinates than this."""
 
+LARGEST_EPSILON = 30
+"""Nor on a larger ε: what finite precision leaves over is multiplied by e^ε."""
+
 
 @dataclass(frozen=True)
 class Spherical:
@@ -47,6 +50,12 @@ class Spherical:
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
             raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
+        if self.loss.epsilon > LARGEST_EPSILON:
+            raise StudyError(
+                f"spherical noise is proved for epsilon up to {LARGEST_EPSILON}, found {self.loss}: lower "
+                "privacy.epsilon, or use Gaussian noise (set privacy.delta)",
+                key="privacy.epsilon",
+            )
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
@@ -70,6 +79,10 @@ class Spherical:
                 key="grid",
             )
         return Scale(grid=step, part=part_width(beta, parts), total=beta, tau=0.0, loss=self.loss)
+
+    @property
+    def charged(self) -> Pure:
+        return self.loss
 
     def draw(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,11 +11,7 @@ from comity.errors import StudyError
 from comity.protocols.averaging.losses import Kind, loss_of
 from comity.protocols.averaging.protocol import Averaging
 from comity.protocols.averaging.published import PublishedAverage
-from comity.protocols.parameters import Parameters, Setting
-
-# Keys that belong to one variant only; elsewhere they would be ignored without a word.
-_DEFAULT_ONLY = ("model", "solver", "sizes", "rounds", "clip")
-_PUBLISHED_ONLY = ("noise", "key_bits", "most")
+from comity.protocols.parameters import Only, Parameters, Setting
 
 
 def _model_of(target: Bounded | Classes) -> Kind:
@@ -27,32 +23,51 @@ def _model_of(target: Bounded | Classes) -> Kind:
 class AveragingParameters(Parameters):
     """One linear model of all parties' records, by sums of gradients or of local models."""
 
+    table: ClassVar[str] = "averaging"
+
     variant: Literal["default", "published"] = Field(
         "default", description="secure sums with shared noise, or the three stages of Pathak, Rane and Raj (2010)"
     )
-    model: Literal["logistic", "softmax", "svm", "linear"] | None = Field(
+    model: Annotated[Literal["logistic", "softmax", "svm", "linear"] | None, Only(variant="default")] = Field(
         None, description="by the target if left out: logistic, softmax above two classes, linear for a number"
     )
-    solver: Literal["auto", "gradient", "average"] = Field("auto", description="auto: gradient if delta > 0")
-    sizes: dict[str, int] | int | None = Field(
+    solver: Annotated[Literal["auto", "gradient", "average"], Only(variant="default")] = Field(
+        "auto", description="auto: gradient if delta > 0"
+    )
+    sizes: Annotated[dict[str, int] | int | None, Only(variant="default")] = Field(
         None, description="records of each party (replace), or public lower bounds on them (add-remove); one for all"
     )
-    l2: float | Literal["auto"] = Field("auto", description="penalty of local fits; auto: by a public rule")
-    rounds: int | Literal["auto"] = Field("auto", description="gradient sums; auto: 20")
-    clip: float | Literal["auto"] = Field(
+    l2: Annotated[float | Literal["auto"], Only(solver="average", why="gradients have no local fits")] = Field(
+        "auto", description="penalty of local fits; auto: by a public rule"
+    )
+    rounds: Annotated[int | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
+        "auto", description="gradient sums; auto: 20"
+    )
+    clip: Annotated[float | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
         "auto", description="norm that residuals are cut at; 1 keeps probabilities of logistic true"
     )
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
     intercept: bool = Field(True, description="append a constant feature, bounded and penalised like any other")
-    noise: Literal["spherical", "literal"] = Field(
+    noise: Annotated[Literal["spherical", "literal"], Only(variant="published")] = Field(
         "spherical", description="published only: as corrected, or as printed"
     )
-    key_bits: int = Field(2048, description="published only: of the Paillier keys")
-    most: int = Field(1 << 20, description="published only: public bound on a party's records")
+    key_bits: Annotated[int, Only(variant="published")] = Field(
+        2048, description="published only: of the Paillier keys"
+    )
+    most: Annotated[int, Only(variant="published")] = Field(
+        1 << 20, description="published only: public bound on a party's records"
+    )
 
-    def build(self, setting: Setting) -> Averaging | PublishedAverage:
-        self._fitting(setting)
+    def resolved(self, setting: Setting) -> dict[str, Any]:
+        """The published method averages local models; the default's `auto` descends where there is a delta."""
+        auto = "average" if setting.pure or self.variant == "published" else "gradient"
+        return {**super().resolved(setting), "solver": auto if self.solver == "auto" else self.solver}
+
+    def declared_records(self, party: str) -> int | None:
+        return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
+
+    def built(self, setting: Setting) -> Averaging | PublishedAverage:
         target = setting.schema.target
         if target is None:
             raise StudyError(
@@ -91,12 +106,3 @@ class AveragingParameters(Parameters):
             clip=None if self.clip == "auto" else self.clip,
             encoding=encoding,
         )
-
-    def _fitting(self, setting: Setting) -> None:
-        foreign = _PUBLISHED_ONLY if self.variant == "default" else _DEFAULT_ONLY
-        for key in foreign:
-            if key in self.model_fields_set:
-                raise StudyError(
-                    f'{setting.where}: averaging.{key} has no meaning with variant = "{self.variant}"; remove it',
-                    key=f"averaging.{key}",
-                )

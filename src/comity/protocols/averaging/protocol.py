@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,7 @@ from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -38,11 +36,17 @@ from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
 from comity.protocols.averaging.record_sum import RecordSum, from_upper_triangle, in_unit_ball, upper_triangle
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
+from comity.protocols.declared_records import tell_owner
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average"]
 
-# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk.
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
+# on data: it decides how wide the integers are, and moves no noise.
 HEADROOM = 4
 # Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
 SMALLEST_PENALTY = 1e-6
@@ -77,16 +81,20 @@ class Averaging(Protocol):
 
     def __post_init__(self) -> None:
         if self.model not in KINDS:
-            raise StudyError(f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="model")
+            raise StudyError(
+                f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="averaging.model"
+            )
         if self.solver not in get_args(Solver):
             known = ", ".join(get_args(Solver))
-            raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="solver")
+            raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
         if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
-            raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="l2")
+            raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise StudyError(f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="rounds")
+            raise StudyError(
+                f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="averaging.rounds"
+            )
         if self.clip is not None and not 0 < self.clip < float("inf"):
-            raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="clip")
+            raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="averaging.clip")
         if self.features < 1 or (self.encoding is not None and self.encoding.width != self.features):
             raise StudyError(f"features must be the width of an encoded row, at least 1, found {self.features}")
         if self.model == "linear" and not self.low < self.high:
@@ -197,7 +205,7 @@ class Averaging(Protocol):
 
     def _by_average(self, who: Consortium) -> tuple[Release, ...]:
         l2, most = self.penalty(who), largest(self.sizes)
-        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(budget_to_rho(who.loss))
+        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
         radius = self.loss.radius(l2)
         moved = min(self.loss.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
         return (
@@ -255,6 +263,7 @@ class Averaging(Protocol):
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats) -> None:
+        self._tell_owner(site)
         rows = in_unit_ball(site.features)
         site.contribute(self.loss.gradient(iterate, rows, self.targets(site.labels), site.present, self.cut))
 
@@ -263,6 +272,7 @@ class Averaging(Protocol):
         if not len(site.features):
             site.contribute()
             return
+        self._tell_owner(site)
         size = size_of(self.sizes, site.party)
         # With fewer records than the study says the mean is over as many as it says: a record weighs 1/m at most.
         l2 = self.penalty(site.consortium) * max(1.0, size / len(site.features))
@@ -271,6 +281,11 @@ class Averaging(Protocol):
             # A neutral value instead would be further from a neighbour's fit than the noise is scaled for.
             raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
         site.contribute(size * np.atleast_2d(fit.weights))
+
+    def _tell_owner(self, site: Site) -> None:
+        if isinstance(site, Site) and site.label == "0":
+            bound = site.consortium.neighbours is Neighbours.ADD_REMOVE
+            tell_owner(site, size_of(self.sizes, site.party), "averaging.sizes", lower_bound=bound)
 
     def targets(self, labels: NDArray[Any]) -> Floats:
         """Class indices as they are; numbers on [−1, 1] by the target's bounds."""
@@ -282,6 +297,9 @@ class Averaging(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":
             return LinearRegressor(weights[0], self.low, self.high, self.encoding)
@@ -293,6 +311,9 @@ class Averaging(Protocol):
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]
         return baselines(self.loss, sets, in_unit_ball(test.features), self.targets(_labels(test)))
+
+    def protected(self, who: Consortium) -> int:
+        return together(self.sizes, who)
 
     def expectation(self, who: Consortium) -> str:
         declared = self.declare(who)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ from comity.federation.parties import Parties
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.learn.logistic import logistic
-from comity.learn.models import LinearClassifier
 from comity.learn.norm_bound import vector_radius
 from comity.protocols.averaging import oblivious_noise as selection
 from comity.protocols.averaging import smallest
@@ -50,6 +49,9 @@ from comity.protocols.averaging.published_declaration import (
 )
 from comity.protocols.averaging.published_noise import TOLERANCE, Kind, PublishedNoise, pure_epsilon
 from comity.protocols.averaging.shares import Words, mean_of
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,13 +88,19 @@ class PublishedAverage(Protocol):
                 key="target",
             )
         if self.noise not in get_args(Kind):
-            raise StudyError(f"averaging.noise must be spherical or literal, found {self.noise!r}", key="noise")
+            raise StudyError(
+                f"averaging.noise must be spherical or literal, found {self.noise!r}", key="averaging.noise"
+            )
         if not self.l2 > 0:
-            raise StudyError(f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="l2")
+            raise StudyError(
+                f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="averaging.l2"
+            )
         if self.key_bits not in SIZES:
-            raise StudyError(f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="key_bits")
+            raise StudyError(
+                f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="averaging.key_bits"
+            )
         if not 1 <= self.most <= 1 << 40:
-            raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="most")
+            raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="averaging.most")
         if self.width < 1 or (self.encoding is not None and self.encoding.width != self.width):
             raise StudyError(f"a positive width, that of the encoding, was expected, found {self.width}")
 
@@ -165,7 +173,7 @@ class PublishedAverage(Protocol):
 
     # Stage 1, at the parties.
 
-    @step()
+    @step(gives=("key_for_curator",))
     def make_key(self, site: Site) -> dict[str, Any]:
         if site.party != ends(site.consortium)[1]:
             raise Refused("this party does not hold the key", code="no-step")
@@ -212,7 +220,7 @@ class PublishedAverage(Protocol):
         inside = Ball(self.radius).enforce(fit.weights, (self.width,))
         return np.rint(inside / self.scaled(site.consortium).grid).astype("<i8")
 
-    @step()
+    @step(gives=("shuffled",))
     def shuffle(self, site: Site) -> dict[str, Any]:
         key, places = self._parties_key(site), _kept(site, "averaging.places")
         others = site.consortium.parties[1:]
@@ -230,7 +238,7 @@ class PublishedAverage(Protocol):
 
     # Stage 2.
 
-    @step(times=MOST_PARTIES)
+    @step(times=MOST_PARTIES, may_give=("blinded",))
     def select(self, site: Site, curator_key: bytes, indicator: bytes) -> dict[str, Any] | None:
         """This party's noise times its own bit of the indicator, under encryption, onto what the chain has so far."""
         who, key = site.consortium, self._key(curator_key)
@@ -261,7 +269,7 @@ class PublishedAverage(Protocol):
 
     # Stage 3.
 
-    @step()
+    @step(gives=("piece_for_curator",))
     def divide(self, site: Site) -> dict[str, Any]:
         """Fresh shares of this party's model, the mixer's without the blind, one for every participant."""
         who, mixer = site.consortium, ends(site.consortium)[0]
@@ -276,7 +284,7 @@ class PublishedAverage(Protocol):
                 site.send(party, "piece", piece)
         return {"piece_for_curator": pieces[-1]}
 
-    @step()
+    @step(gives=("share",))
     def publish(self, site: Site, piece_of_curator: Words) -> dict[str, Any]:
         received = site.received("piece")
         if len(received) != site.consortium.size - 1:
@@ -303,6 +311,8 @@ class PublishedAverage(Protocol):
     # What is made of the shares.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        from comity.learn.models import LinearClassifier
+
         coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Literal
 
-from scipy.optimize import brentq, minimize_scalar
-
 from comity.errors import StudyError
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -88,12 +86,16 @@ def gradient_diameter(l2: float) -> float:
     |w| = r two records that lie symmetrically about −w, at the angle t, are 2·sin t·σ(r·cos t) apart, which is largest
     for r = R. The paper takes 2, the limit for λ → 0.
     """
+    from scipy.optimize import minimize_scalar
+
     radius = _longest_fit(l2)
     found = minimize_scalar(lambda t: -2 * _sine(t) * _sigmoid(radius * t), bounds=(0.0, 1.0), method="bounded")
     return min(2.0, float(-found.fun) * _UP)
 
 
 def _longest_fit(l2: float) -> float:
+    from scipy.optimize import brentq
+
     def pulled(radius: float) -> float:
         # a·σ(−Ra) rises up to Ra = 1.2785 and falls afterwards.
         a = min(1.0, 1.2784645427610738 / radius)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from comity.crypto.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
-from comity.learn.models import LinearClassifier
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 Words = NDArray[np.uint64]
 
@@ -57,6 +59,8 @@ def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[n
 
 def combined(shares: Sequence[Share]) -> LinearClassifier:
     """The model that all shares of one run add up to."""
+    from comity.learn.models import LinearClassifier
+
     if not shares:
         raise DataError("at least one share was expected, found none; give the files of all participants")
     terms, found = shares[0].terms, [share.participant for share in shares]

@@ -117,19 +117,19 @@ class Comparisons(Protocol):
     def declare(self, who: Consortium) -> Declaration:
         return self.of(who).declare(who)
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_offer",))
     def offer(self, site: Site) -> dict[str, Any]:
         return self.of(site.consortium).offer(site)
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("transfer_columns",))
     def extend(self, site: Site, transfer_choices: bytes) -> dict[str, Any]:
         return self.of(site.consortium).extend(site, transfer_choices)
 
-    @step(times=MOST_ROUNDS)
+    @step(times=MOST_ROUNDS, gives=("masked_by_parties",))
     def multiply(self, site: Site, masked_by_curator: bytes) -> dict[str, Any]:
         return self.of(site.consortium).multiply(site, masked_by_curator)
 
-    @step(times=MOST_USES)
+    @step(times=MOST_USES, gives=("index_share",))
     def open(self, site: Site) -> dict[str, Any]:
         return self.of(site.consortium).open(site)
 

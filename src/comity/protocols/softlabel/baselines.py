@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from comity.data import Records
 from comity.federation.baseline import Baseline
-from comity.learn.models import LinearClassifier
 from comity.protocols.softlabel.local_classifier import linear_weights
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 # Own-data scores are averaged over at most this many parties.
 _SAMPLED = 200
@@ -48,4 +51,6 @@ def _error_of(train: Records, test: Records, classes: tuple[str, ...], l2: float
     weights, _ = linear_weights(
         train.features, np.asarray(train.labels).astype(np.int64), np.ones(len(train), bool), len(classes), l2
     )
+    from comity.learn.models import LinearClassifier
+
     return wrong(LinearClassifier(weights, classes=classes), test)

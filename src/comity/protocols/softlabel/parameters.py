@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
-from comity.protocols.parameters import Parameters, Setting
+from comity.protocols.parameters import Only, Parameters, Setting
 from comity.protocols.softlabel.private_auxiliary import WHY_NOT_AT_HOME, read_private
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.published import PublishedSoftLabel
 
-# Keys that only one of the two variants has.
-_OF_PUBLISHED = ("method", "l2", "constants", "auxiliary_privacy", "auxiliary_records")
-_OF_DEFAULT = ("statistic", "records_per_party", "feature_map", "dimensions", "local_l2")
-
 
 class SoftLabelParameters(Parameters):
     """Local classifiers vote on public records; a global classifier learns from the votes."""
+
+    table: ClassVar[str] = "softlabel"
 
     variant: Literal["default", "published"] = Field(
         "default", description="parties sum a noisy statistic securely; or the method of Hamm, Cao and Belkin (2016)"
@@ -28,67 +27,59 @@ class SoftLabelParameters(Parameters):
     auxiliary: str = Field(description="file of public, unlabelled records, beside the study")
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     intercept: bool = Field(True, description="append a constant feature, regularised like any other")
-    statistic: Literal["auto", "votes", "histograms", "class-sums", "cells", "models"] = Field(
-        "auto", description="what is summed; auto chooses from public quantities and the plan says why"
-    )
-    records_per_party: int | None = Field(
+    statistic: Annotated[
+        Literal["auto", "votes", "histograms", "class-sums", "cells", "models"], Only(variant="default")
+    ] = Field("auto", description="what is summed; auto chooses from public quantities and the plan says why")
+    records_per_party: Annotated[int | None, Only(variant="default")] = Field(
         None, ge=1, description="how many records a party has, declared, never counted; 1 where one may hold one class"
     )
-    feature_map: Literal["none", "scaling", "pca", "random"] = Field(
+    feature_map: Annotated[Literal["none", "scaling", "pca", "random"], Only(variant="default")] = Field(
         "none", description="map for votes and histograms, fitted on the public auxiliary records"
     )
-    dimensions: int | None = Field(None, ge=1, description="of the pca or random feature map")
-    local_l2: float = Field(1e-4, gt=0, description="regularisation of the built-in local classifier")
-    method: Literal["vote", "soft", "avg"] = Field("soft", description="published: what the coordinator learns from")
-    l2: float = Field(1e-2, gt=0, description="published: regularisation; the noise is scaled by its inverse")
-    constants: Literal["tight", "paper"] = Field(
+    dimensions: Annotated[int | None, Only(variant="default", feature_map=("pca", "random"))] = Field(
+        None, ge=1, description="of the pca or random feature map"
+    )
+    local_l2: Annotated[float, Only(variant="default")] = Field(
+        1e-4, gt=0, description="regularisation of the built-in local classifier"
+    )
+    method: Annotated[Literal["vote", "soft", "avg"], Only(variant="published")] = Field(
+        "soft", description="published: what the coordinator learns from"
+    )
+    l2: Annotated[float, Only(variant="published")] = Field(
+        1e-2, gt=0, description="published: regularisation; the noise is scaled by its inverse"
+    )
+    constants: Annotated[Literal["tight", "paper"], Only(variant="published")] = Field(
         "tight", description="published: sensitivity as derived, or as printed"
     )
-    auxiliary_privacy: Literal["public", "private"] = Field(
+    auxiliary_privacy: Annotated[Literal["public", "private"], Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
         "public", description="published, soft: private records stay with the coordinator, who votes on them"
     )
-    auxiliary_records: int | None = Field(
-        None, ge=1, description="published: how many private auxiliary records there are; their number is public"
-    )
+    auxiliary_records: Annotated[
+        int | None,
+        Only(variant="published", auxiliary_privacy="private", why="public records are counted in their file"),
+    ] = Field(None, ge=1, description="published: how many private auxiliary records there are; their number is public")
 
-    def public_files(self) -> tuple[str, ...]:
+    def files(self) -> Mapping[str, str]:
         # What the content of a private file hashes to would be a release.
-        return () if self.auxiliary_privacy == "private" else (self.auxiliary,)
+        return {} if self.auxiliary_privacy == "private" else {"softlabel.auxiliary": self.auxiliary}
 
-    def build(self, setting: Setting) -> Protocol:
+    def declared_records(self, party: str) -> int | None:
+        # 1 says that a party may hold a single class, not that it holds a single record.
+        return None if self.records_per_party == 1 else self.records_per_party
+
+    def built(self, setting: Setting) -> Protocol:
         target = setting.schema.target
         if not isinstance(target, Classes):
             raise StudyError(
                 f"{setting.where}: softlabel learns classes; declare [target] with classes in the schema",
                 key="target",
             )
-        hidden = self.auxiliary_privacy == "private"
-        if hidden and self.variant == "default":
-            raise StudyError(
-                f'{setting.where}: softlabel.auxiliary_privacy = "private" is not for variant = "default": '
-                f"{WHY_NOT_AT_HOME}",
-                key="softlabel.auxiliary_privacy",
-            )
-        foreign = _OF_DEFAULT if self.variant == "published" else _OF_PUBLISHED
-        misplaced = [name for name in foreign if name in self.model_fields_set]
-        if misplaced:
-            other = "default" if self.variant == "published" else "published"
-            raise StudyError(
-                f'{setting.where}: softlabel.{misplaced[0]} belongs to variant = "{other}", found variant = '
-                f'"{self.variant}"; leave one of them out',
-                key=f"softlabel.{misplaced[0]}",
-            )
         encoding = Encoding(setting.schema, scaling="symmetric", rows=self.rows, intercept=self.intercept)
-        if hidden:
+        if self.auxiliary_privacy == "private":
             auxiliary = read_private(setting, self.auxiliary, self.auxiliary_records, encoding)
-        elif self.auxiliary_records is not None:
-            raise StudyError(
-                f"{setting.where}: softlabel.auxiliary_records is for private auxiliary records; public ones are "
-                "counted in their file. Leave it out",
-                key="softlabel.auxiliary_records",
-            )
         else:
-            auxiliary = encoding.encode_features(setting.read(self.auxiliary), where=self.auxiliary)
+            frame = setting.read(self.auxiliary, "softlabel.auxiliary")
+            auxiliary = encoding.encode_features(frame, where=f"{setting.where}: softlabel.auxiliary: {self.auxiliary}")
         if self.variant == "published":
             return PublishedSoftLabel(
                 auxiliary=auxiliary,

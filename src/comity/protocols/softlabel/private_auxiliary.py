@@ -17,7 +17,7 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.parties import Parties
 from comity.learn.softmax import contrasts
 from comity.learn.voting import hard_votes, one_hot
-from comity.protocols.parameters import Setting
+from comity.protocols.parameters import ABSENT, Setting
 
 Floats = NDArray[np.float64]
 
@@ -116,10 +116,9 @@ def read_private(setting: Setting, file: str, records: int | None, encoding: Enc
             key="softlabel.auxiliary_records",
         )
     try:
-        frame = setting.read(file)
+        frame = setting.read(file, "softlabel.auxiliary")
     except DataError as error:
-        # A file that is there and can't be read has a library's error behind it: that is no absent one.
-        if error.key != "path" or error.__cause__ is not None:
+        if error.code != ABSENT:
             raise
         return absent(records, encoding.width)
     if len(frame) != records:
@@ -128,4 +127,4 @@ def read_private(setting: Setting, file: str, records: int | None, encoding: Enc
             "one of them",
             key="softlabel.auxiliary_records",
         )
-    return encoding.encode_features(frame, where=file)
+    return encoding.encode_features(frame, where=f"{setting.where}: softlabel.auxiliary: {file}")

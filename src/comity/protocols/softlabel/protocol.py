@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod, sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,18 @@ from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, spec_of, step
 from comity.federation.site import Site
 from comity.learn.local_model import Ballot, local_votes
-from comity.learn.models import LinearClassifier
-from comity.learn.soft_labels import fit_on_soft_labels
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import NAMES, Choice, choose
 from comity.protocols.softlabel.statistics import Histograms
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +77,8 @@ class SoftLabel(Protocol):
             raise StudyError(f"softlabel.local_l2 must be positive, found {self.local_l2}", key="softlabel.local_l2")
         if len(self.classes) < 2:
             raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema"
+                "soft labels need a target of at least two classes; declare [target] classes in the schema",
+                key="target",
             )
         if self.auxiliary.ndim != 2 or not len(self.auxiliary) or not np.isfinite(self.auxiliary).all():
             raise StudyError(
@@ -117,7 +120,8 @@ class SoftLabel(Protocol):
         if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"'
+                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
+                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
             )
         statistic = self.choice(who).statistic
         if isinstance(who.loss, Pure) and not statistic.pure:
@@ -193,6 +197,7 @@ class SoftLabel(Protocol):
         site.contribute(self._contribution(site))
 
     def _contribution(self, site: Site) -> Floats:
+        tell_owner(site, self.records_per_party, "softlabel.records_per_party")
         statistic = self.choice(site.consortium).statistic
         votes = self._votes(site) if statistic.needs == "votes" else None
         return statistic.contribution(site.features, site.labels, site.present, votes)
@@ -207,6 +212,8 @@ class SoftLabel(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        from comity.learn.models import LinearClassifier
+
         return LinearClassifier(
             np.asarray(released["model"], np.float64),
             classes=self.classes,
@@ -216,6 +223,8 @@ class SoftLabel(Protocol):
 
     def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
         """Any scikit-learn classifier, trained on the released soft labels of the auxiliary rows: costs nothing."""
+        from comity.learn.soft_labels import fit_on_soft_labels
+
         if "soft_labels" not in released:
             raise StudyError(
                 'soft labels of single records are released by softlabel.statistic = "histograms" only; this run '

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from comity.federation.site import Site
 from comity.learn.fit import Fit
 from comity.learn.local_model import Ballot, harden, local_votes
 from comity.learn.logistic import logistic
-from comity.learn.models import LinearClassifier
 from comity.learn.norm_bound import minimiser_radius
 from comity.learn.softmax import contrasts, softmax
 from comity.learn.voting import hard_votes, one_hot
@@ -38,6 +37,9 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.private_auxiliary import check, moved_share, printed_share, shares_of_votes
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
 
 METHODS = ("vote", "soft", "avg")
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
@@ -70,20 +72,29 @@ class PublishedSoftLabel(Protocol):
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise StudyError(f"softlabel.method must be one of {', '.join(METHODS)}, found {self.method!r}")
+            raise StudyError(
+                f"softlabel.method must be one of {', '.join(METHODS)}, found {self.method!r}", key="softlabel.method"
+            )
         if self.constants not in ("tight", "paper"):
-            raise StudyError(f"softlabel.constants must be tight or paper, found {self.constants!r}")
+            raise StudyError(
+                f"softlabel.constants must be tight or paper, found {self.constants!r}", key="softlabel.constants"
+            )
         check(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
         if not self.l2 > 0:
-            raise StudyError(f"softlabel.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2")
+            raise StudyError(
+                f"softlabel.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="softlabel.l2"
+            )
         if len(self.classes) < 2:
             raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema"
+                "soft labels need a target of at least two classes; declare [target] classes in the schema",
+                key="target",
             )
         if self.auxiliary.ndim != 2 or not len(self.auxiliary):
-            raise StudyError("softlabel.auxiliary must hold at least one public record")
+            raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
         if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
-            raise StudyError("softlabel.auxiliary must lie in the unit ball; encode it with rows = scaled")
+            raise StudyError(
+                "softlabel.auxiliary must lie in the unit ball; encode it with rows = scaled", key="softlabel.auxiliary"
+            )
 
     @property
     def title(self) -> str:
@@ -92,6 +103,10 @@ class PublishedSoftLabel(Protocol):
     @property
     def hides_auxiliary(self) -> bool:
         return self.auxiliary_privacy == "private"
+
+    @property
+    def stackable(self) -> bool:
+        return not self.hides_auxiliary
 
     @property
     def binary(self) -> bool:
@@ -130,7 +145,8 @@ class PublishedSoftLabel(Protocol):
         if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"'
+                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
+                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
             )
         noise = mechanism(who.loss)
         # Shares are taken of the parties that answered: with fewer of them each one weighs more.
@@ -233,6 +249,8 @@ class PublishedSoftLabel(Protocol):
         return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
+        from comity.learn.models import LinearClassifier
+
         coef = self.coefficients(np.asarray(released["model"], np.float64))
         return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)
 
@@ -259,11 +277,25 @@ class PublishedSoftLabel(Protocol):
         return (
             f"the noise has norm {norm:.3g}; any model of this regularisation has norm at most {self.radius:.3g} "
             f"(ratio {ratio:.2g}{advice})"
-        ) + (
-            ". One auxiliary record is protected like a whole party; their file is not in the study's hash and stays "
-            "with the coordinator"
-            if self.hides_auxiliary
-            else ""
+        )
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        """Which constants scale the noise, and what of the study the method does not look at."""
+        moved = f"a sensitivity of {self.sensitivity(who.survivors):.3g} at {who.survivors} parties"
+        if self.constants == "paper":
+            said = f'constants: "paper", as printed by Hamm, Cao and Belkin: {moved}'
+        else:
+            said = f'constants: "tight", as derived in proof.md: {moved}'
+        unused = "avg averages local models: the auxiliary records are checked, and nobody votes on them"
+        return (said, unused) if self.method == "avg" else (said,)
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        if not self.hides_auxiliary:
+            return ()
+        return (
+            "the auxiliary records are private and the coordinator's, and no ledger counts what they lose: each run "
+            f"costs one of them {who.loss}, like a whole party. Their owner adds up all runs that use them; their file "
+            "is not in the study's hash",
         )
 
 

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from math import sqrt
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
+from comity.privacy.loss import Approx, Loss, Pure, shown
 from comity.protocols.vertical.columns import Columns
-from comity.protocols.vertical.sensitivity import l1_sensitivity, l1_sensitivity_about, party_share
+from comity.protocols.vertical.sensitivity import (
+    l1_sensitivity,
+    l1_sensitivity_about,
+    l2_sensitivity,
+    party_share,
+)
 
 
-def party_losses(columns: Columns, loss: Loss) -> dict[str, float]:
-    """From the top down: the ε about each party's own columns, at the δ of the study."""
+def party_losses(columns: Columns, loss: Loss, carry: float = 0.0) -> dict[str, float]:
+    """From the top down: the ε about each party's own columns, at the δ of the study.
+
+    `carry` is how much of the sensitivity, in the norm of the noise, is the products' own inexactness. It may move what
+    is released whoever's columns change, so that it stands in full beside the part of one party.
+    """
     if isinstance(loss, Pure):
-        return {party: float(loss.epsilon) * pure_share(columns, party) for party in columns.parties}
-    rho, delta = float(budget_to_rho(loss).rho), _delta(loss)
-    return {party: zcdp_epsilon(rho * party_share(columns, party), delta) for party in columns.parties}
+        return {party: float(loss.epsilon) * pure_share(columns, party, carry) for party in columns.parties}
+    square, delta = float(gaussian_budget(loss).square), _delta(loss)
+    return {party: gdp_epsilon(square * square_share(columns, party, carry), delta) for party in columns.parties}
 
 
-def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> float:
+def affordable(columns: Columns, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
     """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
     least = float("inf")
     for party, epsilon in wished.items():
@@ -35,16 +45,27 @@ def affordable(columns: Columns, wished: Mapping[str, float], delta: float) -> f
                 key="vertical.party_epsilon",
             )
         if not delta:
-            least = min(least, epsilon / pure_share(columns, party))
+            least = min(least, epsilon / pure_share(columns, party, carry))
             continue
-        rho = float(budget_to_rho(Approx(epsilon, delta)).rho) / party_share(columns, party)
-        least = min(least, zcdp_epsilon(rho, delta))
+        square = float(gaussian_budget(Approx(epsilon, delta)).square) / square_share(columns, party, carry)
+        least = min(least, gdp_epsilon(square, delta))
     return least
 
 
-def pure_share(columns: Columns, party: str) -> float:
+def pure_share(columns: Columns, party: str, carry: float = 0.0) -> float:
     """Of a pure ε, what the release tells about one party's columns: Laplace noise is laid out for whole records."""
-    return l1_sensitivity_about(columns, party) / l1_sensitivity(columns)
+    return (l1_sensitivity_about(columns, party) + carry) / (l1_sensitivity(columns) + carry)
+
+
+def square_share(columns: Columns, party: str, carry: float = 0.0) -> float:
+    """The same of a ρ, which grows with the square of what one party can move."""
+    whole = l2_sensitivity(columns)
+    return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2
+
+
+def shown_up(epsilon: float) -> str:
+    """Three digits, rounded up, as every loss is shown; more than the error of the few operations that led to it."""
+    return shown(Decimal(epsilon * (1 + 1e-12)), decimals=2, digits=3) if epsilon else "0"
 
 
 def published_share(coordinates: int, features: int) -> float:

@@ -24,6 +24,7 @@ from comity.protocols.vertical.columns import LABEL, ONE_HOT, PLACES, Columns
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
+# The smallest integers near 1 : √2; not tuned on data.
 DIAGONAL, BESIDE = 5, 7
 
 

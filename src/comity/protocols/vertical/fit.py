@@ -36,8 +36,8 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     gram, moment, square = dissection.split(dissection.assembled(opened, rows))
     variances, moment_variances, _ = dissection.split(dissection.variances(deviation))
     norm = spectral_norm(variances)
-    # A classifier needs the direction alone, which a ridge of half the noise's norm keeps steady. A regression needs
-    # the length as well: it is shrunk only where the noise could have made an eigenvalue.
+    # A classifier needs the direction alone, which a ridge of half the noise's norm, chosen on Adult, keeps steady. A
+    # regression needs the length as well: it is shrunk only where the noise could have made an eigenvalue.
     ridge = norm / 2 if columns.classes else needed_ridge(gram, norm)
     found = solve(gram, moment, ridge)
     label = float(np.abs(columns.label.table).max())

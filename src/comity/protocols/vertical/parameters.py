@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
-from comity.protocols.parameters import Parameters, Setting
+from comity.protocols.parameters import Only, Parameters, Setting
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published import PublishedVertical
@@ -17,32 +17,40 @@ from comity.protocols.vertical.published import PublishedVertical
 class VerticalParameters(Parameters):
     """One regression over columns that different parties hold of the same records."""
 
+    table: ClassVar[str] = "vertical"
+
     variant: Literal["default", "published"] = Field(
         "default", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
     )
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
-    products: Literal["rlwe", "dealer"] = Field("rlwe", description="how products across parties are computed")
-    solver: Literal["quadratic", "gradient", "auto"] = Field(
+    products: Annotated[Literal["rlwe", "dealer"], Only(variant="default")] = Field(
+        "rlwe", description="how products across parties are computed"
+    )
+    solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
         "quadratic", description="logistic: one release, gradient rounds after it, or rounds where they help"
     )
-    rounds: int = Field(6, ge=1, le=64, description="gradient rounds, where there are any")
+    rounds: Annotated[int, Only(variant="default", solver=("gradient", "auto"))] = Field(
+        6, ge=1, le=64, description="gradient rounds, where there are any"
+    )
     alignment: Literal["none", "keyed", "ecdh"] | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
-    intercept: bool = Field(True, description="a constant feature")
-    bins: bool = Field(False, description="numbers that declare edges become steps between them")
-    party_epsilon: dict[str, float] = Field(
+    intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
+    bins: Annotated[bool, Only(variant="default")] = Field(
+        False, description="numbers that declare edges become steps between them"
+    )
+    party_epsilon: Annotated[dict[str, float], Only(variant="default")] = Field(
         default_factory=dict,
         description="largest loss about a party's own columns, by party; the study is refused above",
     )
-    block_epsilon: dict[str, float] = Field(
+    block_epsilon: Annotated[dict[str, float], Only(variant="default")] = Field(
         default_factory=dict,
         description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
     )
     rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
 
-    def build(self, setting: Setting) -> VerticalRegression | PublishedVertical:
+    def built(self, setting: Setting) -> VerticalRegression | PublishedVertical:
         if not setting.columns:
             raise StudyError(
                 f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
@@ -67,19 +75,15 @@ class VerticalParameters(Parameters):
 
     def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> VerticalRegression | PublishedVertical:
         if self.variant == "published":
-            for key in ("party_epsilon", "block_epsilon"):
-                if getattr(self, key):
-                    raise StudyError(
-                        f'{setting.where}: vertical.{key} is for the default; leave it out with variant = "published"',
-                        key=f"vertical.{key}",
-                    )
-            return PublishedVertical(schema=setting.schema, columns=held, most=self.rows_at_most)
+            return PublishedVertical(
+                schema=setting.schema, columns=held, alignment=self._alignment(setting), most=self.rows_at_most
+            )
         common: dict[str, Any] = {
             "schema": setting.schema,
             "columns": held,
             "pure": setting.pure,
             "products": self.products,
-            "alignment": self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
+            "alignment": self._alignment(setting),
             "intercept": self.intercept,
             "bins": self.bins,
             "party_epsilon": self.party_epsilon,
@@ -89,3 +93,6 @@ class VerticalParameters(Parameters):
         if self.solver == "quadratic":
             return VerticalRegression(**common)
         return GradientRegression(**common, solver=self.solver, rounds=self.rounds)
+
+    def _alignment(self, setting: Setting) -> str:
+        return self.alignment or ("none" if setting.schema.identifier is None else "keyed")

@@ -192,7 +192,7 @@ class JointPrediction(Protocol):
 
     # At a site.
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
         return {"size": len(site.records)}
 
@@ -204,7 +204,7 @@ class JointPrediction(Protocol):
                 site.keep(f"mask.{party}", seed)
                 site.send(party, "mask_seed", seed)
 
-    @step()
+    @step(gives=("masked",))
     def partial(self, site: Site, rows: int) -> dict[str, Any]:
         order = site.kept(ROWS)
         features = site.features if order is None else site.features[order]

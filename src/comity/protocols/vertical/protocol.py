@@ -18,40 +18,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema
-from comity.errors import DataError, StudyError
+from comity.errors import StudyError
 from comity.federation.alignment import Alignment
 from comity.federation.baseline import Baseline
 from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count
+from comity.federation.forms import Array
 from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Public, Summed
+from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.protocols.vertical import terms
+from comity.protocols.vertical import rows, terms
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
-from comity.protocols.vertical.budgets import party_losses
+from comity.protocols.vertical.budgets import party_losses, shown_up
 from comity.protocols.vertical.columns import PLACES, Columns
 from comity.protocols.vertical.dissection import BESIDE, Dissection
 from comity.protocols.vertical.fit import Regression, fitted
 from comity.protocols.vertical.prediction import ways_to_predict
 from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -82,15 +84,10 @@ class VerticalRegression(Protocol):
 
     def __post_init__(self) -> None:
         if self.products not in ("rlwe", "dealer"):
-            raise StudyError(f"vertical.products must be rlwe or dealer, found {self.products!r}")
-        if self.alignment not in ("none", "keyed", "ecdh"):
-            raise StudyError(f"vertical.alignment must be none, keyed or ecdh, found {self.alignment!r}")
-        if self.alignment != "none" and self.schema.identifier is None:
             raise StudyError(
-                f"vertical.alignment = {self.alignment!r} needs an identifier; declare [identifier] in the schema"
+                f"vertical.products must be rlwe or dealer, found {self.products!r}", key="vertical.products"
             )
-        if not 2 <= self.most <= 1 << 24:
-            raise StudyError(f"vertical.rows_at_most must lie between 2 and {1 << 24}, found {self.most}")
+        rows.check(self.alignment, self.schema, self.most)
         _ = self.layout.pieces
         if self.block_epsilon:
             if not self.pure:
@@ -128,6 +125,12 @@ class VerticalRegression(Protocol):
         return 2 * self.product.unit if self.products == "rlwe" else 0.0
 
     @property
+    def carried(self) -> float:
+        """How much of the sensitivity is the products' carry, weighted like its entries, in the norm of the noise."""
+        size = self.dissection.size
+        return BESIDE * self._carry * (size if self.pure else sqrt(size))
+
+    @property
     def _heaviest(self) -> int:
         return LARGEST_WEIGHT if self.block_epsilon else BESIDE
 
@@ -153,8 +156,11 @@ class VerticalRegression(Protocol):
 
     @cached_property
     def parts(self) -> Mapping[str, Protocol]:
-        aligned: dict[str, Protocol] = {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
-        return {**aligned, "product": self.product}
+        return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
+
+    @cached_property
+    def aligned(self) -> Alignment | None:
+        return None if self.alignment == "none" else Alignment(self.alignment)
 
     # What leaves.
 
@@ -162,20 +168,7 @@ class VerticalRegression(Protocol):
         terms.check(self, who)
         readers = EVERYONE if who.colluders else COORDINATOR
         width = self.layout.encoding.width
-        aligned = self.parts.get("align")
-        before = (
-            (
-                Release(
-                    name="size",
-                    source=EVERY_PARTY,
-                    to=COORDINATOR,
-                    protection=Public("how many records a party has; replacing one does not change it"),
-                    form=Count(self.most),
-                ),
-            )
-            if aligned is None
-            else aligned.declare(who).releases
-        )
+        before = rows.declared(self.aligned, who, self.most)
         names = {release.name for release in before}
         # The parts check their own letters; here they stand for the plan, and "rows" once.
         between = tuple(release for release in self.product.declare(who).releases if release.name not in names)
@@ -201,16 +194,14 @@ class VerticalRegression(Protocol):
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
             return Laplace(loss)
-        return Gaussian(budget_to_rho(loss))
+        return Gaussian(gaussian_budget(loss))
 
     def moments(self, loss: Loss) -> Release:
         """The one release that costs anything: all weighted entries together, as shares that only add up noised."""
         size, unit = self.dissection.size, self.product.unit
         if self.blocks is None:
-            # The carry of the products is weighted like its entry.
-            carry = BESIDE * self._carry
-            l2 = l2_sensitivity(self.layout) + carry * sqrt(size)
-            l1 = l1_sensitivity(self.layout) + carry * size if self.pure else float("inf")
+            l2 = l2_sensitivity(self.layout) + BESIDE * self._carry * sqrt(size)
+            l1 = l1_sensitivity(self.layout) + self.carried if self.pure else float("inf")
         else:
             loss = self.blocks.loss(self.dissection)
             # A vector is never longer in L2 than in L1.
@@ -229,35 +220,19 @@ class VerticalRegression(Protocol):
     # The coordinator's side.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        opened, rows = self.open_moments(parties)
-        found = self.fit(opened, rows, parties.consortium)
+        opened, shared = self.open_moments(parties)
+        found = self.fit(opened, shared, parties.consortium)
         return {"model": found.coef, "errors": found.errors}
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
-        aligned = self.parts.get("align")
-        rows = aligned.coordinate_alignment(parties) if isinstance(aligned, Alignment) else self._size(parties)
-        if rows > self.most:
-            raise StudyError(
-                f"products are laid out for {self.most} rows, the parties share {rows}; raise vertical.rows_at_most",
-                key="vertical.rows_at_most",
-            )
-        self.product.coordinate_products(parties, rows)
-        return parties.sum(self.contribute).value, rows
+        shared = rows.agreed(parties, self.aligned, self.count, self.most)
+        self.product.coordinate_products(parties, shared)
+        return parties.sum(self.contribute).value, shared
 
-    def _size(self, parties: Parties) -> int:
-        sizes = {party: values["size"] for party, values in parties.ask(self.count).items()}
-        if len(set(sizes.values())) != 1 or not min(sizes.values()):
-            raise DataError(
-                "without an alignment all parties need the same rows in the same order, and at least one; their "
-                "numbers of records differ or are zero. Declare [identifier] in the schema to align them",
-                key="identifier",
-            )
-        return int(next(iter(sizes.values())))
-
-    def fit(self, opened: Floats, rows: int, who: Consortium) -> Regression:
-        """The model from opened moments, and from nothing else that is private."""
-        return fitted(self.dissection, opened, rows, self.deviation(who))
+    def fit(self, opened: Floats, shared: int, who: Consortium) -> Regression:
+        """The model from opened moments of so many rows, and from nothing else that is private."""
+        return fitted(self.dissection, opened, shared, self.deviation(who))
 
     def deviation(self, who: Consortium) -> float:
         """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
@@ -267,20 +242,13 @@ class VerticalRegression(Protocol):
 
     # At a site.
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
-        if len(site.records) > self.most:
-            raise DataError(
-                f"{site.party}: the products are laid out for {self.most} rows, found {len(site.records)}; raise "
-                "vertical.rows_at_most",
-                key="vertical.rows_at_most",
-            )
-        return {"size": len(site.records)}
+        return rows.counted(site, self.most)
 
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
-        rows = site.dims["rows"]
-        shares = self.product.shares(site, rows)
+        shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
 
     # What a consumer works with.
@@ -289,6 +257,9 @@ class VerticalRegression(Protocol):
         return self.model(np.asarray(released["model"], np.float64), np.asarray(released["errors"], np.float64))
 
     def model(self, coef: Floats, errors: Floats | None = None) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
         target = self.schema.target
@@ -317,19 +288,22 @@ class VerticalRegression(Protocol):
         return f"{text}; {self._about_parties(who.loss)}"
 
     @property
-    def charged(self) -> str:
+    def charged_once(self) -> str:
         return terms.CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),)
 
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        return rows.warned(self.aligned)
+
     def _about_parties(self, loss: Loss) -> str:
         """What the release tells about one party's columns when all others are fixed."""
         if self.blocks is None:
-            found, before = party_losses(self.layout, loss), ""
+            found, before = party_losses(self.layout, loss, self.carried), ""
         else:
             found = self.blocks.about(self.dissection)
             total = self.blocks.loss(self.dissection).epsilon
             before = f"the blocks' budgets come to eps {total} about whole records; "
-        losses = ", ".join(f"{party} {epsilon:.3g}" for party, epsilon in found.items())
+        losses = ", ".join(f"{party} {shown_up(epsilon)}" for party, epsilon in found.items())
         return f"{before}eps about a party's own columns alone: {losses}"

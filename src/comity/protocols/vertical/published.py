@@ -14,35 +14,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema
-from comity.errors import DataError, StudyError
+from comity.errors import StudyError
+from comity.federation.alignment import ROWS, Alignment
 from comity.federation.baseline import Baseline
 from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count
+from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.product import Products
-from comity.federation.protection import Derived, Entrusted, Perturbed, Public
+from comity.federation.protection import Derived, Entrusted, Perturbed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.vertical import rows, terms
 from comity.protocols.vertical.baselines import baselines, error_of
-from comity.protocols.vertical.budgets import published_share
+from comity.protocols.vertical.budgets import published_share, shown_up
 from comity.protocols.vertical.columns import Columns, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
-from comity.protocols.vertical.terms import CHARGED
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -110,6 +113,8 @@ class PublishedVertical(Protocol):
 
     Adversary    whoever sees the released model alone; no participant.
     Unit         a record, replaced.
+
+    Rows are aligned as in the default, where the schema has an identifier: the paper takes them to be.
     """
 
     name: ClassVar[str] = "vertical"
@@ -117,7 +122,11 @@ class PublishedVertical(Protocol):
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
+    alignment: str = "none"
     most: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        rows.check(self.alignment, self.schema, self.most)
 
     @cached_property
     def layout(self) -> Columns:
@@ -144,28 +153,29 @@ class PublishedVertical(Protocol):
 
     @cached_property
     def parts(self) -> Mapping[str, Protocol]:
-        return {"product": self.product}
+        return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
+
+    @cached_property
+    def aligned(self) -> Alignment | None:
+        return None if self.alignment == "none" else Alignment(self.alignment)
 
     def declare(self, who: Consortium) -> Declaration:
         if not isinstance(who.loss, Pure) or who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
                 "the published vertical method has Laplace noise for a record that may be replaced; set privacy.delta "
                 'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
-                key="privacy",
+                key="privacy.unit" if isinstance(who.loss, Pure) else "privacy.delta",
             )
+        terms.check_parties(self.columns, who)
+        before = rows.declared(self.aligned, who, self.most)
+        names = {release.name for release in before}
         total, width = sum(self.widths.values()), self.encoding.width
         noise = Laplace(who.loss)
         spread = published_sensitivity(width, logistic=self.logistic)
         return Declaration(
             (
-                Release(
-                    name="size",
-                    source=EVERY_PARTY,
-                    to=COORDINATOR,
-                    protection=Public("how many records a party has; replacing one does not change it"),
-                    form=Count(self.most),
-                ),
-                *self.product.declare(who).releases,
+                *before,
+                *(release for release in self.product.declare(who).releases if release.name not in names),
                 Release(
                     name="sums",
                     source=EVERY_PARTY,
@@ -196,10 +206,8 @@ class PublishedVertical(Protocol):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        sizes = {values["size"] for values in parties.ask(self.count).values()}
-        if len(sizes) != 1 or 0 in sizes:
-            raise DataError("the parties have different numbers of records, or none; align them first")
-        self.product.coordinate_products(parties, sizes.pop())
+        shared = rows.agreed(parties, self.aligned, self.count, self.most)
+        self.product.coordinate_products(parties, shared)
         sums = parties.sum(self.decrypt).value
         whole = np.triu(sums) + np.triu(sums, 1).T
         at, label = self._order()
@@ -221,9 +229,9 @@ class PublishedVertical(Protocol):
         names = [*(column.name for column in self.schema.columns), "(intercept)"]
         return np.array([at for name in names for at in place[name]]), label
 
-    @step()
+    @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
-        return {"size": len(site.records)}
+        return rows.counted(site, self.most)
 
     @step(sends="sums")
     def decrypt(self, site: Site) -> None:
@@ -235,7 +243,9 @@ class PublishedVertical(Protocol):
         def places(party: str) -> slice:
             return slice(starts[party], starts[party] + self.widths[party])
 
-        own = self.product.form.encode(self.product.matrix(site)).astype(np.float64)
+        order = site.kept(ROWS)
+        matrix = self.product.matrix(site) if order is None else self.product.matrix(site, order)
+        own = self.product.form.encode(matrix).astype(np.float64)
         out[places(site.party), places(site.party)] = (own.T @ own).astype(np.int64).view(np.uint64)
         for (earlier, later), share in self.product.shares(site, site.dims["rows"]).items():
             out[places(earlier), places(later)] = share
@@ -249,15 +259,18 @@ class PublishedVertical(Protocol):
             own = self.widths[party] - (party == self.layout.label_at)
             coordinates = own + (party == self.layout.label_at)
             assert isinstance(who.loss, Pure)
-            losses.append(f"{party} {float(who.loss.epsilon) * published_share(coordinates, width):.3g}")
+            losses.append(f"{party} {shown_up(float(who.loss.epsilon) * published_share(coordinates, width))}")
         return f"eps about a party's own columns alone, corrected, to who sees the model only: {', '.join(losses)}"
 
     @property
-    def charged(self) -> str:
-        return CHARGED
+    def charged_once(self) -> str:
+        return terms.CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),) if who.colluders else ()
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        return rows.warned(self.aligned)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)
@@ -266,6 +279,9 @@ class PublishedVertical(Protocol):
         return baselines(self.layout, train, test)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
         coef = np.asarray(released["model"], np.float64)
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)

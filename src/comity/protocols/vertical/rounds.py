@@ -166,7 +166,7 @@ class Rounds(Protocol):
 
     def _opened(self, site: Site, name: str, number: int, own: Words | None) -> Words:
         """The sum of all parties' letters of this round."""
-        letters = site.received(name, self._peers(site))
+        letters = site.take(name, self._peers(site))
         if (
             own is None
             or any(letter["round"] != number for letter in letters.values())

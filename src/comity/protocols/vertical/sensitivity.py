@@ -70,7 +70,7 @@ def l1_sensitivity_about(columns: Columns, party: str) -> float:
 
 
 def party_share(columns: Columns, party: str) -> float:
-    """The loss in ρ about one party's columns alone, as a share of the whole: 4f(1 − f) for a party with a share
+    """The loss in μ² about one party's columns alone, as a share of the whole: 4f(1 − f) for a party with a share
     f <= ½ of B², all of it for a larger one (proof.md, 5)."""
     fraction = sum(piece.squared for piece in columns.pieces if piece.party == party) / squared_bound(columns)
     return 1.0 if fraction >= 0.5 else 4 * fraction * (1 - fraction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -29,18 +30,7 @@ def check(method: VerticalRegression, who: Consortium) -> None:
             'alignment) and privacy.neighbours = "replace"',
             key="privacy.unit",
         )
-    if who.dropouts:
-        raise StudyError(
-            f"vertical needs every party to the end, found privacy.dropouts = {who.dropouts}; set it to 0: a run "
-            "that lost a party waits for it",
-            key="privacy.dropouts",
-        )
-    if tuple(who.parties) != tuple(method.columns):
-        raise StudyError(
-            f"the columns are those of {', '.join(method.columns)}, the parties are {', '.join(who.parties)}; "
-            "give every party its columns, in the same order",
-            key="parties",
-        )
+    check_parties(method.columns, who)
     if isinstance(who.loss, Pure) != method.pure:
         found = "0" if isinstance(who.loss, Pure) else "above 0"
         needed = "Laplace noise needs privacy.delta = 0" if method.pure else "Gaussian noise needs privacy.delta > 0"
@@ -58,6 +48,27 @@ def check(method: VerticalRegression, who: Consortium) -> None:
             )
 
 
+def check_parties(columns: Mapping[str, tuple[str, ...]], who: Consortium) -> None:
+    """Every party holds columns that the others don't have: none can be missing, and there are two at least."""
+    if who.dropouts:
+        raise StudyError(
+            f"vertical needs every party to the end, found privacy.dropouts = {who.dropouts}; set it to 0: a run "
+            "that lost a party waits for it",
+            key="privacy.dropouts",
+        )
+    if tuple(who.parties) != tuple(columns):
+        raise StudyError(
+            f"the columns are those of {', '.join(columns)}, the parties are {', '.join(who.parties)}; "
+            "give every party its columns, in the same order",
+            key="parties",
+        )
+    if who.size < 2:
+        raise StudyError(
+            "vertical multiplies columns of different parties, found one party; add another, or learn at home",
+            key="parties",
+        )
+
+
 def _check_wishes(method: VerticalRegression, loss: Loss) -> None:
     """No party's own columns may lose more than it asked for."""
     if method.blocks is not None:
@@ -68,7 +79,7 @@ def _check_wishes(method: VerticalRegression, loss: Loss) -> None:
         )
     assert isinstance(loss, Pure | Approx)
     delta = float(loss.delta) if isinstance(loss, Approx) else 0.0
-    most = affordable(method.layout, method.party_epsilon, delta)
+    most = affordable(method.layout, method.party_epsilon, delta, method.carried)
     if float(loss.epsilon) > most:
         raise StudyError(
             f"vertical.party_epsilon allows privacy.epsilon up to {floor(1e4 * most) / 1e4:g}, found "

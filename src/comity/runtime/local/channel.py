@@ -11,20 +11,21 @@ from comity.federation.host import Host
 
 
 class LocalChannel:
-    """Calls each party's host. It carries the same bytes as a deployment; it remembers the sentence of a refusal, since
-    in a simulation the coordinator and the owner are one person."""
+    """Calls each party's host. It carries the same bytes as a deployment; it remembers the sentence of a refusal by
+    party, since in a simulation the coordinator and the owner are one person."""
 
     def __init__(self, hosts: Mapping[str, Host]) -> None:
         self._hosts = hosts
         self._workers = min(4, cpu_count() or 1)
-        self.refusal: ComityError | None = None
+        self.refusals: dict[str, ComityError] = {}
 
     def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         if len(messages) < 2:
-            replies = {party: self._hosts[party].answer(message) for party, message in messages.items()}
+            answers = [self._hosts[party].answered(message) for party, message in messages.items()]
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                answers = pool.map(lambda party: self._hosts[party].answer(messages[party]), messages)
-                replies = dict(zip(messages, answers))
-        self.refusal = next((r for p in messages if (r := self._hosts[p].refusal) is not None), None)
-        return replies
+                answers = list(pool.map(lambda party: self._hosts[party].answered(messages[party]), messages))
+        for party, answer in zip(messages, answers):
+            if answer.refusal is not None:
+                self.refusals[party] = answer.refusal
+        return {party: answer.reply for party, answer in zip(messages, answers)}

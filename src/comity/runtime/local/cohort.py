@@ -17,9 +17,11 @@ from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.parties import Parties, Progress, Total, checked, perturbed
+from comity.federation.kept import Kept, opened
+from comity.federation.parties import Parties, Progress
 from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
+from comity.federation.released import Total, checked, perturbed
 from comity.federation.transcript import Line, Transcript
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.permit import Permit
@@ -133,6 +135,7 @@ class Cohort:
         self._counts: dict[str, int] = {}
         self._once: dict[str, Any] = {}
         self._lines: list[Line] = []
+        self._kept = Kept()
         draws = [
             Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
             for release in self.declaration.paid_by(next(iter(who.parties)), who)
@@ -175,11 +178,21 @@ class Cohort:
         path = f"{spec.name}[{index}]"
         self._lines.append(Line(path, "to parties", count, 0, ""))
         self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
-        return Total(units * release.spacing(self.consortium), count)
+        total = units * release.spacing(self.consortium)
+        self._kept.exchanged(self.declaration, path, values, {}, {})
+        self._kept.add(release, path, opened(total, count))
+        return Total(total, count)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What was released on the way, by release, as it was received."""
+        return self._kept.values(self.declaration)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         release = self.declaration[name]
-        return perturbed(release, value, self.consortium, self._noise, lambda make: self.once(name, make))
+        noisy = perturbed(release, value, self.consortium, self._noise, lambda make: self.once(name, make))
+        self._kept.add(release, name, noisy)
+        return noisy
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._once:

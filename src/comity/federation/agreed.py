@@ -1,0 +1,118 @@
+"""What the participants of a study agreed on, in one value: hosts and coordinator are made from it, so that the hash,
+the protocol and the consortium can't be of different studies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+from comity.errors import Malformed, Refused
+from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.paths import StepPath
+from comity.federation.protection import Sealed
+from comity.federation.protocol import STANDING, Protocol, StepSpec, spec_of
+
+_RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """`study` is the study's hash, `title` what its ledger entries are called by.
+
+    Declarations are made once: the same value serves every step and, in a simulation, every host.
+    """
+
+    study: str
+    protocol: Protocol
+    consortium: Consortium
+    title: str = "study"
+    _declared: dict[str, Declaration] = field(default_factory=dict, init=False, repr=False)
+    _declaring: Any = field(default_factory=RLock, init=False, repr=False)
+
+    @cached_property
+    def mounts(self) -> Mapping[str, Protocol]:
+        """Every protocol of the run by what it is mounted under, the study's own under the empty name."""
+        parts = dict(self.protocol.parts)
+        for name in parts:
+            if name in STANDING or not _MOUNT.fullmatch(name):
+                raise ValueError(f"a part can't be mounted as {name!r}: a plain name was expected, not {STANDING}")
+        return {"": self.protocol, **{name: self.protocol.part(name) for name in STANDING}, **parts}
+
+    @property
+    def declaration(self) -> Declaration:
+        """What the protocol itself declares, accepted for this consortium."""
+        return self.declared("")
+
+    def declared(self, mount: str) -> Declaration:
+        """What the protocol under this name declares."""
+        known = self._declared
+        if mount not in known:
+            with self._declaring:
+                if mount not in known:
+                    made = self._owner(mount).declare(self.consortium)
+                    for release in made.releases:
+                        if not _RELEASE.fullmatch(release.name):
+                            raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
+                    known[mount] = made if mount else made.accept(self.consortium)
+        return known[mount]
+
+    @cached_property
+    def letters(self) -> Mapping[str, str]:
+        """Which protocol each kind of letter belongs to. A protocol may list a part's letters for its plan; two parts
+        with one name for theirs would read each other's."""
+        owners: dict[str, str] = {}
+        for mount in self.mounts:
+            for release in self.declared(mount).releases:
+                if not isinstance(release.protection, Sealed) or COORDINATOR in (release.source, release.to):
+                    continue
+                before = owners.get(release.name)
+                if before or (before == "" and self.declared("")[release.name] != release):
+                    raise ValueError(f"{before or 'the protocol'} and {mount} both call a letter {release.name!r}")
+                owners[release.name] = mount
+        return owners
+
+    def step(self, path: StepPath) -> tuple[Callable[..., Any], StepSpec]:
+        """The step that a path names, where it may be asked for under this label."""
+        function = self._owner(path.mount).find(path.step)
+        spec = spec_of(function)
+        if spec.per_sum and path.label in self.declaration.sums():
+            return function, spec
+        times = self.declaration[spec.sends].times if spec.sends else spec.times
+        label = path.label
+        if not (label.isascii() and label.isdecimal()) or label != str(int(label)) or int(label) >= times:
+            raise Refused(f"{path}: asked for more often than declared", code="too-often")
+        return function, spec
+
+    def letter(self, path: str, name: str) -> Release:
+        """The release that a letter of this name is, sent by the step of this path."""
+        sent = StepPath.parse(path)
+        self.step(sent)
+        if self.letters.get(name) != sent.mount:
+            raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
+        return self.declared(sent.mount)[name]
+
+    def writers(self) -> dict[str, set[str]]:
+        """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""
+        out: dict[str, set[str]] = {}
+        who = self.consortium
+        for name, mount in self.letters.items():
+            if mount == "sum":
+                continue
+            release = self.declared(mount)[name]
+            receivers = {party for party in who.parties if who.includes(release.to, party)}
+            for party in who.parties:
+                if who.includes(release.source, party):
+                    out.setdefault(party, set()).update(receivers - {party})
+        return {party: to for party, to in out.items() if to}
+
+    def _owner(self, mount: str) -> Protocol:
+        owner = self.mounts.get(mount)
+        if owner is None:
+            raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
+        return owner

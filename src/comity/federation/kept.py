@@ -1,0 +1,70 @@
+"""What a run paid for, as its receivers got it: it belongs into their results.
+
+Kept are opened sums, values that a site or a trusted coordinator noised, and whatever is made from those and sent. The
+rest carries a run and has no place in a result: sealed mail is deleted with the run, public messages say nothing of
+records, what is entrusted may leave its coordinator only perturbed, and what is disclosed is covered by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from comity.errors import Malformed
+from comity.federation.declaration import Declaration, Release
+from comity.federation.protection import Derived, Noised, Perturbed, Selected, Summed
+
+
+def is_kept(release: Release) -> bool:
+    """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
+    with what is derived from it, never by itself."""
+    covered = isinstance(release.protection, Summed | Noised | Perturbed | Derived)
+    return covered and not isinstance(release.protection, Selected)
+
+
+class Kept:
+    """Values by release and by the ask in which they came, so that asking again changes nothing."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def add(self, release: Release, path: str, value: Any) -> None:
+        if is_kept(release):
+            self._found.setdefault(release.name, {})[path] = value
+
+    def exchanged(
+        self,
+        declaration: Declaration,
+        path: str,
+        common: Mapping[str, Any],
+        each: Mapping[str, Mapping[str, Any]],
+        replies: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """The values of one ask: those for all, and by party those of its own and those that it sent."""
+        for name, value in common.items():
+            self._note(declaration, path, name, value)
+        for by_party in (each, replies):
+            for name in dict.fromkeys(name for values in by_party.values() for name in values):
+                found = {party: values[name] for party, values in by_party.items() if name in values}
+                self._note(declaration, path, name, found)
+
+    def _note(self, declaration: Declaration, path: str, name: str, value: Any) -> None:
+        try:
+            release = declaration[name]
+        except Malformed:
+            return  # of a part, which carries the run
+        # Masked vectors say nothing until they are opened together.
+        if not isinstance(release.protection, Summed):
+            self.add(release, path, value)
+
+    def values(self, declaration: Declaration) -> dict[str, Any]:
+        """By release; a list where a release was made several times."""
+        return {
+            name: list(found.values()) if len(found) > 1 or declaration[name].times > 1 else next(iter(found.values()))
+            for name, found in self._found.items()
+        }
+
+
+def opened(value: Any, parties: int) -> dict[str, Any]:
+    """A sum as it is kept: without the number of contributions it says little."""
+    return {"sum": value, "parties": parties}

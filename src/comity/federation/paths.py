@@ -1,0 +1,40 @@
+"""The path of an ask: `mount.step[label]`. A step has one path per label and no other way to write it, or it could be
+asked for again under a second key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from comity.errors import Malformed
+
+MOST = 400
+_WRITTEN = re.compile(r"(?:([A-Za-z]\w*)\.)?([A-Za-z]\w*)\[([\w/-]+)\]", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StepPath:
+    """`mount` is empty for a step of the study's own protocol."""
+
+    mount: str
+    step: str
+    label: str
+
+    def __str__(self) -> str:
+        name = f"{self.mount}.{self.step}" if self.mount else self.step
+        return f"{name}[{self.label}]"
+
+    @classmethod
+    def parse(cls, text: str) -> StepPath:
+        """The path that is written like this; anything but its one form is refused."""
+        found = _WRITTEN.fullmatch(text) if len(text) <= MOST else None
+        path = None if found is None else cls(found[1] or "", found[2], found[3])
+        if path is None or str(path) != text:
+            raise Malformed(f"{text[:80]!r} is not a path", code="no-step")
+        return path
+
+
+BEGIN = StepPath("run", "begin", "0")
+MEET = StepPath("run", "meet", "0")
+END = StepPath("run", "end", "0")
+ABANDON = StepPath("run", "abandon", "0")

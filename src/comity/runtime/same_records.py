@@ -1,0 +1,92 @@
+"""A run goes on with the records that it began with: their digests are kept beside its journal.
+
+A step that ran is not run again, so that records which changed after a kill would be mixed with what was made from the
+old ones, without a sign of it in the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from comity.data import Records
+from comity.errors import Refused, StudyError
+from comity.learn.predictions import Predictions
+
+if TYPE_CHECKING:
+    from comity.runtime.run import Material
+    from comity.runtime.study import Study
+
+NAME = "records.json"
+
+
+def require_same(study: Study, material: Material, folder: Path) -> None:
+    """Write down the digests of what a run begins with; refuse to resume it with anything else."""
+    path, found = folder / NAME, digests(study, material)
+    try:
+        if not path.exists():
+            _write(path, json.dumps(found, indent=0, ensure_ascii=False))
+            return
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StudyError(f"{path}: can't be read or written ({error}); run the study again") from error
+    changed = [name for name in {**known, **found} if known.get(name) != found.get(name)]
+    if changed:
+        few = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        raise Refused(
+            f"{folder}: this run began with other data than it finds ({few}), and what it has done so far was made "
+            "from those. Put the files back, or start a new run",
+            code="data",
+        )
+
+
+def digests(study: Study, material: Material) -> dict[str, str]:
+    """By what a person would call it. They tell of private records, so they stay in the run's folder."""
+    found = {f"records of {party}": _digest(records) for party, records in material.parties.items()}
+    if material.test is not None:
+        found["test records"] = _digest(material.test)
+    for party, model in material.models.items():
+        if isinstance(model, Predictions):
+            found[f"predictions of {party}"] = _digest(model.votes)
+    auxiliary = getattr(study.protocol, "auxiliary", None)
+    if isinstance(auxiliary, np.ndarray):
+        found["auxiliary records"] = _digest(auxiliary)
+    return found
+
+
+def _digest(value: Any) -> str:
+    state = hashlib.sha256()
+    _feed(state, value)
+    return state.hexdigest()
+
+
+def _feed(state: Any, value: Any) -> None:
+    if isinstance(value, Records):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            state.update(f"{name}:".encode())
+            _feed(state, one)
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        state.update(f"{value.dtype.str}{value.shape}".encode())
+        state.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, np.ndarray):
+        state.update(json.dumps([str(one) for one in value]).encode())
+    else:
+        state.update(repr(value).encode())
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,97 @@
+"""A coalition of parties with the coordinator: everything that crossed, and everything that its members hold.
+
+The attack on a secure sum that needs no luck is to strip: of an honest party's masked vector take off every mask that
+the coalition knows. The coordinator opens the self masks of survivors, which is the protocol; for a party that was lost
+it opens the will, and hence every pair mask. A colluder knows the pair masks that it shares with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from comity.crypto import prg
+from comity.entropy import derive
+from comity.federation.codec import decode
+from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.host import Host
+from tests.federation.toy import STUDY, path_of
+
+RUN = "run-1"
+
+
+@dataclass
+class Heard:
+    """A channel that hears everything. Replies in `late` are heard, but after they count: their parties are lost."""
+
+    hosts: Mapping[str, Host]
+    late: frozenset[tuple[str, str]] = frozenset()
+    masked: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    vectors: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    seeds: dict[str, dict[str, dict[str, bytes]]] = field(default_factory=dict)
+    roots: dict[str, bytes] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+
+    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = {}
+        for party, message in messages.items():
+            if party in self.lost:
+                continue
+            replies[party] = self.hosts[party].answer(message)
+            path = path_of(message)
+            if path.startswith("sum.mask["):
+                self._note(party, path[len("sum.mask[") : -1], replies[party])
+            if (party, path) in self.late:
+                self.lost.add(party)
+                del replies[party]
+        return replies
+
+    def _note(self, party: str, label: str, reply: bytes) -> None:
+        store = self.hosts[party].store
+        masked = decode(reply[:-SIGNATURE_BYTES])["ok"]["masked"]
+        vector = decode(store.state(RUN, f"out:{label}")).view("<u8").astype(masked.dtype)
+        self.masked.setdefault(label, {})[party] = masked
+        self.vectors.setdefault(label, {})[party] = vector
+        # What its members hold is the coalition's; of an honest party only what the coordinator opens is taken.
+        self.seeds[party] = decode(store.state(RUN, "sum.seeds"))
+        self.roots[party] = decode(store.state(RUN, "sum.root"))
+
+    def stripped(self, label: str, party: str, coalition: Collection[str]) -> np.ndarray:
+        """What is left of an honest party's vector when the coalition has taken off all that it can."""
+        left = self.masked[label][party].copy()
+        if party in self.lost:
+            knowing, own = set(self.seeds[party]["given"]) | set(self.seeds[party]["taken"]), False
+        else:
+            knowing, own = set(coalition), True
+        if own:
+            prg.subtract(left, derive(self.roots[party], STUDY, RUN, "self", label))
+        for way, take_off in (("given", prg.subtract), ("taken", prg.add)):
+            for peer, seed in self.seeds[party][way].items():
+                if peer in knowing and peer in self.masked[label]:
+                    take_off(left, derive(seed, STUDY, RUN, "mask", label))
+        return left
+
+
+def coalitions(parties: Iterable[str], most: int) -> Iterator[tuple[str, ...]]:
+    """Every set of up to `most` parties; the coordinator is in each."""
+    names = tuple(parties)
+    for size in range(most + 1):
+        yield from combinations(names, size)
+
+
+def uniform_part(words: Iterable[np.ndarray]) -> np.ndarray:
+    """Words as numbers between 0 and 1."""
+    return np.concatenate([(one.reshape(-1) / 2.0 ** (8 * one.itemsize)) for one in words])
+
+
+def total(words: Iterable[Any]) -> np.ndarray:
+    """The sum modulo the size of a word."""
+    first, *rest = words
+    out: np.ndarray = first.copy()
+    for one in rest:
+        out += one
+    return out

@@ -1,0 +1,30 @@
+"""A suggestion is made where somebody may have meant it."""
+
+from __future__ import annotations
+
+import pytest
+
+from comity.data import nearest
+
+KNOWN = ("data", "split", "sizes", "epsilon", "delta", "colluders", "dropouts", "records_per_party")
+
+
+@pytest.mark.parametrize(
+    ("found", "meant"),
+    [
+        ("Epsilon", "epsilon"),
+        ("epsilom", "epsilon"),
+        ("eps", "epsilon"),
+        ("colluder", "colluders"),
+        ("dta", "data"),
+        ("sizes_each", "sizes"),
+        ("record_per_party", "records_per_party"),
+    ],
+)
+def test_a_slip_is_recognised(found, meant):
+    assert nearest(found, KNOWN) == meant
+
+
+@pytest.mark.parametrize("found", ["lambda", "date", "slip", "prices", "alpha", "e", "", "dropped"])
+def test_another_word_is_not(found):
+    assert nearest(found, [name for name in KNOWN if name != "data"]) is None

@@ -1,0 +1,138 @@
+"""What a plan says beyond the releases: what several records lose, and figures that promise next to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import pytest
+
+from comity.errors import Refused
+from comity.federation.bounds import Ball
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.plan import of_two, plan
+from comity.federation.protection import Noised, Summed
+from comity.federation.protocol import Protocol
+from comity.privacy.accounting import Spent, budget_to_rho
+from comity.privacy.loss import Approx, Loss, Pure, shown
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.unit import Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Protocol):
+    name = "mean"
+    summed: bool = True
+    times: int = 1
+    units: int | None = None
+
+    def declare(self, who: Consortium) -> Declaration:
+        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(budget_to_rho(who.loss))
+        release = Release(
+            name="mean",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(noise) if self.summed else Noised(noise),
+            form=Array((3,), "<i8"),
+            bound=Ball(1.0),
+            times=self.times,
+        )
+        return Declaration((release,), adversary="a curious coordinator")
+
+    def protected(self, who: Consortium) -> int | None:
+        return self.units
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mounting(Mean):
+    """A mean with a part of its own."""
+
+    part_of: Protocol
+
+    @property
+    def parts(self):
+        return {"inner": self.part_of}
+
+
+class Demanding(Mean):
+    """A part that can't run in any consortium."""
+
+    def declare(self, who: Consortium) -> Declaration:
+        raise Refused("three are needed", key="parties")
+
+
+def consortium(loss: Loss, unit: Unit = Unit.RECORD, **more: int) -> Consortium:
+    return Consortium(parties=("ash", "birch", "cedar", "doum"), loss=loss, unit=unit, **more)
+
+
+def note(loss: Loss, unit: Unit = Unit.RECORD, **options: object) -> str:
+    found = plan("study", Mean(**options), consortium(loss, unit)).notes
+    return next(one for one in found if one.startswith("the unit is"))
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_two_records_lose_four_times_rho(summed):
+    """Not twice: the figure of the review, eps 1.45, is what 2 rho would come to."""
+    loss = Approx(1.0, 1e-6)
+    rho = budget_to_rho(loss)
+    exact = Spent.zero().add(rho * 4).epsilon_at(Decimal("1e-6"))
+    said = note(loss, summed=summed)
+    assert Decimal("2.05") < exact < Decimal("2.15")
+    assert f"(eps {shown(exact, decimals=2)}, delta 1e-6)" in said
+    assert "m^2 times rho" in said and "m times epsilon" not in said
+    wrong = Spent.zero().add(rho * 2).epsilon_at(Decimal("1e-6"))
+    assert shown(wrong, decimals=2) not in said
+
+
+def test_two_records_lose_twice_a_pure_epsilon():
+    said = note(Pure("0.4"), times=3)
+    assert "m times epsilon" in said and "rho" not in said and "eps 2.40" in said
+
+
+def test_a_person_at_several_parties_is_said_to_be_one():
+    assert "a person at m parties" in note(Pure(1), Unit.PERSON)
+    assert not [one for one in plan("s", Mean(), consortium(Pure(1), Unit.PARTY)).notes if "m parties" in one]
+
+
+def test_group_privacy_of_two_adds_a_step_for_each():
+    assert of_two(Pure("0.3")) == Pure("0.6")
+    assert of_two(budget_to_rho(Approx(1, 1e-6))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
+
+
+@pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("60", True)])
+def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon, warned):
+    made = plan("study", Mean(), consortium(Pure(epsilon)))
+    assert any("above 20" in one for one in made.warnings) is warned
+    assert ("WARNING        eps" in made.as_text()) is warned
+    assert made.as_json()["warnings"] == list(made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("delta", "units", "warned"),
+    [
+        ("1e-3", 1000, False),
+        ("1.001e-3", 1000, True),
+        ("1e-6", 1000, False),
+        ("1e-2", None, True),
+        ("1e-4", None, False),
+    ],
+)
+def test_a_delta_above_one_in_the_declared_number_gets_a_warning(delta, units, warned):
+    made = plan("study", Mean(units=units), consortium(Approx(1, delta)))
+    assert any(one.startswith("delta") for one in made.warnings) is warned
+
+
+def test_a_plan_checks_that_its_sums_can_be_opened():
+    with pytest.raises(Refused, match="needs 3 to finish") as found:
+        plan("study", Mean(), replace(consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1))
+    assert found.value.key == "privacy.dropouts"
+    # Noise of each site's own needs no sum to be opened.
+    assert plan("study", Mean(summed=False), consortium(Pure(1), dropouts=2)).parties == 4
+
+
+def test_a_plan_checks_the_parts_of_a_protocol():
+    with pytest.raises(Refused, match="three are needed"):
+        plan("study", Mounting(part_of=Demanding()), consortium(Pure(1)))

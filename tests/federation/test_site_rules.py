@@ -1,0 +1,238 @@
+"""Rules that a site keeps whatever its coordinator, its peers or its own steps do; each test fails without its rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from comity.data import Records
+from comity.errors import Malformed, Refused
+from comity.federation.bounds import Ball, Opened
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array, Blob, Count
+from comity.federation.letters import Head, seal
+from comity.federation.parties import run
+from comity.federation.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
+from comity.federation.protocol import step
+from comity.privacy.loss import ZCDP, Pure
+from comity.privacy.mechanisms import Gaussian, Spherical
+from comity.privacy.randomness import SeededNoise
+
+from .toy import STUDY, UNSEEN, NoNoise, Rounds, answer, consortium, host, identity, setup
+
+
+def ask(one, path, *, mail=(), **values):
+    return decode(answer(one, encode([STUDY, "run-1", path, encode(values), encode({}), list(mail)])))
+
+
+def begun(protocol, noise=None, values=None):
+    one = host(protocol, consortium(), "ash", noise=noise or NoNoise())
+    if values is not None:
+        one.__dict__["records"] = Records(np.asarray(values, float))
+    assert "ok" in ask(one, "run.begin[0]", seen=UNSEEN)
+    return one
+
+
+def draws(one):
+    return [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"]
+
+
+@pytest.mark.parametrize("protection", [Noised, Summed])
+@pytest.mark.parametrize("length", [1.9, 3.0, 1e4])
+def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protection, length):
+    """Far enough out to count, and near enough to be a number like any other on the grid."""
+    one = begun(Rounds(protection=protection), values=np.tile([[0.0, length, 0.0]], (4, 1)))
+    reply = ask(one, "average[0]")
+    release = one.declaration["mean"]
+    if protection is Noised:
+        units = reply["ok"]["mean"]
+    else:
+        units = decode(one.store.state("run-1", "out:mean/0"))
+    sent = np.linalg.norm(units * release.scale(one.who).grid)
+    assert sent == pytest.approx(np.sqrt(3), rel=1e-3)
+
+
+def test_a_value_has_the_sender_and_the_receiver_of_its_declaration():
+    who = consortium()
+    release = Rounds().declare(who)["centre"]
+    release.check(np.zeros(3), COORDINATOR, "ash", who, {})
+    for source, to in (("ash", "birch"), ("mallory", "ash"), (COORDINATOR, COORDINATOR), (COORDINATOR, "mallory")):
+        with pytest.raises(Malformed, match="not declared from"):
+            release.check(np.zeros(3), source, to, who, {})
+
+
+def test_a_sum_that_could_wrap_is_refused():
+    who = consortium()
+
+    def declared(limit):
+        bound = Opened(l2=1.0, limit=limit, ring=40)
+        form = Array((3,), "<i8")
+        noise = Summed(Gaussian(ZCDP(0.1)))
+        return Release(
+            name="sum", source=EVERY_PARTY, to=COORDINATOR, protection=noise, form=form, bound=bound, grid=2.0**-12
+        )
+
+    # Five parties in units of 2^-12: 2^38 units are reached at a limit of 2^26/5.
+    declared(0.95 * 2**26 / 5).scale(who)
+    with pytest.raises(Refused, match="no headroom"):
+        declared(1.05 * 2**26 / 5).scale(who)
+
+
+@dataclass(frozen=True)
+class Many(Rounds):
+    """Steps that a careless protocol might have."""
+
+    def declare(self, who: Any) -> Declaration:
+        declaration = super().declare(who)
+        noise = Gaussian(ZCDP(0.05))
+        extra = (
+            Release(name="rows", source=COORDINATOR, to=EVERY_PARTY, protection=Public("size"), form=Count(100)),
+            Release(name="note", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("open"), form=Blob(8)),
+            Release(name="hint", source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a hint"), form=Blob(8)),
+            Release(
+                name="total",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Noised(noise),
+                form=Array((3,), "<i8"),
+                bound=_OfRecords(1.0),
+            ),
+            Release(
+                name="chosen",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Selected(Spherical(Pure(1))),
+                form=Array((3,), "<i8"),
+                bound=Ball(1.0),
+                grid=2.0**-10,
+            ),
+        )
+        return replace(declaration, releases=(*declaration.releases, *extra))
+
+    @step(times=2)
+    def size(self, site: Any, rows: int) -> None:
+        """Binds a dimension."""
+
+    @step()
+    def whisper(self, site: Any) -> None:
+        site.send("birch", "note", b"plain")
+
+    @step()
+    def listen(self, site: Any) -> dict[str, Any]:
+        site.received("hint")
+        return {}
+
+    @step(sends="total")
+    def gather(self, site: Any) -> None:
+        raise ZeroDivisionError("a solver failed")
+
+    @step(times=3)
+    def pick(self, site: Any) -> None:
+        site.draw("chosen", sensitivity=(2.0, 2.1, -1.0)[int(site.label)])
+
+
+@dataclass(frozen=True)
+class _OfRecords(Ball):
+    """A bound about one record of a party: the neutral value is as far away as all of its records."""
+
+    neutral_within: ClassVar[bool] = False
+
+
+def test_a_dimension_is_bound_once_in_a_run():
+    one = begun(Many())
+    assert "ok" in ask(one, "size[0]", rows=20)
+    assert ask(one, "size[1]", rows=21)["refused"] == "form"
+    assert "ok" in ask(one, "size[1]", rows=20)
+
+
+def test_only_what_is_declared_as_sealed_goes_to_a_party():
+    one = begun(Many())
+    assert ask(one, "whisper[0]") == {"refused": "undeclared", "key": "note"}
+
+
+def test_what_a_peer_seals_is_checked_like_anything_else():
+    one = begun(Many())
+
+    def letter(name, value, path="listen[0]"):
+        head = Head(STUDY, "run-1", path, "birch", "ash", name)
+        return seal(identity("birch"), identity("ash").public, head, encode(value))
+
+    assert ask(one, "listen[0]", mail=[letter("hint", b"more than eight bytes")])["refused"] == "form"
+    assert ask(one, "listen[0]", mail=[letter("hint", 7)])["refused"] == "form"
+    assert ask(one, "listen[0]", mail=[letter("rows", 7)])["refused"] == "undeclared"
+    assert ask(one, "listen[0]", mail=[letter("secret", b"x")])["refused"] == "undeclared"
+    assert "ok" in ask(one, "listen[0]", mail=[letter("hint", b"short")])
+
+
+def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw():
+    one = begun(Many())
+    assert ask(one, "gather[0]") == {"refused": "stopped", "key": ""}
+    assert draws(one) == []
+
+
+def test_noise_is_never_selected_for_more_than_the_declared_sensitivity():
+    one = begun(Many())
+    assert one.declaration["chosen"].sensitivity == 2.0
+    assert ask(one, "pick[1]")["refused"] == "stopped" and ask(one, "pick[2]")["refused"] == "stopped"
+    assert draws(one) == []
+    assert "ok" in ask(one, "pick[0]") and draws(one) == [("chosen", 0)]
+
+
+@dataclass(frozen=True)
+class Trusting(Rounds):
+    """The parties' means in clear to a coordinator that noises their sum."""
+
+    def declare(self, who: Any) -> Declaration:
+        noise = Gaussian(ZCDP(0.05))
+        return Declaration(
+            (
+                Release(
+                    name="mean",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=Entrusted(noise),
+                    form=Array((3,), "<i8"),
+                    bound=Ball(2.0),
+                    grid=2.0**-10,
+                ),
+                Release(
+                    name="result",
+                    source=COORDINATOR,
+                    to=EVERY_PARTY,
+                    protection=Perturbed(noise, of="mean"),
+                    form=Array((3,)),
+                    bound=Opened(l2=4.0, limit=20.0),
+                ),
+            ),
+            adversary="whoever sees the result",
+        )
+
+    def coordinate(self, parties: Any) -> dict[str, Any]:
+        return {"result": parties.perturb("result", parties.sum(self.average).value)}
+
+
+def test_a_trusted_coordinator_draws_its_noise_once_in_a_run():
+    """Without a record of it, a coordinator that is killed before its end would draw a second noise for one debit."""
+    parties, hosts = setup(Trusting(), noise=SeededNoise(5))
+    first = run_until_released(parties)
+    again, _ = setup(Trusting(), noise=SeededNoise(6), hosts=hosts)
+    again.journal = parties.journal
+    np.testing.assert_array_equal(run_until_released(again), first)
+    exact = sum(one.records.features.mean(0) for one in hosts.values())
+    assert not np.allclose(first, exact, atol=1e-2)
+    assert all(draws(one) == [("mean", 0)] for one in hosts.values())
+
+
+def run_until_released(parties):
+    """A run that is killed before it has written its result down."""
+    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    return parties.protocol.coordinate(parties)["result"]
+
+
+def test_a_whole_run_of_the_toy_protocols_ends():
+    assert set(run(setup(Trusting(), noise=SeededNoise(5))[0])) == {"result"}

@@ -1,0 +1,186 @@
+"""Attacks of a coordinator on the secure sum among many parties: lists that leave a party alone, and stolen keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.crypto import prg, shamir
+from comity.crypto.neighbours import Degree
+from comity.errors import ComityError
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import Consortium
+from comity.federation.letters import Head, unseal
+from comity.federation.parties import run
+from comity.federation.secure_sum import degree_of, digest_of, to_units
+from comity.privacy.loss import ZCDP
+from comity.privacy.unit import Unit
+
+from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, host, identity, setup
+
+VICTIM = "p000"
+
+
+def many(size=200, colluders=1, dropouts=20):
+    names = tuple(f"p{k:03}" for k in range(size))
+    return Consortium(
+        parties=names,
+        loss=ZCDP(0.15),
+        unit=Unit.RECORD,
+        colluders=colluders,
+        dropouts=dropouts,
+        roster={name: identity(name).public for name in ("coordinator", *names)},
+    )
+
+
+class Alone:
+    """One real host of a large consortium; the test holds everybody else's keys and plays the coordinator."""
+
+    def __init__(self, who):
+        self.who = who
+        self.host = host(Rounds(rounds=0), who, VICTIM, noise=NoNoise())
+        self.ask("run.begin[0]")
+        self.ask("average[0]")
+        self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
+
+    def ask(self, path, **values):
+        return decode(answer(self.host, ask_for(path, **values)))
+
+    def keys(self, names):
+        key = identity("sealing").public.sealing()
+        return {name: {"key": key, "signature": self.signed(name, "run key", name, key)} for name in names}
+
+    def signed(self, name, *what):
+        return identity(name).sign(encode([STUDY, "run-1", *what]))
+
+    def until_met(self):
+        assert "ok" in self.ask("sum.deal[0]", keys=self.keys(self.holders))
+        assert "ok" in self.ask("sum.meet[0]", dealers=[])
+
+    def roll(self, members, count=None):
+        near = [name for name in self.holders if name in members][: None if count is None else count - 1]
+        return {name: self.signed(name, "members", digest_of(sorted(members))) for name in [*near, VICTIM]}
+
+
+@pytest.fixture(scope="module")
+def who():
+    return many()
+
+
+def without(who, names):
+    return [party for party in who.parties if party not in names]
+
+
+def test_holders_are_chosen_by_the_party_and_differ_between_runs(who):
+    one, two = Alone(who), Alone(who)
+    assert len(one.holders) == degree_of(who).degree < who.size - 1
+    assert one.holders != two.holders  # its own coins, not a public label of the run
+
+
+def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(who):
+    alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
+    alone.until_met()
+    hidden = alone.holders[: lost + 1]
+    # As many may be missing as the study allows; but not so many of one party's own holders.
+    assert len(hidden) <= who.dropouts
+    assert alone.ask("sum.enlist[0]", members=without(who, hidden))["refused"] == "sum"
+    assert alone.ask("sum.enlist[0]", members=without(who, [VICTIM]))["refused"] == "sum"
+    assert alone.ask("sum.enlist[0]", members=list(who.parties)[: who.survivors - 1])["refused"] == "sum"
+    assert "ok" in alone.ask("sum.enlist[0]", members=without(who, hidden[:lost]))
+
+
+def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who):
+    alone, quorum = Alone(who), degree_of(who).quorum
+    alone.until_met()
+    members = without(who, alone.holders[:3])
+    assert alone.ask("sum.mask[mean/0]", roll={})["refused"] == "sum"
+    alone.ask("sum.enlist[0]", members=members)
+    stranger = next(party for party in members if party not in alone.holders and party != VICTIM)
+    few = alone.roll(members, quorum - 1)
+    for wrong in ({}, few, {**few, stranger: alone.signed(stranger, "members", digest_of(sorted(members)))}):
+        assert alone.ask("sum.mask[mean/0]", roll=wrong)["refused"] == "sum"
+    others = alone.roll(without(who, alone.holders[:4]))  # they signed another list
+    assert alone.ask("sum.mask[mean/0]", roll=others)["refused"] == "signature"
+    assert "ok" in alone.ask("sum.mask[mean/0]", roll=alone.roll(members, quorum))
+
+
+def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(who):
+    alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
+    alone.until_met()
+    members = list(who.parties)
+    alone.ask("sum.enlist[0]", members=members)
+    assert alone.ask("sum.agree[mean/0]", survivors=members)["refused"] == "sum"  # before it masked
+    alone.ask("sum.mask[mean/0]", roll=alone.roll(members))
+    assert alone.ask("sum.agree[mean/0]", survivors=without(who, [VICTIM]))["refused"] == "sum"
+    assert alone.ask("sum.agree[mean/0]", survivors=without(who, alone.holders[: lost + 1]))["refused"] == "sum"
+    survivors = without(who, alone.holders[:lost])
+    assert "ok" in alone.ask("sum.agree[mean/0]", survivors=survivors)
+    agreed = digest_of(members, survivors)
+    near = [name for name in alone.holders if name in survivors]
+    consents = {name: alone.signed(name, "survivors", "mean/0", agreed) for name in [*near, VICTIM]}
+    few = dict(list(consents.items())[: degree_of(who).quorum - 1])
+    assert alone.ask("sum.unmask[mean/0]", consents=few)["refused"] == "sum"
+    assert "ok" in alone.ask("sum.unmask[mean/0]", consents=consents)
+
+
+def alone_on_its_list(who):
+    """The attack: the victim is shown a list without the parties that it shares masks with, everyone else the true one.
+    Then the others open its self mask. Returns what the coordinator reads, and what the victim had to hide."""
+    parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise())
+    begin(parties)
+    parties.ask(Rounds().average, label=0)
+    view = parties.under("sum")
+    said = view.ask("advertise")
+    holders = {p: values["holders"] for p, values in said.items()}
+    keys = parties.memo["run_keys"]
+    view.ask("deal", each={p: {"keys": {h: keys[h] for h in holders[p]}} for p in said})
+    view.ask("meet", each={q: {"dealers": [p for p in said if q in holders[p]]} for q in said})
+    near = {*holders[VICTIM], *(p for p in said if VICTIM in holders[p])}
+    members = sorted(said)
+    shown = [p for p in members if p not in near][: who.survivors]
+    others = [p for p in members if p != VICTIM]
+    rest = {p: {"members": members} for p in others}
+    signed = view.ask("enlist", each={VICTIM: {"members": shown}, **rest})
+    listed = {p: (*holders[p], p) for p in members}
+
+    def known(p, of, name):
+        return {q: of[q][name] for q in listed[p] if q in of and (p == VICTIM) == (q == VICTIM)}
+
+    masked = view.ask("mask", each={p: {"roll": known(p, signed, "enlisted")} for p in members}, label="mean/0")
+    masked = masked[VICTIM]["masked"].copy()
+    consents = view.ask("agree", survivors=members, to=others, label="mean/0")
+    each = {p: {"consents": known(p, consents, "consent")} for p in others}
+    opened = view.ask("unmask", each=each, label="mean/0")
+    points = {holder: point for point, holder in enumerate(holders[VICTIM], 1)}
+    shares = {point: opened[holder]["opening"]["self"][VICTIM] for holder, point in points.items()}
+    prg.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
+    hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0"))
+    return to_units(masked), hidden
+
+
+def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch):
+    """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
+    the first list."""
+    who = many(41, dropouts=18)
+    monkeypatch.setattr("comity.federation.secure_sum.choose", lambda *_: Degree(5, 4, 1))
+    read, hidden = alone_on_its_list(who)
+    np.testing.assert_array_equal(read, hidden)
+    monkeypatch.setattr("comity.federation.secure_sum.choose", lambda *_: Degree(5, 4, 5))
+    with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
+        alone_on_its_list(who)
+
+
+def test_pinned_keys_that_are_stolen_later_open_no_share():
+    parties, _ = setup(Rounds(rounds=0), noise=NoNoise())
+    run(parties)
+    letters = 0
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for party, exchange in exchanges.items():
+            for letter in decode(exchange.message)[5]:
+                head = Head.of(letter)
+                assert (head.name, head.to) == ("shares", party) and path == "sum.meet[0]"
+                for name in parties.consortium.parties:
+                    with pytest.raises(ComityError, match="does not open"):
+                        unseal(identity(name), identity(head.sender).public, head, letter)
+                letters += 1
+    assert letters == 5 * 4

@@ -1,0 +1,175 @@
+"""One bad party does not end a sum of many: it is lost like one that is silent, and the right one is blamed."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import pytest
+
+from comity.crypto.sealed import PublicIdentity
+from comity.errors import ComityError, SiteLost, Stopped
+from comity.federation.codec import decode, encode
+from comity.federation.envelope import sign_reply
+from comity.federation.letters import Head, seal
+from comity.federation.sum_opening import _members
+
+from .toy import LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup
+
+
+class Tampering(LossyChannel):
+    """A party that signs something else than its site would: `change` gets and gives the values of its reply."""
+
+    def __init__(self, hosts, party, path, change):
+        super().__init__(hosts)
+        self.party, self.path, self.change = party, path, change
+
+    def ask(self, messages):
+        replies = super().ask(messages)
+        if self.party in messages and path_of(messages[self.party]) == self.path:
+            reply = decode(replies[self.party][:-64])
+            self.change(reply)
+            raw = messages[self.party]
+            replies[self.party] = sign_reply(identity(self.party), self.party, raw, encode(reply))
+        return replies
+
+
+def summed(path, change, party="cedar", size=5, dropouts=1):
+    parties, hosts = setup(who=consortium(size, dropouts=dropouts), noise=NoNoise())
+    parties.channel = Tampering(hosts, party, path, change)
+    begin(parties)
+    total = parties.sum(Rounds().average)
+    units = {name: decode(host.store.state("run-1", "out:mean/0")) for name, host in hosts.items()}
+    grid = parties.declaration["mean"].scale(parties.consortium).grid
+    expected = sum(units[name] for name in total.names)
+    np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), expected)
+    return parties, total
+
+
+def values_of(reply):
+    return reply["ok"]
+
+
+def fewer_holders(reply):
+    values_of(reply)["holders"].pop()
+
+
+def no_will(reply):
+    values_of(reply)["wills"].popitem()
+
+
+def other_signature(name):
+    def change(reply):
+        values_of(reply)[name] = identity("cedar").sign(b"something else")
+
+    return change
+
+
+def other_form(reply):
+    values_of(reply)["masked"] = np.zeros(3, "<u8")
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("sum.advertise[0]", fewer_holders),
+        ("sum.meet[0]", no_will),
+        ("sum.enlist[0]", other_signature("enlisted")),
+        ("sum.mask[mean/0]", other_form),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_what_a_party_sends_is_checked_before_it_counts(path, change):
+    parties, total = summed(path, change)
+    assert "cedar" not in parties.alive and "cedar" not in total.names and total.parties == 4
+
+
+def test_a_consent_that_does_not_verify_is_no_consent():
+    parties, total = summed("sum.agree[mean/0]", other_signature("consent"))
+    assert "cedar" not in parties.alive and total.parties == 5  # its vector had arrived
+
+
+def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer():
+    def missing(reply):
+        values_of(reply)["opening"]["self"].pop("ash")
+
+    def both(reply):
+        values_of(reply)["opening"]["will"] = dict(values_of(reply)["opening"]["self"])
+
+    for change in (missing, both):
+        parties, total = summed("sum.unmask[mean/0]", change)
+        assert "cedar" not in parties.alive and total.parties == 5
+
+
+@pytest.mark.parametrize("party", ["ash", "cedar", "elm"])
+def test_a_wrong_share_is_left_out_and_its_giver_is_lost(party):
+    def garbage(reply):
+        shares = values_of(reply)["opening"]["self"]
+        for name in shares:
+            shares[name] = secrets.token_bytes(66)
+
+    parties, total = summed("sum.unmask[mean/0]", garbage, party=party)
+    assert total.parties == 5 and set(total.names) - set(parties.alive) == {party}
+
+
+def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it():
+    """All shares of its self mask that the others got are those of another secret: no other party is to blame."""
+    parties, hosts = setup(noise=NoNoise())
+
+    def wrong(reply):
+        letters = []
+        for letter in reply["mail"]:
+            head = Head.of(letter)
+            key = PublicIdentity.from_sealing(parties.memo["run_keys"][head.to]["key"])
+            letters.append(seal(identity("cedar"), key, head, encode({"self": {}, "will": {}})))
+        reply["mail"] = letters
+
+    parties.channel = Tampering(hosts, "cedar", "sum.deal[0]", wrong)
+    begin(parties)
+    total = parties.sum(Rounds().average)
+    # Its holders found out when they met: it is no member, and they are.
+    assert total.names == ("ash", "birch", "doum", "elm")
+
+
+def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name():
+    def garbage_by_all(reply):
+        values_of(reply)["opening"]["self"]["birch"] = secrets.token_bytes(66)
+
+    parties, hosts = setup(noise=NoNoise())
+    channel = parties.channel = Tampering(hosts, "", "sum.unmask[mean/0]", garbage_by_all)
+
+    def ask(messages):
+        replies = LossyChannel.ask(channel, messages)
+        for party, raw in messages.items():
+            if path_of(raw) == "sum.unmask[mean/0]":
+                reply = decode(replies[party][:-64])
+                garbage_by_all(reply)
+                replies[party] = sign_reply(identity(party), party, raw, encode(reply))
+        return replies
+
+    channel.ask = ask
+    begin(parties)
+    with pytest.raises(Stopped, match="birch's secret"):
+        parties.sum(Rounds().average)
+
+
+def test_more_bad_parties_than_may_drop_out_stop_the_run_without_a_foreign_error():
+    with pytest.raises(ComityError):
+        summed("sum.mask[mean/0]", other_form, dropouts=0)
+
+
+def test_quarrels_put_out_whoever_has_most_of_them():
+    who = consortium(5, dropouts=1)
+    # Two name one dealer: it goes. One names two others: it goes. One against one: the one who was named.
+    assert _members({"ash": ["elm"], "birch": ["elm"], "cedar": [], "doum": [], "elm": []}, who) == [
+        "ash",
+        "birch",
+        "cedar",
+        "doum",
+    ]
+    assert "ash" not in _members({"ash": ["elm", "doum"], "birch": [], "cedar": [], "doum": [], "elm": []}, who)
+    assert "elm" not in _members({"ash": ["elm"], "birch": [], "cedar": [], "doum": [], "elm": []}, who)
+    # A party that did not meet is no quarrel.
+    assert len(_members({"ash": ["elm"], "birch": [], "cedar": [], "doum": []}, who)) == 4
+    with pytest.raises(SiteLost):
+        _members({"ash": ["birch"], "cedar": ["doum"], "birch": [], "doum": [], "elm": []}, who)

@@ -1,0 +1,138 @@
+"""Every method in each of its variants and choices, as a study of a few records: read off the registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pandas as pd
+
+from comity.data import Bounded, clinic_schema, clinics, public_cohort
+from comity.errors import ComityError
+from comity.protocols import PROTOCOLS
+from comity.runtime.study import Study
+
+HOSPITAL = ("age", "sex", "arrival", "ward", "readmitted")
+SURGERY = ("triage", "heart_rate", "systolic", "temperature", "saturation", "lactate", "creatinine", "prior_visits")
+
+_HEAD = """\
+[study]
+name = "small"
+protocol = "{protocol}"
+schema = "schema.toml"
+[privacy]
+unit = "{unit}"
+epsilon = 20.0
+{delta}
+"""
+_TAILS = {
+    "softlabel": """\
+[softlabel]
+auxiliary = "public.csv"
+rows = "normalised"
+[parties]
+count = 3
+[simulation]
+data = "records.csv"
+grant = 1000.0
+split = "by-column"
+column = "clinic"
+""",
+    "averaging": """\
+[averaging]
+rows = "normalised"
+[parties.clinic-01]
+[parties.clinic-02]
+[parties.clinic-03]
+[simulation]
+data = "records.csv"
+grant = 1000.0
+split = "by-column"
+column = "clinic"
+""",
+    "vertical": f"""\
+[vertical]
+rows_at_most = 256
+[parties.hospital]
+columns = {list(HOSPITAL)}
+[parties.surgery]
+columns = {list(SURGERY)}
+[simulation]
+data = "people.csv"
+grant = 1000.0
+split = "by-features"
+""",
+}
+# What a variant, or a value of a key, needs beside the defaults to be small, or to run at all.
+_ALSO: dict[str, dict[str, Any]] = {
+    "averaging default": {"averaging.sizes": 8, "averaging.rounds": 2},
+    "averaging published": {"privacy.colluders": 0},
+    "softlabel default": {"softlabel.records_per_party": 10},
+    "feature_map": {"softlabel.statistic": "votes"},
+    "feature_map=pca": {"softlabel.dimensions": 3},
+    "feature_map=random": {"softlabel.dimensions": 3},
+    "auxiliary_privacy=private": {"softlabel.method": "soft", "softlabel.auxiliary_records": 20},
+    "vertical solver=gradient": {"vertical.products": "dealer", "vertical.rounds": 2},
+}
+_PURE = ("averaging published", "vertical published")
+
+
+def _cases() -> list[str]:
+    """Each variant by itself, pure and not, and with each value of each of its keys that has named values."""
+    found = []
+    for protocol, table in PROTOCOLS.items():
+        variants = get_args(table.model_fields["variant"].annotation)
+        for variant in variants:
+            found += [f"{protocol} {variant} delta=1e-6", f"{protocol} {variant} delta=0"]
+            for key, field in table.model_fields.items():
+                kinds = [field.annotation, *get_args(field.annotation)]
+                literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
+                if literal is not None and key not in ("variant", "rows"):
+                    found += [f"{protocol} {variant} {key}={value}" for value in get_args(literal)]
+    return found
+
+
+CASES = _cases()
+
+
+def small_study(case: str, folder: Path, **overrides: Any) -> Study:
+    """The study of a case, with its files in `folder`; refused cases raise as they would for a user."""
+    protocol, variant, setting = case.split(" ", 2)
+    key, _, value = setting.partition("=")
+    pure = setting == "delta=0" or (key != "delta" and f"{protocol} {variant}" in _PURE)
+    write_records(folder, numeric=value == "linear")
+    text = _HEAD.format(
+        protocol=protocol,
+        unit="party" if protocol == "softlabel" else "record",
+        delta="" if pure else "delta = 1e-6",
+    )
+    chosen: dict[str, Any] = {f"{protocol}.variant": variant}
+    for needed in (f"{protocol} {variant}", key, setting, f"{protocol} {setting}"):
+        if variant == "default" or needed in ("auxiliary_privacy=private", "averaging published"):
+            chosen |= _ALSO.get(needed, {})
+    if key != "delta":
+        chosen[f"{protocol}.{key}"] = value
+    return Study.parse(text + _TAILS[protocol], folder=folder, overrides={**chosen, **overrides})
+
+
+def write_records(folder: Path, *, numeric: bool) -> None:
+    visits = clinics(3, 10, "small studies")
+    together = pd.concat([table.assign(clinic=name) for name, table in visits.items()], ignore_index=True)
+    together["patient"] = [f"P{number:03d}" for number in range(len(together))]
+    schema = clinic_schema("readmitted")
+    if numeric:
+        together["readmitted"] = together["age"] / 10
+        schema = replace(schema, target=Bounded("readmitted", 0, 10))
+    together.to_csv(folder / "records.csv", index=False)
+    together.drop(columns=["clinic", "disposition"]).to_csv(folder / "people.csv", index=False)
+    public_cohort(20, "small studies").to_csv(folder / "public.csv", index=False)
+    (folder / "schema.toml").write_text(schema.to_toml())
+
+
+def refusal(case: str, folder: Path) -> ComityError | None:
+    try:
+        small_study(case, folder).plan()
+    except ComityError as error:
+        return error
+    return None

@@ -1,0 +1,60 @@
+"""One plain sentence about epsilon, and that its figure is a bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from comity.report.meaning import best_guess, meaning, percent
+from comity.runtime.outcome import Guarantee
+
+PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "private", seeded=False)
+
+
+def test_the_sentence_says_how_far_a_belief_can_move():
+    said = meaning(PURE)
+    assert "two versions of one record for equally likely before this run, 50 %" in said
+    assert "is at most 73.2 % sure of the truth after it" in said
+    assert "\n" not in said and said.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"unit": "a whole party"}, "all records of one party"),
+        ({"unit": "a person"}, "the records of one person"),
+        ({"neighbours": "added or removed"}, "as likely as not that one record took part"),
+        ({"delta": 1e-6}, "at most 73.2 % of the time (delta 1e-6, the chance that eps leaves out, is counted in)"),
+        ({"epsilon": 10.0}, "99.996 %"),
+        ({"epsilon": 60.0}, "promises nothing"),
+        ({"epsilon": float("inf")}, "promises nothing"),
+        ({"seeded": True}, "Without the seed it would mean: whoever"),
+    ],
+)
+def test_it_names_the_unit_the_relation_and_the_delta(change, words):
+    assert words in meaning(replace(PURE, **change))
+
+
+def test_no_bound_is_stated_where_the_claim_does_not_hold():
+    assert meaning(replace(PURE, claim="not private as claimed: eps 9")) == ""
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
+def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon):
+    assert best_guess(epsilon, 0.0) == pytest.approx(exp(epsilon) / (1 + exp(epsilon)))
+    for sigma in np.geomspace(0.3, 30, 40):
+        # The exact delta of a Gaussian of sensitivity 1, and how often the better guess is right.
+        delta = norm.cdf(0.5 / sigma - epsilon * sigma) - exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
+        assert norm.cdf(0.5 / sigma) <= best_guess(epsilon, float(delta)) + 1e-12
+
+
+def test_percentages_are_rounded_up_and_never_to_certainty():
+    assert percent(0.731058) == "73.2 %" and percent(0.5) == "50.1 %" and percent(0.9999) == "99.991 %"
+    assert percent(1.0) is None
+    for share in np.random.default_rng(0).uniform(0.5, 1, 200):
+        shown = percent(float(share))
+        assert shown is None or float(shown.removesuffix(" %")) / 100 >= share

@@ -1,0 +1,80 @@
+"""Who saw what: every release stands in the view of each of its receivers."""
+
+from __future__ import annotations
+
+import pytest
+
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.life import Life
+from comity.federation.protection import Derived, Perturbed, Sealed
+from comity.federation.secure_sum import SecureSum
+from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.report.views import views
+from tests.report.small_studies import CASES, refusal, small_study
+
+
+def covered(declaration: Declaration, who: Consortium) -> None:
+    found = views(declaration, who)
+    assert len({view.participant for view in found}) == len(found)
+    labels = {view.participant: {seen.release.partition(" x")[0] for seen in view.seen} for view in found}
+    for name in ("coordinator", *who.parties):
+        expected = {release.name for release in declaration.releases if who.includes(release.to, name)}
+        assert shown_to(name, labels, who) == expected, name
+
+
+def shown_to(name: str, labels: dict[str, set[str]], who: Consortium) -> set[str]:
+    """The rows that a reader of the page takes for this participant's."""
+    for label, seen in labels.items():
+        if name in [part.partition(" (")[0] for part in label.split(", ")]:
+            return seen
+    return labels["each party"] if "each party" in labels else labels["each other party"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case, tmp_path):
+    if refusal(case, tmp_path) is not None:
+        pytest.skip("refused before anything is declared")
+    study = small_study(case, tmp_path)
+    who = study.consortium
+    covered(study.protocol.declare(who), who)
+    for part in (Life(), SecureSum(), *study.protocol.parts.values()):
+        covered(part.declare(who), who)
+
+
+def release(name, source, to, protection=None, **options):
+    how = protection or Sealed("it")
+    return Release(name=name, source=source, to=to, protection=how, form=Array((1,)), **options)
+
+
+@pytest.mark.parametrize(
+    "releases",
+    [
+        [release("key", "a", "every party")],
+        [release("key", "b", "every party"), release("back", "every party", "b")],
+        [release("all", "every party", "everyone")],
+        [release("own", "coordinator", "coordinator", Perturbed(Gaussian(ZCDP(1)), of="x"))],
+        [release("model", "coordinator", "everyone", Derived("own"), times=3)],
+        [release("answer", "consumer", "consumer"), release("to_role", "a", "consumer")],
+        [release("from_role", "consumer", "every party"), release("single", "c", "d")],
+        [release("self", "a", "a")],
+    ],
+    ids=lambda releases: " ".join(one.name for one in releases),
+)
+@pytest.mark.parametrize("parties", [("a",), ("a", "b"), ("a", "b", "c", "d", "e")], ids=len)
+@pytest.mark.parametrize("consumers", [(), ("a",), ("a", "b"), ("c", "d")], ids=" ".join)
+def test_odd_declarations_leave_nobody_out(releases, parties, consumers):
+    roles = {"consumer": tuple(name for name in consumers if name in parties)} if consumers else {}
+    who = Consortium(parties=parties, loss=Pure(1), roles=roles, colluders=0)
+    covered(Declaration(tuple(releases), adversary="nobody"), who)
+
+
+def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends():
+    who = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
+    declaration = Declaration((release("alignment_key", "a", "every party"),), adversary="nobody")
+    assert [(view.participant, len(view.seen)) for view in views(declaration, who)] == [
+        ("coordinator", 0),
+        ("each party", 1),
+    ]

@@ -1,0 +1,42 @@
+"""A tuned constant says beside itself on which data, so that nobody takes its figures on them for a holdout."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import comity
+
+ROOT = Path(comity.__file__).parent
+SAID = re.compile(r"Adult|credit defaults|HAR|MNIST|KDD-99|[Nn]ot tuned\s+(# )?on data|not on record|limit\s+of size")
+
+# Those that were chosen to make models better; sizes of words, tolerances and limits of proofs are not among them.
+TUNED = {
+    "protocols/averaging/rule.py": ("ROUNDS", "FOR_SECOND_MOMENT", "WIDEST_SECOND_MOMENT", "_RIDGE", "_PENALTY"),
+    "protocols/averaging/losses.py": ("clip=0.35", "clip=0.5"),
+    "protocols/averaging/protocol.py": ("HEADROOM",),
+    "protocols/declared_records.py": ("FAR",),
+    "protocols/softlabel/rule.py": ("_RECORDS_PER_CLASS",),
+    "protocols/softlabel/statistics/votes.py": ("_LEAST_L2", "_L2_PER_DEVIATION", "_ENOUGH_ROWS", "_REPEATS"),
+    "protocols/softlabel/statistics/cells.py": ("_ROUNDS",),
+    "protocols/softlabel/statistics/class_sums.py": ("_ROUNDS", "_NOISY"),
+    "protocols/vertical/gradients.py": ("SWITCH", "_TENTHS_FOR_MOMENTS"),
+    "protocols/vertical/response.py": ("REACH",),
+    "protocols/vertical/columns.py": ("LABEL_SHARE",),
+    "protocols/vertical/dissection.py": ("DIAGONAL",),
+    "protocols/vertical/fit.py": ("ridge = norm / 2",),
+    "learn/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
+    "learn/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
+    "learn/clusters.py": ("_STARTS",),
+}
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file, names in TUNED.items() for name in names])
+def test_a_tuned_constant_says_on_which_data_it_was_chosen(file, name):
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines) if re.match(rf"\s*{re.escape(name)}\b", line))
+    # Losses say it in the docstring of their function, further above their clip.
+    beside = "\n".join(lines[max(0, at - (26 if "clip" in name else 6)) : at + 4])
+    assert SAID.search(beside), beside

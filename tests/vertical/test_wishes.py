@@ -1,0 +1,25 @@
+"""A party's wish about its own columns is a ceiling to the last digits, under Gaussian and under Laplace noise."""
+
+from __future__ import annotations
+
+import pytest
+
+from comity.errors import StudyError
+from comity.privacy.loss import Approx, Pure
+from comity.protocols.vertical.budgets import affordable
+
+from .consortia import consortium, protocol
+
+
+@pytest.mark.parametrize("pure", [False, True], ids=["Gaussian", "Laplace"])
+def test_a_study_a_little_above_a_wish_is_refused(pure):
+    wish = {"birch": 0.4}
+    tried = protocol(2, pure=pure, party_epsilon=wish)
+    most = affordable(tried.layout, wish, 0.0 if pure else 1e-5)
+
+    def declared(epsilon):
+        tried.declare(consortium(tried, Pure(epsilon) if pure else Approx(epsilon, 1e-5)))
+
+    declared(0.999 * most)
+    with pytest.raises(StudyError, match="party_epsilon allows"):
+        declared(1.01 * most)
