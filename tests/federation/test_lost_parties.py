@@ -114,7 +114,7 @@ def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path):
     who = consortium(dropouts=0)
     parties, hosts = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES["another shape"])
-    with pytest.raises(SiteLost, match="ash .*not of its declared form"):
+    with pytest.raises(SiteLost, match=r"ash .*not of its declared form"):
         run(parties)
     assert not parties.journal.is_closed("run-1", "average[0]")
     assert parties.journal.replies("run-1", "average[0]")["ash"] is None
@@ -155,7 +155,7 @@ def test_a_stop_after_a_draw_is_a_lost_party():
     assert drawn == [("mean", 0)]
     parties, hosts = setup(protocol=Rounds(protection=Noised), who=consortium(dropouts=0))
     hosts["cedar"].noise = Broken()
-    with pytest.raises(Stopped, match="cedar .stopped"):
+    with pytest.raises(Stopped, match=r"cedar .stopped"):
         run(parties)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -20,6 +19,7 @@ from comity.federation.protection import Disclosed
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP
 
+from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host
 
 
@@ -69,8 +69,7 @@ def test_an_approval_is_for_a_number_of_runs():
 def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")), range(4)))
+    replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 

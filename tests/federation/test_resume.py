@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from comity.federation.protection import Entrusted, Noised, Perturbed
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
 
+from .children import at_once
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, path_of, setup
 
 
@@ -300,46 +300,36 @@ def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
 
 def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path):
     (tmp_path / "sites").mkdir()
-    results, refusals = [], []
 
     def go(name):
         parties, _ = setup(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
         try:
             begin(parties)
-            results.append(parties.protocol.coordinate(parties)["result"].tobytes())
-        except (Refused, Stopped) as refusal:
-            refusals.append(refusal)
+            return parties.protocol.coordinate(parties)["result"].tobytes()
+        except (Refused, Stopped):
+            return None
 
     setup(folder=tmp_path / "sites")
-    threads = [threading.Thread(target=go, args=(name,)) for name in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) <= 1 and len(results) + len(refusals) == 2
+    results = at_once(lambda: go("one"), lambda: go("two"))
+    assert None in results
     _, hosts = setup(folder=tmp_path / "sites")
     nonces = {bytes(host.store.state("run-1", "run:nonce")) for host in hosts.values()}
-    assert len(results) == 0 or len(nonces) == 1
+    assert results == [None, None] or len(nonces) == 1
 
 
 def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path):
     (tmp_path / "sites").mkdir()
-    results = []
 
     def go():
         parties, _ = setup(folder=tmp_path / "sites")
         begin(parties)
         # Not to the end: there the replies are deleted, and the slower one would be refused.
-        results.append(parties.protocol.coordinate(parties)["result"].tobytes())
+        return parties.protocol.coordinate(parties)["result"].tobytes()
 
     setup(folder=tmp_path / "sites")
-    threads = [threading.Thread(target=go) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 2 and results[0] == results[1]
+    first, second = at_once(go, go)
+    assert first == second
     _, hosts = setup(folder=tmp_path / "sites")
     check_ledgers(hosts)
 
