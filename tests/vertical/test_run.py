@@ -12,6 +12,7 @@ from comity.federation.codec import decode
 from comity.federation.host import Host
 from comity.federation.letters import Head
 from comity.federation.parties import run
+from comity.federation.paths import StepPath
 from comity.federation.site import Site
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
@@ -133,10 +134,10 @@ def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     letters = {}
     original = Host._open
 
-    def reading(host, site, study, run_id, letter):
-        original(host, site, study, run_id, letter)
+    def reading(host, site, letter):
+        original(host, site, letter)
         head = Head.of(letter)
-        letters.setdefault(host.party, []).append(decode(site.effects.state[f"in:{head.name}/{head.sender}"]))
+        letters.setdefault(host.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
 
     monkeypatch.setattr(Host, "_open", reading)
     tried, frame = protocol(3, products=products), people(ROWS)
@@ -161,7 +162,8 @@ def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             values = decode(exchange.reply)["ok"]
-            assert set(values) <= {"head", "size", "key", "wills", "masked", "consent", "opening"}, path
+            set_up = {"run_key", "remembered", "size", "holders", "wills", "unserved", "enlisted"}
+            assert set(values) <= {*set_up, "masked", "consent", "opening"}, path
             if "masked" in values:
                 seen += 1
                 assert not np.isin(forbidden, values["masked"]).any()
@@ -179,7 +181,7 @@ def _holder(tried, place):
 
 
 def _arrays(host, tried, parties, letters):
-    site = Site(host, host.study, parties.run, "contribute[0]", "moments", "0")
+    site = Site(host, parties.run, StepPath("", "contribute", "0"), "moments")
     for share in tried.product.shares(site, site.dims["rows"]).values():
         yield share.reshape(-1)
     for value in letters:
