@@ -83,8 +83,10 @@ def test_a_test_file_without_records_is_found_before_anything_is_spent(study, co
     assert not (study.parent / "runs").exists()
 
 
-def test_parties_without_any_records_take_part_neutrally(study, comity):
-    (study.parent / "none.csv").write_text((study.parent / "records.csv").read_text().splitlines()[0] + "\n")
+@pytest.mark.parametrize("lines", [0, 1])
+def test_parties_without_any_records_take_part_neutrally(study, comity, lines):
+    head = (study.parent / "records.csv").read_text().splitlines(keepends=True)[:lines]
+    (study.parent / "none.csv").write_text("".join(head))
     names = [f"p{k}" for k in range(3)]
     text = study.read_text().replace("[parties]\ncount = 5\n", "".join(f"[parties.{n}]\n" for n in names))
     files = ", ".join(f'{n} = "none.csv"' for n in names)
@@ -92,6 +94,7 @@ def test_parties_without_any_records_take_part_neutrally(study, comity):
     study.write_text(text)
     ended = comity("run", study, "--json")
     assert ended.code == 0, ended.err
+    assert any("none.csv: holds no records" in sentence for sentence in ended.document["findings"])
 
 
 @pytest.mark.parametrize("keys", ['{ sign = "zz" }', '{ sign = "00" }'])

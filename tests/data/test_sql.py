@@ -81,8 +81,9 @@ def test_a_database_file_is_opened_read_only_also_by_its_url(folder: Path) -> No
         {"url": f"sqlite:///{folder / 't.sqlite'}"},
         {"url": f"duckdb:///{folder / 't.duckdb'}"},
     ):
-        with pytest.raises(DataError):
+        with pytest.raises(DataError) as caught:
             open_source({"source": "sql", "query": query, **table}).read()
+        assert ("statement that reads" in str(caught.value)) is ("duckdb" in str(table))
         assert len(open_source({"source": "sql", "table": "visits", **table}).read()) == 120
     (folder / "new").mkdir()
     with pytest.raises(DataError, match="there is no such file"):
@@ -217,6 +218,22 @@ def test_a_password_file_is_its_owners_alone(tmp_path: Path) -> None:
     file.write_text("\n")
     with pytest.raises(DataError, match="expected a password in its first line"):
         source.read()
+
+
+def test_a_password_that_a_driver_repeats_is_taken_out() -> None:
+    source = Sql("SELECT 1", url="postgresql://u@h/d", where="north")
+    with (
+        pytest.raises(DataError, match=r"north: .*no entry for \*\*\*"),
+        source._explained(ValueError, "postgresql://u@h/d", lambda _: True, secret="hunter2"),
+    ):
+        raise ValueError("no entry for hunter2")
+
+
+def test_a_url_in_place_of_a_file_is_not_shown() -> None:
+    for value in ("postgresql://u:hunter2@h/d", Path("mysql+x://u:hunter2@h/d")):
+        with pytest.raises(StudyError, match="expected a file, found a URL") as caught:
+            open_source(value, "study.toml")
+        assert "hunter2" not in str(caught.value)
 
 
 def test_what_a_database_says_about_a_value_is_not_shown(folder: Path) -> None:

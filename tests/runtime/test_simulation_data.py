@@ -249,3 +249,54 @@ def test_a_wrong_separator_is_named_with_the_studys_key(folder: Path) -> None:
     pd.read_csv(folder / "a.csv").to_csv(folder / "a.csv", index=False, sep=";")
     with pytest.raises(BadInput, match=r"a.csv is separated by semicolons.*separator = \";\""):
         gather(study(folder))
+
+
+VERTICAL = """
+[study]
+name = "joint"
+protocol = "vertical"
+schema = "schema.toml"
+[privacy]
+unit = "record"
+epsilon = 8.0
+delta = 1e-6
+[vertical]
+products = "dealer"
+alignment = "none"
+[parties.north]
+columns = ["admitted", "sick"]
+[parties.south]
+columns = ["dose"]
+[simulation]
+baselines = false
+"""
+JOINT = """
+[columns.admitted]
+kind = "date"
+low = 2020-01-01
+high = 2020-12-31
+format = "%d.%m.%Y"
+[columns.dose]
+kind = "numeric"
+low = 0
+high = 1
+[target]
+name = "sick"
+classes = ["no", "yes"]
+"""
+
+
+def test_dates_and_odd_records_where_parties_hold_columns(folder: Path) -> None:
+    days = pd.date_range("2020-01-01", periods=366)
+    frame = pd.DataFrame({"admitted": days.strftime("%d.%m.%Y"), "dose": float("inf"), "sick": "no"})
+    frame.loc[days.month > 6, "sick"] = "yes"
+    frame.to_csv(folder / "whole.csv", index=False)
+    frame[["admitted", "sick"]].to_csv(folder / "north.csv", index=False)
+    frame[["dose"]].to_csv(folder / "south.csv", index=False)
+    (folder / "schema.toml").write_text(JOINT)
+    for data in ('data = "whole.csv"\nsplit = "by-features"', 'data = {north = "north.csv", south = "south.csv"}'):
+        material = gather(Study.parse(VERTICAL + data, folder=folder))
+        assert len(material.findings) == 1 and "dose: 366 of 366 values are infinite" in material.findings[0]
+    outcome = run_study(Study.parse(VERTICAL + 'data = "whole.csv"\nsplit = "by-features"', folder=folder), seed=2)
+    predicted = outcome.model.predict(pd.DataFrame({"admitted": ["02.01.2020", "30.12.2020"], "dose": 1.0}))
+    assert list(predicted) == ["no", "yes"]

@@ -24,6 +24,7 @@ from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Approx, Pure
+from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
@@ -214,7 +215,8 @@ def _dealt(study: Study) -> Material:
             frame, where = read_records(study, value, f"simulation.data.{name}"), named(study, value)
             parties[name] = encoded(study.protocol, frame, where)
             found += odd(study, frame, where, party=name)
-        _some_records(study, sum(map(len, parties.values())))
+        if study.privacy.unit is not Unit.PARTY:
+            _some_records(study, sum(map(len, parties.values())))
     if table.test is not None:
         test = read_records(study, table.test, "simulation.test")
         if test.empty:
@@ -262,14 +264,13 @@ def _by_features(study: Study) -> Material:
         _matching(study, list(table.data), "simulation.data has")
         parties, rest = {}, None
         for name in names:
-            frame, where = (
-                read_records(study, table.data[name], f"simulation.data.{name}"),
-                named(study, table.data[name]),
-            )
+            where = named(study, table.data[name])
+            frame = read_records(study, table.data[name], f"simulation.data.{name}")
             _check_people(study, frame, where)
             parties[name] = encoded(study.protocol, frame, where, party=name)
             found += odd(study, frame, where, schema=party_encoding(study.protocol, name).schema, party=name)
-        _some_records(study, sum(map(len, parties.values())))
+        if study.privacy.unit is not Unit.PARTY:
+            _some_records(study, sum(map(len, parties.values())))
     if study.schema.identifier is not None and _aligns(study):
         check_shared(parties, study.where, study.schema.identifier)
     if table.test is not None:
