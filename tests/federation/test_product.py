@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_product
+from comity.crypto import dealer_product, rlwe_product
 from comity.crypto.dealer_product import Layout, Party, deal
 from comity.crypto.fixed_point import FixedPoint
 from comity.data import Records
@@ -339,3 +339,86 @@ def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch,
     np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
     after = stored(hosts)
     assert all(after[key] == value for key, value in before.items())
+
+
+# Ring products in several stretches.
+
+
+@pytest.fixture
+def stretched(monkeypatch):
+    """Stretches of one block: 9,000 rows are three of them."""
+    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 1)
+    monkeypatch.setattr(f"{__name__}.ROWS", 9000)
+
+
+def asked(parties, name):
+    return [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(name)]
+
+
+def study_of_many(**options):
+    protocol, parties, hosts = study("rlwe", NoNoise(), **options)
+    # Laid out for more rows than the other tests have.
+    object.__setattr__(protocol.product, "most", 1 << 14)
+    return protocol, parties, hosts
+
+
+def test_ring_products_in_several_stretches_are_the_same_products(stretched):
+    protocol, parties, hosts = study_of_many()
+    begun(parties)
+    protocol.product.coordinate_products(parties, ROWS)
+    assert asked(parties, "product.e") == [f"product.{name}[{n}]" for n in range(3) for name in ("encrypt", "evaluate")]
+    found = {}
+    for host in hosts.values():
+        for pair, share in protocol.product.shares(_received(parties, host), ROWS).items():
+            found[pair] = found.get(pair, np.uint64(0)) + share
+    units = {name: np.rint(host.records.features * 2.0**12).astype(np.int64) for name, host in hosts.items()}
+    shift = np.uint64(64 - protocol.product.bits)
+    for (one, other), total in found.items():
+        signed = (total << shift).view(np.int64) >> np.int64(shift)
+        assert np.abs(signed - units[one].T @ units[other]).max() <= 1
+
+
+def _received(parties, host):
+    """A site that has got its mail."""
+    site = _site(host)
+    for letter in parties._memory.mail.get(host.party, []):
+        host._open(site, host.study, "run-1", letter)
+    return site
+
+
+def test_no_message_and_nothing_that_is_kept_grows_with_the_rows(stretched):
+    _, parties, hosts = study_of_many()
+    view = begun(parties)
+    view.ask("offer", to=list(COLUMNS), rows=ROWS)
+    sizes = []
+    for stretch in range(2):
+        view.ask("encrypt", to=list(COLUMNS), label=stretch, rows=ROWS)
+        sizes.append(max(len(letter["box"]) for mail in parties._memory.mail.values() for letter in mail))
+        view.ask("evaluate", to=list(COLUMNS), label=stretch, rows=ROWS)
+    block = 4 * 3 * max(COLUMNS["ash"], COLUMNS["cedar"]) * 4096
+    assert sizes[0] < 2 * block + 10_000 and sizes[1] < block + 10_000
+    for host in hosts.values():
+        with host.store.ledger.reading() as connection:
+            names = connection.execute(
+                "select name, length(value) from state where owner = ?", (host.store.ledger.owner,)
+            ).fetchall()
+        assert not any(name.startswith("in:encrypted") for name, _ in names)
+        assert max(length for _, length in names) < 8 * 4 * 3 * 4096 + 10_000, "the sums of one pair"
+
+
+def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched):
+    _, parties, _ = study_of_many()
+    view = begun(parties)
+    order = list(COLUMNS)
+    view.ask("offer", to=order, rows=ROWS)
+    view.ask("encrypt", to=order, label=0, rows=ROWS)
+    first = {party: list(letters) for party, letters in parties._memory.mail.items()}
+    with pytest.raises(Stopped):
+        view.ask("evaluate", to=["birch"], label=1, rows=ROWS)
+    parties._memory.mail = {party: list(letters) for party, letters in first.items()}
+    view.ask("evaluate", to=order, label=0, rows=ROWS)
+    parties._memory.mail = first
+    with pytest.raises(Refused, match="form"):
+        view.ask("evaluate", to=["ash"], label=1, rows=ROWS)
+    with pytest.raises(Refused, match="too-often"):
+        view.ask("encrypt", to=["cedar"], label=3, rows=ROWS)
