@@ -6,8 +6,8 @@ import numpy as np
 
 from comity.crypto.paillier import PrivateKey
 from comity.federation.codec import decode
+from comity.federation.parties import begin
 from comity.protocols.averaging import smallest
-from tests.federation.toy import UNSEEN
 from tests.federation.wire import recorded
 
 from .published_consortium import Meeting, QuickKeys
@@ -19,7 +19,7 @@ def held(sizes):
     meeting = Meeting(QuickKeys(width=WIDTH, l2=0.1), sizes)
     parties = meeting.parties()
     line = recorded(parties)
-    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    begin(parties)
     released = meeting.protocol.coordinate(parties)
     return meeting, parties, line, released
 

@@ -7,7 +7,7 @@ import numpy as np
 from comity.crypto.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.codec import decode
-from tests.federation.toy import UNSEEN
+from comity.federation.parties import begin
 from tests.federation.wire import pieces, recorded
 
 from .consortia import NoNoise, consortium, hosted, parts, people
@@ -18,7 +18,7 @@ from .test_prediction import new, prediction
 def begun(tried, records):
     parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
     line = recorded(parties)
-    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    begin(parties)
     return parties, hosts, line
 
 
