@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -21,6 +20,7 @@ from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Noised
 from comity.federation.protocol import step
 
+from .children import at_once
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
 
 
@@ -311,8 +311,7 @@ def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name):
 def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")), range(4)))
+    replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from comity.federation.parties import Parties, run
 from comity.federation.protection import Noised
 from comity.privacy.seeded_draws import SeededDraws
 
+from .children import at_once
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, path_of, setup
 
 
@@ -189,7 +189,7 @@ def test_a_lost_journal_with_nobody_lost_goes_on_from_what_the_sites_stored(tmp_
     kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
     with pytest.raises(Killed):
         run(parties)
-    first = parties.once("released", dict)["result"]
+    first = parties.once("released", list)[0]["result"]
     lose_journal(tmp_path)
     parties, hosts = setup(folder=tmp_path)
     np.testing.assert_array_equal(run(parties)["result"], first)
@@ -222,22 +222,17 @@ def test_a_lost_journal_after_a_drop_out_is_refused_for_good(tmp_path):
 
 def test_two_coordinators_of_one_run_get_the_same_bytes(tmp_path):
     (tmp_path / "sites").mkdir()
-    results = []
 
     def go(name):
         parties, _ = setup(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
         begin(parties)
         # Not to the end: there the replies are deleted, and the slower one would be refused.
-        results.append(parties.protocol.coordinate(parties)["result"].tobytes())
+        return parties.protocol.coordinate(parties)["result"].tobytes()
 
     setup(folder=tmp_path / "sites")
-    threads = [threading.Thread(target=go, args=(name,)) for name in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 2 and results[0] == results[1]
+    first, second = at_once(lambda: go("one"), lambda: go("two"))
+    assert first == second
     _, hosts = setup(folder=tmp_path / "sites")
     check_ledgers(hosts)
 

@@ -130,7 +130,7 @@ def test_kinds_compose_by_adding_epsilon_and_delta():
     assert float(gaussian.epsilon_at(Decimal("1e-6"))) == pytest.approx(0.25 + gdp_epsilon(0.01, 1e-6), rel=1e-12)
     # Beside a ρ a μ counts as μ²/2.
     both = Spent.zero().add(GDP("0.1")).add(ZCDP("0.01"))
-    assert float(both.epsilon_at(Decimal("1e-6"))) == pytest.approx(zcdp_epsilon(0.015, 1e-6), rel=1e-12)
+    assert float(both.epsilon_at(Decimal("1e-6"))) == pytest.approx(zcdp_epsilon(0.015, 1e-6), rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,8 @@ def test_without_delta_left_no_epsilon_suffices(spent, delta):
 def test_which_budgets_buy_gaussian_noise():
     assert gaussian_budget(Approx(1, 1e-6)) == GDP.squared(gdp_square(1, 1e-6))
     assert gaussian_budget(GDP("0.5")) == GDP("0.5")
-    assert gaussian_budget(ZCDP("0.5")) == GDP(1)
+    assert 1 - 1e-9 < gaussian_budget(ZCDP("0.5")).square < 1
+    assert Spent.zero().add(gaussian_budget(ZCDP("0.5"))).concentrated <= Decimal("0.5")
     assert budget_to_rho(Approx(1, 1e-6)) == ZCDP(zcdp_rho(1, 1e-6))
     assert budget_to_rho(ZCDP("0.5")) == ZCDP("0.5")
     for loss in (Pure(1), Approx(1, 0), Approx(0, 1e-6)):

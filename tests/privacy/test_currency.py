@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from comity.errors import BadInput, BudgetExceeded, Refused
-from comity.privacy.accounting import Spent, gdp_square, pure_square, zcdp_epsilon, zcdp_rho
+from comity.privacy.accounting import RHO_PER_SQUARE, Spent, gdp_square, pure_square, zcdp_epsilon, zcdp_rho
 from comity.privacy.composition import ceiling, enters, within
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 
 RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
@@ -127,7 +127,7 @@ def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency):
         (Currency.GAUSSIAN, ZCDP("0.3"), None),
         (Currency.GAUSSIAN, Approx("0.3", "1e-9"), None),
         (Currency.CONCENTRATED, Pure("0.3"), ZCDP("0.045")),
-        (Currency.CONCENTRATED, GDP("0.3"), ZCDP("0.045")),
+        (Currency.CONCENTRATED, GDP("0.3"), ZCDP(LOSSES.multiply(Decimal("0.09"), RHO_PER_SQUARE))),
         (Currency.CONCENTRATED, ZCDP("0.3"), ZCDP("0.3")),
         (Currency.CONCENTRATED, Approx("0.3", "1e-9"), None),
         (Currency.APPROX, Pure("0.3"), Approx("0.3", 0)),

@@ -2,6 +2,7 @@
 
 A debit is a whole transaction: the reservation is looked up, the sums move, the entry joins the hash chain, SQLite
 syncs its log, and the witness is replaced. The anchor is what the disk allows: one row of the same size, the same sync.
+`growth` is what a run (reserve, draw, close) costs in a ledger of a million entries, against one of a thousand.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
+_RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 _REPEATS = 5
 _DEBITS = 300
 _PARTIES = 20_000
+_SHORT, _LONG = 1_000, 1_000_000
+_RUNS = 200
 
 
 def measure() -> list[dict[str, Any]]:
@@ -45,7 +49,63 @@ def measure() -> list[dict[str, Any]]:
             "better": "higher",
         },
         _simulated(),
+        *_growth(),
     ]
+
+
+def _growth() -> list[dict[str, Any]]:
+    """A short and a long ledger take turns at the same work; then the long one is verified and exported."""
+    with tempfile.TemporaryDirectory() as folder, _home(folder):
+        short, long = _filled(Path(folder) / "short", _SHORT), _filled(Path(folder) / "long", _LONG)
+        pairs = [(_run(short, i), _run(long, i)) for i in range(_RUNS)]
+        few, many = (statistics.median(column) for column in zip(*pairs, strict=True))
+        started = time.perf_counter()
+        entries = long.verify().entries
+        verified = time.perf_counter() - started
+        started = time.perf_counter()
+        long.export(Path(folder) / "long.json")
+        exported = time.perf_counter() - started
+    note = "a run: reserve ten draws, draw one, close; medians of runs that take turns"
+    common = {"spread": 0.0, "better": "lower", "anchor": None, "ratio": None}
+    return [
+        {
+            **common,
+            "case": f"growth {_LONG}",
+            "ours": many * 1e3,
+            "repeats": _RUNS,
+            "unit": "ms",
+            "anchor": few * 1e3,
+            "anchor_name": f"the same at {_SHORT} entries",
+            "ratio": many / few,
+            "note": note,
+        },
+        {**common, "case": f"verify {entries} entries", "ours": verified, "repeats": 1, "unit": "s"},
+        {**common, "case": f"export {entries} entries", "ours": exported, "repeats": 1, "unit": "s"},
+    ]
+
+
+def _filled(path: Path, entries: int) -> Ledger:
+    """A ledger of so many entries, in runs of a hundred draws, each of them closed."""
+    ledger = Ledger.create(path, dataset="bench", grant=Pure(10**9), **_RECORD)
+    draws = [Draw("votes", i, Pure(1), "discrete laplace", 1) for i in range(100)]
+    for first in range(0, entries, 201 * 20):
+        with ledger.transaction() as transaction:
+            for start in range(first, min(first + 201 * 20, entries), 201):
+                run = f"{start * 2654435761 % 2**32:08x}"
+                transaction.reserve(study="bench", run=run, draws=draws, **_RECORD)
+                for draw in draws:
+                    transaction.draw(run=run, release=draw.release, index=draw.index, step="vote")
+                transaction.close(run)
+    return ledger
+
+
+def _run(ledger: Ledger, number: int) -> float:
+    draws = [Draw("votes", i, Pure(1), "discrete laplace", 1) for i in range(10)]
+    started = time.perf_counter()
+    ledger.reserve(study="bench", run=f"run {number}", draws=draws, **_RECORD)
+    ledger.draw(run=f"run {number}", release="votes", index=3, step="vote")
+    ledger.close(f"run {number}")
+    return time.perf_counter() - started
 
 
 def _simulated() -> dict[str, Any]:

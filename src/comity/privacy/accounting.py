@@ -11,7 +11,7 @@ Roth and Su, Gaussian Differential Privacy (2019). What a ledger composes stands
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 
@@ -34,12 +34,15 @@ NUMERICAL = 2.0**-44
 """Each draw of Gaussian noise lies, point by point, within exp(±NUMERICAL·μ²) of noise that is μ-GDP exactly
 (mechanisms/proof.md, 3): so all draws of a grant together within exp(±NUMERICAL·Σμ²), however many they are."""
 
+RHO_PER_SQUARE = Decimal("0.5") + Decimal(2) ** -31
+"""ρ of Gaussian noise charged as μ, for each μ²: a half, and a hair for parts (mechanisms/proof.md, 4)."""
+
 _HAIR = 2.0**-30
 _WIDEST = 2.0**13
 """Figures of a grant are lowered by the hair, which pays for the above as long as Σμ² <= 2^13·min(ε, 1)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spent:
     """The sums of losses, by kind, because the kinds compose differently: what a *plan* costs.
 
@@ -64,24 +67,36 @@ class Spent:
 
     def add(self, loss: Loss, times: int = 1) -> Spent:
         count = Decimal(times)
+        pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
         match loss:
             case Pure(epsilon=epsilon):
-                return replace(self, pure=LOSSES.fma(epsilon, count, self.pure))
+                pure = LOSSES.fma(epsilon, count, pure)
             case GDP(square=square):
-                return replace(self, gaussian=LOSSES.fma(square, count, self.gaussian))
-            case ZCDP(rho=rho):
-                return replace(self, rho=LOSSES.fma(rho, count, self.rho))
+                gaussian = LOSSES.fma(square, count, gaussian)
+            case ZCDP(rho=more):
+                rho = LOSSES.fma(more, count, rho)
             case Approx(epsilon=epsilon, delta=delta):
-                return replace(
-                    self,
-                    approx_epsilon=LOSSES.fma(epsilon, count, self.approx_epsilon),
-                    delta=LOSSES.fma(delta, count, self.delta),
-                )
+                epsilons, deltas = LOSSES.fma(epsilon, count, epsilons), LOSSES.fma(delta, count, deltas)
+        return Spent(pure, gaussian, rho, epsilons, deltas)
+
+    def less(self, loss: Loss) -> Spent:
+        """Without a loss that was added before."""
+        pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
+        match loss:
+            case Pure(epsilon=epsilon):
+                pure = LOSSES.subtract(pure, epsilon)
+            case GDP(square=square):
+                gaussian = LOSSES.subtract(gaussian, square)
+            case ZCDP(rho=more):
+                rho = LOSSES.subtract(rho, more)
+            case Approx(epsilon=epsilon, delta=delta):
+                epsilons, deltas = LOSSES.subtract(epsilons, epsilon), LOSSES.subtract(deltas, delta)
+        return Spent(pure, gaussian, rho, epsilons, deltas)
 
     @property
     def concentrated(self) -> Decimal:
-        """ρ of the Gaussian and zCDP losses together: μ-GDP is μ²/2-zCDP."""
-        return LOSSES.fma(self.gaussian, Decimal("0.5"), self.rho)
+        """ρ of the Gaussian and zCDP losses together."""
+        return LOSSES.fma(self.gaussian, RHO_PER_SQUARE, self.rho)
 
     def epsilon_at(self, delta: Decimal) -> Decimal:
         """The smallest known ε for which all of it is (ε, δ)-DP; infinite when δ does not suffice for any."""
@@ -249,15 +264,15 @@ def budget_to_rho(loss: Loss) -> ZCDP:
 def gaussian_budget(loss: Loss) -> GDP:
     """How much Gaussian noise a *budget* buys, rounded down. For calibration, never for something spent.
 
-    Whoever spends the μ spends no more than the budget: for (ε, δ) by `gdp_epsilon`, for ρ because μ-GDP is
-    μ²/2-zCDP. Parts of μ² that add up to it may be spent one by one. A pure ε buys no Gaussian noise, whose
+    Whoever spends the μ spends no more than the budget: for (ε, δ) by `gdp_epsilon`, for ρ because the noise is
+    ½μ²(1 + 2^−30)-zCDP. Parts of μ² that add up to it may be spent one by one. A pure ε buys no Gaussian noise, whose
     privacy loss is unbounded.
     """
     match loss:
         case GDP():
             return loss
         case ZCDP(rho=rho):
-            return GDP.squared(_BUDGETS.multiply(rho, Decimal(2)))
+            return GDP.squared(_BUDGETS.divide(rho, RHO_PER_SQUARE))
         case Approx(epsilon=epsilon, delta=delta) if delta > 0 and epsilon > 0:
             return GDP.squared(gdp_square(_float_below(epsilon), _float_below(delta)))
         case _:

@@ -6,6 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from comity.errors import BadInput, Refused
 from comity.privacy.accounting import (
+    RHO_PER_SQUARE,
     Spent,
     budget_to_rho,
     gaussian_budget,
@@ -72,7 +73,7 @@ def enters(currency: Currency, loss: Loss) -> Loss | None:
         case Currency.CONCENTRATED, Pure(epsilon=epsilon):
             return ZCDP(at_least(LOSSES.divide(LOSSES.multiply(epsilon, epsilon), Decimal(2))))
         case Currency.CONCENTRATED, GDP(square=square):
-            return ZCDP(at_least(LOSSES.divide(square, Decimal(2))))
+            return ZCDP(at_least(LOSSES.multiply(square, RHO_PER_SQUARE)))
         case _:
             return None
 

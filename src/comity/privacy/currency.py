@@ -10,7 +10,7 @@ In each of them the sum holds whatever is chosen after whatever result (proof.md
 
     loss          pure     gaussian             concentrated     approx
     ε             ε        μ² of ε (proof, 3)   ε²/2             (ε, 0)
-    μ             -        μ²                   μ²/2             -
+    μ             -        μ²                   μ²/2 + a hair    -
     ρ             -        -                    ρ                -
     (ε, δ)        -        -                    -                (ε, δ)
 """

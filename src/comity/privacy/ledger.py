@@ -299,7 +299,9 @@ class Ledger:
         seen = self._place.seen()
         with self.reading() as connection:
             count, head = check_whole(connection, self._place.owner, self._place.name)
-            return Verified(count, head, self._frozen(connection, seen))
+            frozen = self._frozen(connection, seen)
+        self._place.try_writing()
+        return Verified(count, head, frozen)
 
     def export(self, to: str | os.PathLike[str] | TextIO) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere."""

@@ -8,7 +8,7 @@ digits (`comity.privacy.loss`), also when they leave the reserve, so a sum is ex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 
 from comity.errors import Malformed
@@ -66,17 +66,20 @@ class Balance:
         return Balance(granted, currency, most, self.spent, self.reserved)
 
     def reserving(self, loss: Loss) -> Balance:
-        return replace(self, reserved=self.reserved.add(self.counted(loss)))
+        return self._with(self.spent, self.reserved.add(self.counted(loss)))
 
     def releasing(self, loss: Loss) -> Balance:
-        return replace(self, reserved=_minus(self.reserved, self.counted(loss)))
+        return self._with(self.spent, self.reserved.less(self.counted(loss)))
 
     def drawing(self, loss: Loss) -> Balance:
         counted = self.counted(loss)
-        return replace(self, spent=self.spent.add(counted), reserved=_minus(self.reserved, counted))
+        return self._with(self.spent.add(counted), self.reserved.less(counted))
 
     def writing_off(self, loss: Loss) -> Balance:
-        return replace(self, spent=self.spent.add(self.counted(loss)))
+        return self._with(self.spent.add(self.counted(loss)), self.reserved)
+
+    def _with(self, spent: Spent, reserved: Spent) -> Balance:
+        return Balance(self.granted, self.currency, self.most, spent, reserved)
 
     def counted(self, loss: Loss) -> Loss:
         """A stored loss in the currency. One that can't enter was refused before it was stored."""
@@ -249,19 +252,3 @@ def _plus(one: Spent, other: Spent) -> Spent:
         LOSSES.add(one.approx_epsilon, other.approx_epsilon),
         LOSSES.add(one.delta, other.delta),
     )
-
-
-def _minus(spent: Spent, loss: Loss) -> Spent:
-    match loss:
-        case Pure(epsilon=epsilon):
-            return replace(spent, pure=LOSSES.subtract(spent.pure, epsilon))
-        case GDP(square=square):
-            return replace(spent, gaussian=LOSSES.subtract(spent.gaussian, square))
-        case ZCDP(rho=rho):
-            return replace(spent, rho=LOSSES.subtract(spent.rho, rho))
-        case Approx(epsilon=epsilon, delta=delta):
-            return replace(
-                spent,
-                approx_epsilon=LOSSES.subtract(spent.approx_epsilon, epsilon),
-                delta=LOSSES.subtract(spent.delta, delta),
-            )

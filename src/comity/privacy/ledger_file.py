@@ -1,7 +1,8 @@
 """A ledger's file: one connection per thread, and one transaction at a time among all processes.
 
 A commit is durable when it returns (write-ahead log, synchronous=FULL); writers queue for at most a minute. The file
-must lie on a local disk: locks of network file systems do not hold.
+must lie on a local disk: locks of network file systems do not hold. Nothing else in this process may open and close
+the file while a connection is open: that would drop SQLite's locks, and with them commits.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from comity.errors import BadInput, ComityError, Refused
+from comity.errors import BadInput, ComityError, Refused, Stopped
 from comity.privacy.chain import is_head
 from comity.privacy.ledger_check import check_opened
 from comity.privacy.ledger_commits import CommitHead, check_state, find_commit
 from comity.privacy.ledger_migration import migrate
 from comity.privacy.ledger_schema import (
     FIRST,
-    damaged,
     explained,
     explained_outside,
     format_of,
@@ -145,6 +145,10 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class _Undone(Exception):
+    """Ends a transaction that is not to be."""
+
+
 class OnDisk:
     """A ledger's file: a connection per process and thread, opened again after a fork or a change of file."""
 
@@ -237,7 +241,6 @@ class OnDisk:
                     raise _missing(self.name) from None
                 with _transaction(connection, begin):
                     if self._checked != handle.file and format_of(connection, self.name) != FIRST:
-                        _check_header(self.path, self.name)
                         check_opened(connection, self.owner, self.name)
                         self._checked = handle.file
                     yield connection
@@ -299,6 +302,16 @@ class OnDisk:
         with self.reading() as connection:
             return _contains(connection, seen)
 
+    def try_writing(self) -> None:
+        """Refuses a file that may be written and whose own header forbids it; one on read-only media can be read."""
+        handle = self._handle()
+        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        if writable and not handle.inside:
+            # Whoever else is writing just now shows that it can be written. To begin is not enough: SQLite then reads.
+            with suppress(Stopped, _Undone), self._used(handle, "BEGIN IMMEDIATE") as connection:
+                connection.execute("UPDATE ledgers SET frozen = frozen WHERE owner = 1")
+                raise _Undone
+
     def truncate_log(self) -> bool:
         """Moves the write-ahead log into the file and empties it; False where others are reading from it just now."""
         handle = self._handle()
@@ -333,14 +346,6 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _check_header(path: Path, where: str) -> None:
-    """SQLite reads a file that states a later format, and writes to none; both versions are 2 with a log, 1 without."""
-    with path.open("rb") as file:
-        header = file.read(20)
-    if header[18:20] not in (b"\x01\x01", b"\x02\x02"):
-        raise damaged(where, "its header states a format of SQLite that is none of ours")
 
 
 def _contains(connection: sqlite3.Connection, seen: Seen) -> bool:

@@ -95,6 +95,9 @@ class InMemory:
     def witness(self, head: CommitHead, *, thawed: bool) -> None:
         """Memory has no backup to be restored from."""
 
+    def try_writing(self) -> None:
+        """Memory can be written."""
+
     def truncate_log(self) -> bool:
         return True
 
