@@ -62,7 +62,7 @@ def test_of_two_parties_the_mixer_reads_no_model_off_the_wire():
     # Control: with the two pieces of the curator, the mixer has all of its peer's model.
     told = parties.ask(meeting.protocol.divide)[peer]["piece_for_curator"]
     given = parties.once("curator pieces", dict)[1]
-    own = kept(meeting, peer, f"in:piece/{mixer}"), kept(meeting, mixer, f"in:piece/{peer}")
+    own = kept(meeting, peer, f"in:piece:{mixer}"), kept(meeting, mixer, f"in:piece:{peer}")
     found = model_from(own, released["shares"][peer], given, told)
     np.testing.assert_array_equal(found, kept(meeting, peer, "averaging.weights"))
     assert not line.holds(told.tobytes()[:16]) and not line.holds(given.tobytes()[:16])
