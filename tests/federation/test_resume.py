@@ -189,7 +189,7 @@ def test_a_lost_journal_with_nobody_lost_goes_on_from_what_the_sites_stored(tmp_
     kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
     with pytest.raises(Killed):
         run(parties)
-    first = parties.once("released", list)[0]["result"]
+    first = parties.once("released", dict)["result"]
     lose_journal(tmp_path)
     parties, hosts = setup(folder=tmp_path)
     np.testing.assert_array_equal(run(parties)["result"], first)
