@@ -16,7 +16,7 @@ from comity.crypto.paillier import Ciphertext, PrivateKey
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
 from comity.federation.codec import decode
-from comity.federation.parties import Parties, run
+from comity.federation.parties import Parties, begin, run
 from comity.federation.protocol import step
 from comity.federation.site import Site
 from comity.protocols.averaging import oblivious_noise as selection
@@ -313,7 +313,7 @@ class LostLetter(AlteredLetter):
         (ShortIndicator, "ciphertext"),
         (NoUnit, "ciphertext"),
         (AnothersTurn, "too-often"),
-        (AlteredLetter, "signature"),
+        (AlteredLetter, "missing"),
         (LostLetter, "missing"),
     ],
 )
@@ -342,7 +342,7 @@ def test_a_key_of_another_size_is_refused():
 def test_steps_out_of_order_are_refused():
     room = meeting()
     parties = room.parties()
-    parties.under("run").ask("begin", each={n: {"seen": {"head": "", "signature": b""}} for n in room.who.parties})
+    begin(parties)
     for name in ("shuffle", "divide"):
         with pytest.raises(Refused):
             parties.ask(name, to=["ash"])
