@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from comity.errors import BudgetExceeded, DataError, StudyError
 from comity.estimators import SoftLabelClassifier
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
 
@@ -34,7 +34,7 @@ def estimator(**options):
 
 
 def ledger(tmp_path, epsilon=3.0, unit=Unit.PARTY):
-    grant = Approx(epsilon, 1e-6)
+    grant = Pure(epsilon)
     return Ledger.create(tmp_path / "x.ledger", dataset="x", grant=grant, unit=unit, neighbours=Neighbours.REPLACE)
 
 

@@ -28,6 +28,7 @@ from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.federation.store import Store
+from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -201,10 +202,11 @@ def records(name: str, columns: int = 3) -> Records:
     return Records(generator.uniform(-1, 1, (20, columns)), generator.integers(0, 2, 20))
 
 
-def ledger(folder: Path | None, name: str, epsilon: float = 5.0) -> Ledger:
+def ledger(folder: Path | None, name: str, epsilon: float = 5.0, currency: Currency | None = None) -> Ledger:
     grant = Approx(epsilon, 1e-6)
     if folder is None:
-        return Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE, grant=grant)
+        terms = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+        return Ledger.in_memory(dataset=name, grant=grant, currency=currency, **terms)
     path = folder / f"{name}.ledger"
     if path.exists():
         return Ledger(path)
@@ -220,13 +222,14 @@ def host(
     noise: Any = None,
     policy: Policy = SIMULATION,
     epsilon: float = 5.0,
+    currency: Currency | None = None,
 ) -> Host:
     return Host(
         Agreed(STUDY, protocol, who),
         name,
         records=records(name),
         keys=identity(name),
-        store=Store(ledger(folder, name, epsilon), unit=who.unit, neighbours=who.neighbours),
+        store=Store(ledger(folder, name, epsilon, currency), unit=who.unit, neighbours=who.neighbours),
         noise=noise or ReleasedNoise(),
         policy=policy,
     )
