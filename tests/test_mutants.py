@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tools.mutants.__main__ import attack, main
+from tools.mutants.__main__ import attack, main, summed
 from tools.mutants.catalogue import Mutant, Stale, folder_of, read
-from tools.mutants.trial import BROKEN, KILLED, STALE, SURVIVED, TIMEOUT, tried
+from tools.mutants.trial import BROKEN, KILLED, STALE, SURVIVED, TIMEOUT, Verdict, tried
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,6 +113,13 @@ def test_source_text_that_is_not_there_exactly_once_is_stale(tree, find):
     assert tried(tree, replace(TESTED, file="src/made/gone.py"), 60).outcome == STALE
 
 
+def test_a_run_is_good_if_every_mutant_was_killed_and_only_then():
+    killed = Verdict(TESTED, KILLED)
+    assert summed([killed, killed], 1.0) == 0
+    for outcome in (SURVIVED, STALE, TIMEOUT, BROKEN):
+        assert summed([killed, Verdict(UNTESTED, outcome)], 1.0) == 1
+
+
 def test_tests_that_fail_without_a_mutant_kill_nothing(tree, capsys):
     (tree / TEST).write_text(TESTS + "    assert budget.spend(3, 1) == 1\n", "utf-8")
     assert attack(tree, [TESTED], 1) == 1
@@ -133,9 +140,8 @@ def test_the_catalogue_is_read_line_by_line_and_chosen_by_words(tree, tmp_path, 
 """
     (tmp_path / "lines.toml").write_text(lines, "utf-8")
     given = ["--root", str(tree), "--catalogue", str(tmp_path / "lines.toml")]
-    assert main([*given, "spends more"]) == 0
-    # One that survives is enough.
     assert main([*given, "spends"]) == 1
-    assert "NOT KILLED survived" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "killed" in said and "NOT KILLED survived" in said
     assert main([*given, "nothing of the kind"]) == 2
     assert "no mutant has these words" in capsys.readouterr().err

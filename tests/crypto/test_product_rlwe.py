@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.crypto import rlwe
+from comity.crypto import rlwe, rlwe_product
 from comity.crypto.additive import lower_from_word, raise_to_word
 from comity.crypto.fixed_point import FixedPoint
 from comity.crypto.rlwe import NARROW, WIDE, ProductSum, public_block
@@ -196,7 +196,8 @@ def test_without_masks_the_encryptor_would_read_the_product():
 
 def distance(plan, evaluator, encryptor, reply, guess):
     """The largest coefficient of h − Σ a·ỹ for a guessed y, in bits: small if the guess explains h."""
-    public = Stream(derive(encryptor.nonce + evaluator.nonce, "rlwe product"))
+    root = derive(encryptor.nonce + evaluator.nonce, "rlwe product")
+    public = Stream(derive(root, "stretch", 0))
     room = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
     public_block(public, plan.parameters, room)
     explained = ProductSum(plan.parameters, plan.columns_b)
@@ -418,3 +419,67 @@ def test_the_messages_have_the_stated_size():
 
 def test_the_party_with_fewer_columns_encrypts():
     assert pairs({"b": 3, "a": 5, "c": 3}) == [("b", "c"), ("b", "a"), ("c", "a")]
+
+
+# Stretches.
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 2)
+
+
+def blocks_of(x, plan):
+    lines = np.ascontiguousarray(x.T)
+    return [lines[:, start : start + plan.block_rows] for start in range(0, plan.rows, plan.block_rows)]
+
+
+def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short):
+    x, y = integers(18_000, 2, F12), integers(18_000, 2, F12)
+    plan, seeds = plan_for(x, y, F12), (fresh_seed(), fresh_seed())
+    assert [(part.start, part.stop) for part in plan.stretches] == [(0, 8192), (8192, 16384), (16384, 18000)]
+    whole, evaluator = Encryptor(plan, seeds[0]), Evaluator(plan, seeds[1])
+    messages = send(whole, evaluator, x, y)
+    reply, sums = evaluator.reply(), None
+    for number in range(3):
+        part = slice(2 * number, 2 * number + 2)
+        if number == 0:
+            encryptor, other = Encryptor(plan, seeds[0]), Evaluator(plan, seeds[1])
+            assert np.array_equal(encryptor.begin(other.nonce), messages[0])
+            other.begin(encryptor.nonce, messages[0])
+        else:
+            encryptor = Encryptor.going_on(plan, seeds[0], evaluator.nonce, number)
+            other = Evaluator.going_on(plan, seeds[1], whole.nonce, number, sums)
+        for lines, line, message in zip(blocks_of(x, plan)[part], blocks_of(y, plan)[part], messages[1:][part]):
+            lines, line = np.ascontiguousarray(lines), np.ascontiguousarray(line)
+            assert np.array_equal(encryptor.encrypt(lines), message)
+            other.absorb(message, line)
+        sums = other.so_far
+    again = other.reply()
+    assert np.array_equal(again.h, reply.h) and np.array_equal(again.v, reply.v)
+    assert np.array_equal(other.share(), evaluator.share())
+
+
+def test_no_two_blocks_of_any_stretch_have_a_polynomial_or_errors_in_common(short):
+    x = np.zeros((18_000, 1), np.int32)
+    plan = plan_for(x, x, F12)
+    encryptor = Encryptor(plan)
+    encryptor.begin(Evaluator(plan).nonce)
+    seen = [encryptor._public.copy()]
+    noise = []
+    for lines in blocks_of(x, plan):
+        encryptor.encrypt(np.ascontiguousarray(lines))
+        seen.append(encryptor._public.copy())
+        noise.append(encryptor._columns._errors._found.copy())
+    assert len({a.tobytes() for a in seen}) == len(seen) == 6
+    assert len({errors.tobytes() for errors in noise}) == len(noise) == 5
+
+
+def test_a_stretch_that_is_not_there_can_not_be_gone_on_at(short):
+    plan = Plan.choose(9000, 1, 1, F12, F12)
+    for stretch in (-1, 0, 2):
+        with pytest.raises(Malformed, match="no stretch"):
+            Encryptor.going_on(plan, fresh_seed(), bytes(32), stretch)
+    sums = Evaluator(plan).so_far
+    with pytest.raises(Malformed, match="to go on with"):
+        Evaluator.going_on(plan, fresh_seed(), bytes(32), 1, dataclasses.replace(sums, inner=sums.inner[:1]))

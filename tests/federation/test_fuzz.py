@@ -9,6 +9,8 @@ import time
 import pytest
 
 from comity.errors import ComityError
+from comity.federation.codec import decode
+from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.parties import run
 from comity.federation.secure_sum import degree_of
 
@@ -27,7 +29,7 @@ from .fuzzing import (
     sent_by_coordinator,
     silent,
 )
-from .toy import NoNoise, consortium, host, path_of, setup
+from .toy import LossyChannel, NoNoise, consortium, host, path_of, setup
 
 
 def flooded(count, seed, change, flood):
@@ -42,9 +44,10 @@ def flooded(count, seed, change, flood):
             sites[one.party].take(one.ask)
         # Of this run, and of the same run with other secrets at the sites.
         corpus = [*before.crossed, *whole.crossed]
+        nonce = nonce_of(before.crossed[0].ask) if before.crossed else None
         for number in range(min(flood, count - seen)):
             try:
-                change(sites, corpus, chance)
+                change(sites, corpus, chance, nonce)
             except Exception as error:
                 raise Violation(f"seed {seed}, batch {batch}, message {number}: {error!r}") from error
             seen += 1
@@ -54,19 +57,27 @@ def flooded(count, seed, change, flood):
     return sites
 
 
-def unsigned(sites, corpus, chance):
+def nonce_of(ask):
+    return decode(ask[:-SIGNATURE_BYTES])[6]
+
+
+def unsigned(sites, corpus, chance, nonce):
     one = chance.choice(corpus)
     altered = carried(one.ask, chance.choice(corpus).ask, chance)
     party = one.party if chance.random() < 0.9 else chance.choice(sorted(sites))
     if altered != one.ask or party != one.party:
-        sites[party].take(altered, carried_only=all(altered != other.ask for other in corpus))
+        foreign = all(altered != other.ask for other in corpus)
+        sites[party].take(altered, carried_only=foreign, verified=chance.random() < 0.1)
 
 
 def resigned(outcomes):
-    def change(sites, corpus, chance):
+    def change(sites, corpus, chance, nonce):
         one = chance.choice(corpus)
+        # A run that has ended answers nothing any more: there would be little left to try.
+        while one.path == "run.end[0]" and chance.random() < 0.95:
+            one = chance.choice(corpus)
         party = one.party if chance.random() < 0.8 else chance.choice(sorted(sites))
-        ask = asked_otherwise(one.ask, corpus, chance)
+        ask = asked_otherwise(one.ask, corpus, chance, nonce)
         reply = sites[party].take(sent_by_coordinator(party, ask))
         kind = reply.get("refused", "answered")
         outcomes[kind] = outcomes.get(kind, 0) + 1
@@ -74,33 +85,30 @@ def resigned(outcomes):
     return change
 
 
-class Canned:
-    """Recorded replies, signed again for whatever is asked, with one party lying in one round."""
+class Lying(LossyChannel):
+    """Sites of which one, in one round, sends something else than it meant to, signed like anything else."""
 
-    def __init__(self, crossed, liar, path, lie):
-        self.replies = {(one.party, one.path): one.reply[:-64] for one in crossed}
-        self.liar, self.path, self.lie = liar, path, lie
+    def __init__(self, hosts, liar, path, chance, corpus):
+        super().__init__(hosts)
+        self.liar, self.path, self.chance, self.corpus = liar, path, chance, corpus
 
     def ask(self, messages):
-        replies = {}
-        for party, message in messages.items():
-            path = path_of(message)
-            body = self.lie if (party, path) == (self.liar, self.path) else self.replies.get((party, path))
-            if body is not None:
-                replies[party] = sent_by(party, message, body)
+        replies = super().ask(messages)
+        if self.liar in replies and path_of(messages[self.liar]) == self.path:
+            lie = replied_otherwise(replies[self.liar], self.corpus, self.chance)
+            replies[self.liar] = sent_by(self.liar, messages[self.liar], lie)
         return replies
 
 
 def lied_to(count, seed):
-    """A coordinator whose parties answer as recorded, but for one reply: how often it released, and how often not."""
+    """Runs in which one reply of one party is a lie: how many released their result without it, and how many not."""
     _, whole = recorded(noise=NoNoise())
     ended = {"released": 0, "stopped": 0}
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")
         one = chance.choice(whole.crossed)
-        lie = replied_otherwise(one.reply, whole.crossed, chance)
-        parties, _ = setup(PROTOCOL, consortium(PARTIES), hosts={})
-        parties.channel = Canned(whole.crossed, one.party, one.path, lie)
+        parties, hosts = setup(PROTOCOL, consortium(PARTIES), noise=NoNoise(), epsilon=50.0)
+        parties.channel = Lying(hosts, one.party, one.path, chance, whole.crossed)
         try:
             released = run(parties)
         except ComityError as error:
@@ -112,6 +120,8 @@ def lied_to(count, seed):
         else:
             ended["released"] += 1
             assert set(released) == {"result"}
+        for host_of in hosts.values():
+            Watched(host_of).audit()
     return ended
 
 
@@ -122,20 +132,21 @@ def _quiet():
 
 
 def test_what_nobody_signed_is_refused_and_changes_nothing():
-    sites = flooded(17_000, seed_of("carried", fixed=1), unsigned, flood=1_000)
+    sites = flooded(17_500, seed_of("carried", fixed=1), unsigned, flood=1_000)
     assert sum(site.outcomes["refused"] for site in sites.values()) > 200
 
 
 def test_an_active_coordinator_gets_nothing_twice_and_nothing_unpaid():
     outcomes = {}
-    flooded(2_550, seed_of("active coordinator", fixed=2), resigned(outcomes), flood=150)
+    flooded(2_480, seed_of("active coordinator", fixed=2), resigned(outcomes), flood=130)
     # The mutants must get past the signature, and some past all checks, or nothing was tried.
     assert outcomes["answered"] > 100 and len(outcomes) > 8
 
 
 def test_a_party_that_lies_raises_nothing_foreign_at_the_coordinator():
-    ended = lied_to(450, seed_of("lying party", fixed=3))
-    assert ended["released"] > 20 and ended["stopped"] > 50
+    ended = lied_to(20, seed_of("lying party", fixed=3))
+    # It is lost, and the run goes on without it; but for a refusal at the beginning, which ends a run for all.
+    assert ended["released"] > 15
 
 
 def test_the_fuzzer_sees_a_site_that_answers_twice():
@@ -160,11 +171,11 @@ def test_the_fuzzer_sees_a_site_that_answers_twice():
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_a_million_mutated_messages(part):
-    """700,000 that nobody signed, 260,000 of an active coordinator, 40,000 of a party that lies; a quarter each."""
+    """778,000 that nobody signed, 220,000 of an active coordinator, 2,000 of parties that lie; a quarter of each."""
     started, seed = time.perf_counter(), seed_of("a million")
     outcomes = {}
-    flooded(175_000, f"{seed}/{part}/carried", unsigned, flood=4_000)
-    flooded(65_000, f"{seed}/{part}/active", resigned(outcomes), flood=400)
-    ended = lied_to(10_000, f"{seed}/{part}/lying")
-    assert outcomes["answered"] > 2_000 and ended["stopped"] > 1_000
+    flooded(194_500, f"{seed}/{part}/carried", unsigned, flood=4_000)
+    flooded(55_000, f"{seed}/{part}/active", resigned(outcomes), flood=250)
+    ended = lied_to(500, f"{seed}/{part}/lying")
+    assert outcomes["answered"] > 2_000 and ended["released"] > 400
     print(f"250,000 messages in {time.perf_counter() - started:.0f} s; active coordinator {outcomes}; {ended}")

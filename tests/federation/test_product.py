@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_product
+from comity.crypto import dealer_product, rlwe_product
 from comity.crypto.dealer_product import Layout, Party, deal
 from comity.crypto.fixed_point import FixedPoint
 from comity.data import Records
@@ -20,10 +20,12 @@ from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
+from comity.federation.life import Life
 from comity.federation.parties import run
 from comity.federation.product import Products
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
+from comity.federation.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 
@@ -97,8 +99,8 @@ class Cross(Protocol):
         site.contribute(share=vector)
 
 
-def study(method, noise=None, lose=(), folder=None):
-    protocol = Cross(product=Products(columns=COLUMNS, method=method, most=1 << 12, noise=1 << 34))
+def study(method, noise=None, lose=(), folder=None, most=1 << 12):
+    protocol = Cross(product=Products(columns=COLUMNS, method=method, most=most, noise=1 << 34))
     parties, hosts = setup(protocol, consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
     for number, (name, host) in enumerate(hosts.items()):
         generator = np.random.default_rng(number)
@@ -132,10 +134,13 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
     truth = np.rint(exact(protocol, hosts) * 2.0**24).astype(np.int64).view(np.uint64)
     shift = np.uint64(64 - protocol.product.bits)
     assert protocol.product.bits < 64 or method == "dealer"
+    parts = Life().declare(parties.consortium), SecureSum().declare(parties.consortium)
+    around = {release.name for part in parts for release in part.releases}
+    assert not around & {release.name for release in protocol.product.declare(parties.consortium).releases}
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             values = decode(exchange.reply)["ok"]
-            assert set(values) <= {"head", "key", "wills", "masked", "consent", "opening"}, path
+            assert set(values) <= around, path
             if "masked" in values:
                 assert not np.isin(truth << shift, values["masked"]).any()
 
@@ -165,9 +170,10 @@ def run_until_opened(protocol, parties):
 
 
 def _site(host):
+    from comity.federation.paths import StepPath
     from comity.federation.site import Site
 
-    return Site(host, host.study, "run-1", "open[0]", "cross", "0")
+    return Site(host, "run-1", StepPath("", "open", "0"), "cross")
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
@@ -339,3 +345,65 @@ def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch,
     np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
     after = stored(hosts)
     assert all(after[key] == value for key, value in before.items())
+
+
+# Ring products in several stretches.
+
+
+@pytest.fixture
+def stretched(monkeypatch):
+    """Stretches of one block: 9,000 rows are three of them."""
+    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 1)
+    monkeypatch.setattr(f"{__name__}.ROWS", 9000)
+
+
+def asked(parties, name):
+    return [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(name)]
+
+
+def study_of_many():
+    return study("rlwe", NoNoise(), most=1 << 14)
+
+
+def test_ring_products_in_several_stretches_are_the_same_products(stretched):
+    protocol, parties, hosts = study_of_many()
+    np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
+    assert asked(parties, "product.e") == [f"product.{name}[{n}]" for n in range(3) for name in ("encrypt", "evaluate")]
+
+
+def test_no_message_and_nothing_that_is_kept_grows_with_the_rows(stretched):
+    _, parties, hosts = study_of_many()
+    view = begun(parties)
+    view.ask("offer", to=list(COLUMNS), rows=ROWS)
+    sizes = []
+    for stretch in range(2):
+        view.ask("encrypt", to=list(COLUMNS), label=stretch, rows=ROWS)
+        sizes.append(max(len(letter["box"]) for mail in parties._memory.mail.values() for letter in mail))
+        view.ask("evaluate", to=list(COLUMNS), label=stretch, rows=ROWS)
+    block = 4 * 3 * max(COLUMNS["ash"], COLUMNS["cedar"]) * 4096
+    assert sizes[0] < 2 * block + 10_000 and sizes[1] < block + 10_000
+    for host in hosts.values():
+        with host.store.ledger.reading() as connection:
+            names = connection.execute(
+                "select name, length(value) from state where owner = ?", (host.store.ledger.owner,)
+            ).fetchall()
+        assert not any(name.startswith("in:encrypted") for name, _ in names)
+        assert max(length for _, length in names) < 8 * 4 * 3 * 4096 + 10_000, "the sums of one pair"
+
+
+def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched):
+    _, parties, _ = study_of_many()
+    view = begun(parties)
+    order = list(COLUMNS)
+    view.ask("offer", to=order, rows=ROWS)
+    view.ask("encrypt", to=order, label=0, rows=ROWS)
+    first = {party: list(letters) for party, letters in parties._memory.mail.items()}
+    with pytest.raises(Stopped):
+        view.ask("evaluate", to=["birch"], label=1, rows=ROWS)
+    parties._memory.mail = {party: list(letters) for party, letters in first.items()}
+    view.ask("evaluate", to=order, label=0, rows=ROWS)
+    parties._memory.mail = first
+    with pytest.raises(Refused, match="form"):
+        view.ask("evaluate", to=["ash"], label=1, rows=ROWS)
+    with pytest.raises(Refused, match="too-often"):
+        view.ask("encrypt", to=["cedar"], label=3, rows=ROWS)

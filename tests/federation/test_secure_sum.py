@@ -18,13 +18,12 @@ from comity.federation.consortium import Consortium
 from comity.federation.parties import run
 from comity.federation.protection import Summed
 from comity.federation.secure_sum import degree_of, to_units, to_words, word
-from comity.privacy.currency import Currency
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Laplace, Skellam, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 
-from .toy import NoNoise, Rounds, answer, ask_for, begin, consortium, host, identity, setup
+from .toy import NoNoise, Rounds, answer, ask_for, begin, consortium, identity, setup
 
 
 def outbox(hosts, label):
@@ -369,11 +368,7 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise):
             return replace(declaration, releases=(replace(mean, protection=Summed(noise), bound=bound), *rest))
 
     who = consortium(3, dropouts=0)
-    protocol, drawn = Once(rounds=0), SeededNoise(5)
-    # The one currency that all of these losses enter.
-    paid = {"epsilon": 9.0, "currency": Currency.CONCENTRATED}
-    owners = {name: host(protocol, who, name, noise=drawn, **paid) for name in who.parties}
-    parties, hosts = setup(protocol, who, noise=drawn, hosts=owners)
+    parties, hosts = setup(Once(rounds=0), who, noise=SeededNoise(5))
     begin(parties)
     total = parties.sum(Rounds().average)
     exact = sum(host.records.features.mean(0) for host in hosts.values())

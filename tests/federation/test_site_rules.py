@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from comity.crypto.sealed import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
 from comity.federation.bounds import Ball, Opened
@@ -23,18 +24,18 @@ from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.randomness import SeededNoise
 
-from .toy import STUDY, UNSEEN, NoNoise, Rounds, answer, consortium, host, identity, setup
+from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 
 
-def ask(one, path, *, mail=(), **values):
-    return decode(answer(one, encode([STUDY, "run-1", path, encode(values), encode({}), list(mail)])))
+def ask(one, path, **values):
+    return decode(answer(one, ask_for(path, **values)))
 
 
 def begun(protocol, noise=None, values=None):
-    one = host(protocol, consortium(), "ash", noise=noise or NoNoise())
+    one = host(protocol, consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
     if values is not None:
         one.__dict__["records"] = Records(np.asarray(values, float))
-    assert "ok" in ask(one, "run.begin[0]", seen=UNSEEN)
+    assert "ok" in ask(one, "run.begin[0]")
     return one
 
 
@@ -94,6 +95,7 @@ class Many(Rounds):
             Release(name="rows", source=COORDINATOR, to=EVERY_PARTY, protection=Public("size"), form=Count(100)),
             Release(name="note", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("open"), form=Blob(8)),
             Release(name="hint", source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a hint"), form=Blob(8)),
+            Release(name="heard", source=EVERY_PARTY, to=COORDINATOR, protection=Public("a count"), form=Count(9)),
             Release(
                 name="total",
                 source=EVERY_PARTY,
@@ -122,10 +124,9 @@ class Many(Rounds):
     def whisper(self, site: Any) -> None:
         site.send("birch", "note", b"plain")
 
-    @step()
+    @step(times=9, gives=("heard",))
     def listen(self, site: Any) -> dict[str, Any]:
-        site.received("hint")
-        return {}
+        return {"heard": len(site.received("hint"))}
 
     @step(sends="total")
     def gather(self, site: Any) -> None:
@@ -156,17 +157,24 @@ def test_only_what_is_declared_as_sealed_goes_to_a_party():
 
 
 def test_what_a_peer_seals_is_checked_like_anything_else():
-    one = begun(Many())
+    """A letter that is not what was declared is as good as none, and does not end the turn of its receiver."""
+    one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
 
-    def letter(name, value, path="listen[0]"):
-        head = Head(STUDY, "run-1", path, "birch", "ash", name)
-        return seal(identity("birch"), identity("ash").public, head, encode(value))
+    def heard(turn, name, value, path="whisper[0]", sender="birch"):
+        head = Head(STUDY, "run-1", path, sender, "ash", name)
+        letter = seal(identity(sender), key, head, encode(value))
+        return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
-    assert ask(one, "listen[0]", mail=[letter("hint", b"more than eight bytes")])["refused"] == "form"
-    assert ask(one, "listen[0]", mail=[letter("hint", 7)])["refused"] == "form"
-    assert ask(one, "listen[0]", mail=[letter("rows", 7)])["refused"] == "undeclared"
-    assert ask(one, "listen[0]", mail=[letter("secret", b"x")])["refused"] == "undeclared"
-    assert "ok" in ask(one, "listen[0]", mail=[letter("hint", b"short")])
+    assert heard(0, "hint", b"more than eight bytes") == 0
+    assert heard(1, "hint", 7) == 0
+    assert heard(2, "rows", 7) == 0
+    assert heard(3, "secret", b"x") == 0
+    assert heard(4, "hint", b"x", path="sum.deal[0]") == 0
+    assert heard(5, "hint", b"short") == 1
+    # The first stays, whatever comes later under its name.
+    assert heard(6, "hint", b"later") == 1
+    assert decode(one.store.state("run-1", "in:hint:birch")) == b"short"
 
 
 def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw():
@@ -230,7 +238,7 @@ def test_a_trusted_coordinator_draws_its_noise_once_in_a_run():
 
 def run_until_released(parties):
     """A run that is killed before it has written its result down."""
-    parties.under("run").ask("begin", each={p: {"seen": UNSEEN} for p in parties.alive})
+    begin(parties)
     return parties.protocol.coordinate(parties)["result"]
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
-from decimal import Decimal, localcontext
+from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.privacy.accounting import convert
+from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
 from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
-from comity.privacy.loss import ZCDP, Approx, Loss, Pure
+from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import gaussian
-from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.gaussian import SMOOTHING, Gaussian, unevenness
 from comity.privacy.unit import Neighbours, Unit
 
 RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
@@ -24,6 +26,13 @@ RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+
+
+def exported_from(ledger: Ledger) -> dict[str, Any]:
+    file = StringIO()
+    ledger.export(file)
+    found: dict[str, Any] = json.loads(file.getvalue())
+    return found
 
 
 def chained(exported: dict[str, Any]) -> dict[str, Any]:
@@ -39,18 +48,51 @@ def test_a_debit_is_of_what_was_reserved(tmp_path: Path, field: str, value: obje
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=Pure(3), **RECORD)
     ledger.reserve(study="s", run="r1", draws=[Draw("votes", 0, Pure("0.5"), "discrete laplace", 1)], **RECORD)
     ledger.draw(run="r1", release="votes", index=0, step="vote")
-    exported = ledger.export()
-    verify_export(chained(ledger.export()))
+    exported = exported_from(ledger)
+    verify_export(chained(exported_from(ledger)))
     (debit,) = (entry for entry in exported["entries"] if entry["kind"] == "draw")
     debit[field] = value
     with pytest.raises(Refused, match="does not follow"):
         verify_export(chained(exported))
 
 
+def forged(ledger: Ledger, **changes: str) -> dict[str, Any]:
+    """The export of a ledger with another first entry, and a chain that fits it."""
+    exported = exported_from(ledger)
+    verify_export(chained(exported_from(ledger)))
+    exported["entries"][0].update(changes)
+    return chained(exported)
+
+
+def test_no_reservation_is_replayed_beyond_what_was_granted_before_it(tmp_path: Path) -> None:
+    """Else a grant that was raised, spent and set back would leave no trace."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=Pure(3), **RECORD)
+    ledger.reserve(study="s", run="r1", draws=[Draw("votes", 0, Pure("0.5"), "discrete laplace", 1)], **RECORD)
+    ledger.draw(run="r1", release="votes", index=0, step="vote")
+    verify_export(forged(ledger, loss="pure:0.5", sensitivity="pure:0.5"))
+    with pytest.raises(Refused, match="does not follow"):
+        verify_export(forged(ledger, loss="pure:0.49", sensitivity="pure:0.49"))
+
+
+def test_no_ceiling_is_replayed_above_what_its_grant_buys(tmp_path: Path) -> None:
+    grant = Approx(1, "1e-6")
+    most = gaussian_budget(grant)
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=grant, **RECORD)
+    less, more = (GDP.squared(most.square * Decimal(times)).as_text() for times in ("0.99", "1.02"))
+    verify_export(forged(ledger, sensitivity=less))
+    with pytest.raises(Refused, match="does not follow"):
+        verify_export(forged(ledger, sensitivity=more))
+
+
 @pytest.mark.parametrize(
     ("loss", "twice"),
-    [(Pure("0.3"), Pure("0.6")), (ZCDP("0.3"), ZCDP("1.2")), (Approx("0.3", 0), Approx("0.6", 0))],
-    ids=["pure", "zCDP", "approximate"],
+    [
+        (Pure("0.3"), Pure("0.6")),
+        (GDP("0.3"), GDP("0.6")),
+        (ZCDP("0.3"), ZCDP("1.2")),
+        (Approx("0.3", 0), Approx("0.6", 0)),
+    ],
+    ids=["pure", "Gaussian", "zCDP", "approximate"],
 )
 def test_a_replacement_is_a_removal_and_an_addition(loss: Loss, twice: Loss) -> None:
     """Of Gaussian noise: twice as far is four times the rho, as (2Δ)²/2σ² = 4·Δ²/2σ²."""
@@ -60,30 +102,28 @@ def test_a_replacement_is_a_removal_and_an_addition(loss: Loss, twice: Loss) -> 
     assert convert(loss, Unit.PARTY, replace, Unit.RECORD, replace) == loss
 
 
-def test_parts_a_little_below_two_units_are_refused() -> None:
-    """On a grid twice as coarse parts are half as wide, up to rounding: so one of these grids gives 1 to 2 units."""
-    noise, widths = Gaussian(ZCDP(2)), []
-    for power in range(4, -8, -1):
-        try:
-            widths.append(noise.scale(sensitivity=10.0, shape=(1,), parts=9, grid=2.0**power).part)
-        except StudyError as refused:
-            assert refused.key == "grid"
-    assert 2.0 <= min(widths) < 4.0
-    for sensitivity in (1.80, 1.85, 1.90, 1.95):
-        # σ = (Δ + 1)/sqrt(2ρ) units over nine parts.
-        rho = ((sensitivity * 3 * 2 + 1) / (3 * sensitivity)) ** 2 / 2
+@pytest.mark.parametrize(("width", "refused"), [(1.8, True), (1.9, True), (1.99, True), (2.01, False), (2.1, False)])
+def test_parts_a_little_below_two_units_are_refused(width: float, refused: bool) -> None:
+    """Nine parts of that width: σ = 3·width units, of which eight square units make up for the grid."""
+    sensitivity, parts = 6 * width, 9
+    mu = (sensitivity + 1) / math.sqrt(parts * width**2 - SMOOTHING)
+    noise = Gaussian(GDP(mu))
+    if refused:
         with pytest.raises(StudyError, match="at least 2 are needed"):
-            Gaussian(ZCDP(rho)).scale(sensitivity=sensitivity * 3 * 2, shape=(1,), parts=9, grid=1.0)
+            noise.scale(sensitivity=sensitivity, shape=(1,), parts=parts, grid=1.0)
+    else:
+        assert noise.scale(sensitivity=sensitivity, shape=(1,), parts=parts, grid=1.0).part == pytest.approx(width)
 
 
-def test_the_distance_of_summed_parts_from_a_gaussian_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From two units on it is beyond the digits of a double; the rule holds for any width, so narrower ones show it."""
-    monkeypatch.setattr(gaussian, "SMALLEST_PART", 0.5)
-    rho, size, parts = 8.0, 4, 3
-    scale = Gaussian(ZCDP(rho)).scale(sensitivity=4.0, shape=(size,), parts=parts, grid=1.0)
-    assert 0.5 < scale.part < 1.5 and scale.tau > 1e-6
-    with localcontext(prec=50):
-        steps = Decimal(4) + Decimal(size).sqrt()
-        lost = steps / Decimal(scale.total) + Decimal(scale.tau) * Decimal(size).sqrt()
-        assert lost <= (2 * Decimal(rho)).sqrt()
-    assert scale.tau >= 10 * sum(math.exp(-2 * math.pi**2 * scale.part**2 * k / (k + 1)) for k in range(1, parts))
+def test_a_sum_of_parts_too_far_from_a_gaussian_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From two units on that takes very many numbers; the rule holds for any width, so narrower parts show it."""
+    monkeypatch.setattr(gaussian, "SMALLEST_PART", 1.0)
+    for width, refused in ((1.2, True), (1.6, True), (2.4, False)):
+        mu = 13 / math.sqrt(9 * width**2 - SMOOTHING)
+        assert (unevenness(1, width, 9) > NUMERICAL * mu**2) == refused
+        noise = Gaussian(GDP(mu))
+        if refused:
+            with pytest.raises(StudyError, match="too far from Gaussian noise"):
+                noise.scale(sensitivity=12.0, shape=(1,), parts=9, grid=1.0)
+        else:
+            noise.scale(sensitivity=12.0, shape=(1,), parts=9, grid=1.0)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from comity.data import Bounded, clinic_schema, clinics, public_cohort
 from comity.errors import ComityError
-from comity.protocols import PROTOCOLS
+from comity.protocols import PROTOCOLS, parameters_of
 from comity.runtime.study import Study
 
 HOSPITAL = ("age", "sex", "arrival", "ward", "readmitted")
@@ -66,7 +66,8 @@ split = "by-features"
 }
 # What a variant, or a value of a key, needs beside the defaults to be small, or to run at all.
 _ALSO: dict[str, dict[str, Any]] = {
-    "averaging default": {"averaging.sizes": 8, "averaging.rounds": 2},
+    "averaging default": {"averaging.sizes": 8},
+    "averaging model": {"averaging.rounds": 2},
     "averaging published": {"privacy.colluders": 0},
     "softlabel default": {"softlabel.records_per_party": 10},
     "feature_map": {"softlabel.statistic": "votes"},
@@ -81,7 +82,8 @@ _PURE = ("averaging published", "vertical published")
 def _cases() -> list[str]:
     """Each variant by itself, pure and not, and with each value of each of its keys that has named values."""
     found = []
-    for protocol, table in PROTOCOLS.items():
+    for protocol in PROTOCOLS:
+        table = parameters_of(protocol)
         variants = get_args(table.model_fields["variant"].annotation)
         for variant in variants:
             found += [f"{protocol} {variant} delta=1e-6", f"{protocol} {variant} delta=0"]
@@ -89,7 +91,9 @@ def _cases() -> list[str]:
                 kinds = [field.annotation, *get_args(field.annotation)]
                 literal = next((kind for kind in kinds if get_origin(kind) is Literal), None)
                 if literal is not None and key not in ("variant", "rows"):
-                    found += [f"{protocol} {variant} {key}={value}" for value in get_args(literal)]
+                    # The default of a key is the variant by itself.
+                    others = [value for value in get_args(literal) if value != field.default]
+                    found += [f"{protocol} {variant} {key}={value}" for value in others]
     return found
 
 
@@ -108,7 +112,7 @@ def small_study(case: str, folder: Path, **overrides: Any) -> Study:
         delta="" if pure else "delta = 1e-6",
     )
     chosen: dict[str, Any] = {f"{protocol}.variant": variant}
-    for needed in (f"{protocol} {variant}", key, setting, f"{protocol} {setting}"):
+    for needed in (f"{protocol} {variant}", key, setting, f"{protocol} {key}", f"{protocol} {setting}"):
         if variant == "default" or needed in ("auxiliary_privacy=private", "averaging published"):
             chosen |= _ALSO.get(needed, {})
     if key != "delta":

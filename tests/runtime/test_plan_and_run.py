@@ -215,7 +215,7 @@ def test_every_plan_refuses_with_a_key_or_the_run_completes(tmp_path, monkeypatc
     large = [
         Case(method, 110, colluders, dropouts, delta)
         for method in METHODS
-        if method.protocol == "softlabel" or "rounds" in method.own or "average" in method.own
+        if 'statistic = "votes"' in method.own or 'solver = "gradient"' in method.own
         for colluders, dropouts, delta in ((1, 0, WITH_DELTA), (3, 5, WITH_DELTA), (60, 40, PURE))
         if method.protocol != "vertical"
     ]

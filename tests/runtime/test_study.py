@@ -14,6 +14,7 @@ from comity.data import Records, clinic_schema, public_cohort
 from comity.errors import BadInput, StudyError
 from comity.protocols.averaging import Averaging
 from comity.runtime import simulate as simulation
+from comity.runtime.run import gather
 from comity.runtime.simulate import simulate
 from comity.runtime.study import Study
 
@@ -64,7 +65,7 @@ def load(folder: Path, old: str = "", new: str = "", **overrides: object) -> Stu
 def test_a_study_without_its_private_data_has_a_plan(folder):
     study = load(folder)
     text = study.plan().as_text()
-    assert "12 parties" in text and "a whole party, replaced" in text and "rho" in text
+    assert "12 parties" in text and "a whole party, replaced" in text and "delta 1e-6" in text
     assert study.defaults()["softlabel.method"] == "soft"
     assert "softlabel.l2" not in study.defaults()
 
@@ -274,3 +275,28 @@ def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(
     assert float(figures[1]) == pytest.approx(2 * float(figures[0]), rel=0.01)
     unused = load(folder, "l2 = 0.01", 'l2 = 0.01\nmethod = "avg"').plan().notes
     assert any("nobody votes on them" in one for one in unused)
+
+
+def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(folder):
+    many = "[parties]\ncount = 1001"
+    assert load(folder, "[parties]\ncount = 12", many).plan().parties == 1001
+    text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace("delta = 1e-6", 'unit = "record"')
+    text = text.replace(
+        '[softlabel]\nvariant = "published"\nauxiliary = "public.csv"\nl2 = 0.01', "[averaging]\nsizes = 5"
+    )
+    (folder / "study.toml").write_text(text.replace("[parties]\ncount = 12", many))
+    with pytest.raises(StudyError, match=r"study\.toml: averaging: .* models is made at one site at a time") as caught:
+        Study.load(folder / "study.toml").plan()
+    assert caught.value.key == "parties"
+
+
+def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder):
+    """Not in that of the data, in which they would be other parties than those that the hash is about."""
+    names = ("south", "east", "north")
+    cohort = public_cohort(30).assign(at=["north", "south", "east"] * 10, patient=[f"id{k}" for k in range(30)])
+    cohort[clinic_schema().target.name] = clinic_schema().target.values[0]
+    cohort.to_csv(folder / "records.csv", index=False)
+    split = 'data = "records.csv"\nsplit = "by-column"\ncolumn = "at"'
+    text = TEXT.replace("[parties]\ncount = 12", "\n".join(f"[parties.{name}]" for name in names))
+    (folder / "study.toml").write_text(text.replace('data = "records.csv"', split))
+    assert tuple(gather(Study.load(folder / "study.toml")).parties) == names

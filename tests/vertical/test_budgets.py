@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
+from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.budgets import affordable, party_losses, published_share, shown_up
 from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.published import published_sensitivity
 from comity.protocols.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 
-from .consortia import consortium, protocol
+from .consortia import HELD, consortium, protocol, schema
 from .test_sensitivity import every_record
 
 
@@ -111,7 +112,7 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
         else:
             own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
             moved = (own + unit * sqrt(size)) / release.bound.l2
-            truth = zcdp_epsilon(float(budget_to_rho(loss).rho) * moved**2, float(loss.delta))
+            truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, float(loss.delta))
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
 
 
@@ -123,3 +124,32 @@ def test_the_carry_of_products_counts_in_wishes_too():
     assert affordable(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
     assert tried.carried > 0 == protocol(3, products="dealer").carried
     assert shown_up(0.90801) == "0.909" and shown_up(1.0) in ("1.00", "1.01") and shown_up(12.34) == "12.40"
+
+
+class Coarse(VerticalRegression):
+    """Products that are off by so much that three digits show it."""
+
+    _carry = 0.5
+
+
+@pytest.mark.parametrize("loss", [Pure(2), Approx(1, 1e-5)])
+def test_the_plan_counts_the_carry_of_products_about_each_party(loss):
+    pure = isinstance(loss, Pure)
+    tried = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14)
+    said = tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
+    shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
+    size, bound = tried.dissection.size, tried.moments(loss).bound
+    for party in tried.columns:
+        if pure:
+            truth = 2 * (l1_sensitivity_about(tried.layout, party) + 7 * 0.5 * size) / bound.l1
+        else:
+            own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
+            moved = (own + 7 * 0.5 * sqrt(size)) / bound.l2
+            truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, 1e-5)
+        assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
+    wishing = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14, party_epsilon=dict.fromkeys(shown, 0.5))
+    with pytest.raises(StudyError) as found:
+        wishing.declare(consortium(wishing, loss))
+    most = float(str(found.value).partition("up to ")[2].partition(",")[0])
+    losses = party_losses(wishing.layout, Pure(most) if pure else Approx(most, 1e-5), wishing.carried)
+    assert max(losses.values()) == pytest.approx(0.5, rel=1e-3)

@@ -227,3 +227,17 @@ def test_an_alignment_gets_its_warnings_in_the_plan(tmp_path, text, alignment):
     tried = next(one for one in warnings if "dictionary" in one)
     assert ("coordinator together with one party" in tried) is (alignment == "keyed")
     assert not study(tmp_path, TEXT).plan().warnings
+
+
+@pytest.mark.parametrize("text", [TEXT, PUBLISHED])
+def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_path, text):
+    frame = people(300)
+    frame[["age", "sick"]].to_csv(tmp_path / "north.csv", index=False)
+    frame[["place", "dose", "sex"]].iloc[1:].to_csv(tmp_path / "south.csv", index=False)
+    given = text.replace('data = "people.parquet"\nsplit = "by-features"', "")
+    given += '[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n'
+    with pytest.raises(DataError, match="same rows in the same order"):
+        gather(study(tmp_path, given))
+    with pytest.raises(StudyError, match="laid out for 100 rows, found 2400") as found:
+        gather(study(tmp_path, text.replace("20000", "100")))
+    assert found.value.key == "vertical.rows_at_most"

@@ -71,8 +71,6 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
         if progress is not None:
             progress("reading data")
         material = gather(study)
-    # What public figures decide is decided before there is a folder.
-    study.plan()
     if not can_resume(material) and notes:
         typer.echo(
             f"note: the sites of {len(material.parties):,} parties live in memory; if this run is stopped, it can't be "

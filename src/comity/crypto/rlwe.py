@@ -79,8 +79,17 @@ def public_block(stream: Stream, parameters: Parameters, room: NDArray[np.int32]
 
 def ternary(stream: Stream, rows: int, degree: int) -> NDArray[np.int8]:
     """Uniform on {−1, 0, 1}, up to a bias of 2^-62: the quotient by 2^62 of three times a number below 2^62."""
-    drawn = ((stream.words(rows * degree) >> np.uint64(2)) * np.uint64(3)) >> np.uint64(62)
-    return (drawn.astype(np.int8) - np.int8(1)).reshape(rows, degree)
+    out, drawn = np.empty((rows, degree), np.int8), np.empty(degree, np.uint64)
+    for row in out:
+        stream.fill(drawn.view(np.uint8))
+        _thirds(drawn, row)
+    return out
+
+
+@compiled
+def _thirds(drawn: NDArray[np.uint64], out: NDArray[np.int8]) -> None:
+    for k in range(out.size):
+        out[k] = np.int8(((drawn[k] >> np.uint64(2)) * np.uint64(3)) >> np.uint64(62)) - np.int8(1)
 
 
 class Errors:
@@ -164,11 +173,16 @@ class ColumnSecrets:
 
     def inner_products(self, elements: NDArray[np.uint32]) -> NDArray[np.int64]:
         """The constant coefficient of s·h for each secret s and element h: (words, columns, elements) digit sums."""
-        turned = np.concatenate([elements[:, :, :1], elements[:, :, :0:-1]], axis=2).astype(np.float64)
-        signs = self._secrets.astype(np.float64)
+        # Turned round: s·h has the constant coefficient s_0·h_0 − Σ s_k·h_(N−k).
+        signs = np.empty(self._secrets.shape)
+        signs[:, 0], signs[:, 1:] = self._secrets[:, 0], self._secrets[:, :0:-1]
         signs[:, 1:] *= -1
-        # Words below 2^32 times at most 2^13 signs: every sum is an exact double.
-        return np.stack([signs @ word.T for word in turned]).astype(np.int64)
+        out, values = np.empty((len(elements), len(signs), elements.shape[1]), np.int64), np.empty(elements.shape[1:])
+        for word, found in zip(elements, out):
+            values[:] = word
+            # Words below 2^32 times at most 2^13 signs: every sum is an exact double.
+            found[:] = signs @ values.T
+        return out
 
 
 class ProductSum:
@@ -200,11 +214,21 @@ class ProductSum:
         if self._pending == self._FOLD:
             self._fold()
 
+    def so_far(self) -> NDArray[np.int64]:
+        """The sums until now, digit by digit."""
+        self._fold()
+        return self._digits.copy()
+
+    def restore(self, digits: NDArray[np.int64]) -> None:
+        """Go on from what `so_far` of another object gave."""
+        if digits.shape != self._digits.shape or digits.dtype != np.int64:
+            raise Refused(f"sums of shape {self._digits.shape} to go on with were expected", code="stopped")
+        self._digits[:] = digits
+
     def _fold(self) -> None:
-        rows = self._transform.products(self._total, self._transform.unit(), np.empty_like(self._total))
-        if _add_rounded(self._digits, rows):
+        unit, (first, second) = self._transform.unit(), twiddles(self.parameters.degree)
+        if _add_rounded(self._digits, self._total, unit, self._column[0], self._column_values, first, second):
             raise Refused("a sum of ring products lost its precision in floating point", code="precision")
-        self._total[:] = 0
         self._pending = 0
 
     def total(self, noise: NDArray[np.int8]) -> NDArray[np.uint32]:
@@ -245,13 +269,18 @@ def _add_reflected(
 
 
 @compiled
-def _add_rounded(total: NDArray[np.int64], rows: Floats) -> bool:
-    """total += the integers nearest to `rows`; true if one of these was no integer."""
+def _add_rounded(
+    total: NDArray[np.int64], values: Floats, unit: Floats, room: Floats, row: Floats, first: Floats, second: Floats
+) -> bool:
+    """total += the integers nearest to the polynomials with these values, which become zero; true if a coefficient was
+    no integer."""
     far = 0
-    for r in range(rows.shape[0]):
-        for k in range(rows.shape[1]):
-            nearest = np.rint(rows[r, k])
-            far |= np.abs(rows[r, k] - nearest) > _ROUNDING
+    for r in range(values.shape[0]):
+        multiply_out(values[r : r + 1], unit, room, row, first, second)
+        values[r] = 0.0
+        for k in range(values.shape[1]):
+            nearest = np.rint(row[0, k])
+            far |= np.abs(row[0, k] - nearest) > _ROUNDING
             total[r, k] += np.int64(nearest)
     return far != 0
 

@@ -16,6 +16,9 @@ errors at the listed parameters. The evaluator sees ciphertexts. The encryptor s
 0, which is therefore never left out, and v_ij, perfectly masked by ρ_ij. Both learn the number of rows and columns.
 Secrets and the public polynomial are fresh for each message, the latter drawn from both parties' nonces, so neither
 chooses it. Only truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
+
+A message of many rows goes in stretches of `STRETCH_BLOCKS` blocks. Each has streams of its own, so that a side that
+kept its seed, and the evaluator its sums, goes on at any stretch with what one stretch takes of memory.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 
 NONCE_BYTES = 32
+STRETCH_BLOCKS = 16
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,12 @@ class Plan:
         return self.parameters.degree
 
     @property
+    def stretches(self) -> list[slice]:
+        """The rows of each stretch."""
+        length = STRETCH_BLOCKS * self.block_rows
+        return [slice(start, min(start + length, self.rows)) for start in range(0, self.rows, length)]
+
+    @property
     def carry_probability(self) -> float:
         """Bound on the probability that any entry is off by its one unit: the mean of |error| over Δ, per entry."""
         variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
@@ -139,6 +149,14 @@ class Reply:
     v: NDArray[np.uint32]
 
 
+@dataclass(frozen=True)
+class Sums:
+    """What an evaluator keeps between two stretches: its sums of ring products, as digits, and of inner products."""
+
+    digits: NDArray[np.int64]
+    inner: NDArray[np.int64]
+
+
 class _Side:
     """What both sides do: exchange nonces, follow one public polynomial, count rows.
 
@@ -151,25 +169,47 @@ class _Side:
         self.plan = plan
         self._seed = fresh_seed() if seed is None else seed
         self.nonce = derive(self._seed, "rlwe product", "nonce")
+        self._roots: tuple[bytes, bytes] | None = None
         self._streams: tuple[Stream, Stream] | None = None
         self._block = 0
         self._left = plan.rows
         self._public = np.empty((plan.parameters.words, plan.parameters.degree), "<i4")
 
     def _follow(self, a: bytes, b: bytes) -> None:
-        if self._streams is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
+        if self._roots is not None or len(a) != NONCE_BYTES or len(b) != NONCE_BYTES or a == b:
             raise Malformed(f"one nonce of {NONCE_BYTES} bytes from each side was expected, once", code="nonce")
-        public, fresh = derive(a + b, "rlwe product"), derive(self._seed, "rlwe product", "message", a, b)
+        self._roots = derive(a + b, "rlwe product"), derive(self._seed, "rlwe product", "message", a, b)
+        self._enter(0)
+
+    def _enter(self, stretch: int) -> None:
+        """Take up the streams of a stretch: no two share any, and block 0 belongs to the first."""
+        public, fresh = (derive(root, "stretch", stretch) for root in self._known())
         self._streams = Stream(public), Stream(fresh)
+
+    def _go_on(self, stretch: int) -> None:
+        """Pass over the stretches before this one, which another object with the same seed dealt with."""
+        before = stretch * STRETCH_BLOCKS
+        if not 0 < before * self.plan.block_rows < self.plan.rows:
+            raise Malformed(f"there is no stretch {stretch} of {self.plan.rows} rows to go on at", code="rows")
+        self._block, self._left = 1 + before, self.plan.rows - before * self.plan.block_rows
 
     @property
     def _fresh(self) -> Stream:
-        """This side's secret randomness for the message."""
+        """This side's secret randomness for the stretch."""
         return self._both()[1]
 
-    def _both(self) -> tuple[Stream, Stream]:
-        if self._streams is None:
+    def _apart(self, purpose: str) -> Stream:
+        """Secret randomness of the message that belongs to no stretch."""
+        return Stream(derive(self._known()[1], purpose))
+
+    def _known(self) -> tuple[bytes, bytes]:
+        if self._roots is None:
             raise Malformed("the nonces and block 0 come first", code="nonce")
+        return self._roots
+
+    def _both(self) -> tuple[Stream, Stream]:
+        self._known()
+        assert self._streams is not None
         return self._streams
 
     @property
@@ -183,6 +223,9 @@ class _Side:
     def _advance(self) -> NDArray[np.int32]:
         """The public polynomial of the next block."""
         length = self._length
+        stretch, within = divmod(self._block - 1, STRETCH_BLOCKS)
+        if stretch > 0 and within == 0:
+            self._enter(stretch)
         self._left -= length if self._block else 0
         self._block += 1
         return public_block(self._both()[0], self.plan.parameters, self._public)
@@ -206,6 +249,14 @@ class Encryptor(_Side):
         """The encryptor that sent its whole message with this seed, and now only waits for the reply."""
         side = cls(plan, seed)
         side._block, side._left = 2, 0
+        return side
+
+    @classmethod
+    def going_on(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int) -> Encryptor:
+        """The encryptor with this seed before a later stretch of its message to the evaluator with this nonce."""
+        side = cls(plan, seed)
+        side._follow(side.nonce, nonce)
+        side._go_on(stretch)
         return side
 
     def begin(self, nonce: bytes, out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
@@ -247,14 +298,32 @@ class Evaluator(_Side):
         self._masks: NDArray[np.int64]
         self._answered = False
 
+    @classmethod
+    def going_on(cls, plan: Plan, seed: bytes, nonce: bytes, stretch: int, so_far: Sums) -> Evaluator:
+        """The evaluator with this seed before a later stretch, from what it had summed `so_far`."""
+        side = cls(plan, seed)
+        side._follow(nonce, side.nonce)
+        side._draw()
+        side._go_on(stretch)
+        if so_far.inner.shape != side._inner.shape or so_far.inner.dtype != np.int64:
+            raise Malformed(f"sums of shape {side._inner.shape} to go on with were expected", code="form")
+        side._inner[:] = so_far.inner
+        side._sum.restore(so_far.digits)
+        return side
+
+    @property
+    def so_far(self) -> Sums:
+        """What was absorbed until now: secret to this side."""
+        return Sums(self._sum.so_far(), self._inner.copy())
+
     def _draw(self) -> NDArray[np.int8]:
         """The masks ρ, kept, and the blinds u."""
-        plan = self.plan
+        plan, stream = self.plan, self._apart("masks")
         shape = (plan.parameters.words, plan.columns_a, plan.columns_b)
-        drawn = np.frombuffer(self._fresh.bytes(4 * math.prod(shape)), "<u4")
+        drawn = np.frombuffer(stream.bytes(4 * math.prod(shape)), "<u4")
         self._masks = drawn.reshape(shape).astype(np.int64)
         self._masks[0] &= -1 << plan.parameters.idle
-        return ternary(self._fresh, plan.columns_b, plan.parameters.degree)
+        return ternary(stream, plan.columns_b, plan.parameters.degree)
 
     def begin(self, nonce: bytes, message: NDArray[np.int32]) -> None:
         """Block 0 and the encryptor's nonce."""
@@ -281,7 +350,7 @@ class Evaluator(_Side):
             raise Malformed("a message has one reply", code="replay")
         self._answered = True
         plan = self.plan
-        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._fresh))
+        h = self._sum.total(Errors(plan.columns_b, plan.parameters.degree).draw(self._apart("reply")))
         return Reply(h, _carried(self._inner.reshape(self._masks.shape) + self._masks).astype("<u4"))
 
     def share(self) -> NDArray[np.uint64]:

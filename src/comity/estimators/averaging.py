@@ -81,7 +81,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
     A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
-    `guarantee_`.
+    `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class SoftLabelClassifier(ClassifierFace):
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
     A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
-    `guarantee_`.
+    `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
     def __init__(

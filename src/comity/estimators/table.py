@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 from comity.data import even
 from comity.entropy import Stream
@@ -29,14 +30,19 @@ def rows_in_ball(X: Floats, bound: float, *, intercept: bool) -> Floats:
 
 
 def indexed(y: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The labels in order, and each row's place among them."""
+    """The labels in order, and each row's place among them; a number that varies is no label."""
+    check_classification_targets(y)
     known = np.unique(y if classes is None else np.asarray(classes))
     if len(known) < 2:
-        raise DataError(f"y must hold at least two classes, found {known.tolist()}; give classes where one is rare")
+        raise DataError(f"y must hold at least two classes, found {_found(known)}; give classes where one is rare")
     places = np.searchsorted(known, y)
     if not np.array_equal(known[np.minimum(places, len(known) - 1)], y):
         raise DataError("y holds a label that is not among classes; add it to classes, or leave its rows out")
     return known, places.astype(np.int64)
+
+
+def _found(known: NDArray[Any]) -> str:
+    return f"one class, {known.tolist()[0]!r}" if len(known) else "none"
 
 
 def dealt(count: int, parties: int, groups: ArrayLike | None, purpose: str) -> dict[str, NDArray[np.int64]]:

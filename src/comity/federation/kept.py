@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from comity.errors import Malformed
 from comity.federation.declaration import Declaration, Release
 from comity.federation.protection import Derived, Noised, Perturbed, Selected, Summed
 
@@ -35,26 +34,25 @@ class Kept:
     def exchanged(
         self,
         declaration: Declaration,
+        own: Declaration,
         path: str,
         common: Mapping[str, Any],
         each: Mapping[str, Mapping[str, Any]],
         replies: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """The values of one ask: those for all, and by party those of its own and those that it sent."""
+        """The values of one ask: those for all, and by party those of its own and those that it sent. `own` is the
+        declaration of the part that asks, whose releases count where the protocol declares the same ones."""
         for name, value in common.items():
-            self._note(declaration, path, name, value)
+            self._note(declaration, own, path, name, value)
         for by_party in (each, replies):
             for name in dict.fromkeys(name for values in by_party.values() for name in values):
                 found = {party: values[name] for party, values in by_party.items() if name in values}
-                self._note(declaration, path, name, found)
+                self._note(declaration, own, path, name, found)
 
-    def _note(self, declaration: Declaration, path: str, name: str, value: Any) -> None:
-        try:
-            release = declaration[name]
-        except Malformed:
-            return  # of a part, which carries the run
+    def _note(self, declaration: Declaration, own: Declaration, path: str, name: str, value: Any) -> None:
+        release = own[name]
         # Masked vectors say nothing until they are opened together.
-        if not isinstance(release.protection, Summed):
+        if release in declaration.releases and not isinstance(release.protection, Summed):
             self.add(release, path, value)
 
     def values(self, declaration: Declaration) -> dict[str, Any]:

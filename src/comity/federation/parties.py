@@ -161,8 +161,8 @@ class Parties:
         if not self.journal.is_closed(self.run, str(path)):
             replies = self._decide(path, replies, len(named) if need is None else need, valid, unanimous=unanimous)
         got = self._read(path, replies)
-        if not path.mount:
-            self._memory.kept.exchanged(self.declaration, str(path), values, each or {}, got)
+        own = self.agreed.declared(path.mount)
+        self._memory.kept.exchanged(self.declaration, own, str(path), values, each or {}, got)
         return got
 
     def tell(self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None) -> bool:

@@ -1,8 +1,8 @@
 """Products X_iᵀ X_j of matrices at different parties, as a sub-protocol: shares stay at the sites.
 
     rlwe      offer      each evaluator gives its encryptors a nonce
-              encrypt    each encryptor seals its encrypted columns to its evaluators
-              evaluate   each evaluator keeps its share and seals a reply
+              encrypt    each encryptor seals its encrypted columns to its evaluators, a stretch of rows at a time
+              evaluate   each evaluator adds the stretch to its sums; after the last it keeps its share, seals a reply
     dealer    blind      each party masks its first rows with what the coordinator dealt and seals them to the others
               absorb     it multiplies what the others sealed to it, and masks the next rows: `STRETCH` at a time
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.dealer_product import Hand, Layout, Party, deal
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, pairs
+from comity.crypto.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, pairs
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
@@ -44,7 +44,6 @@ Words = NDArray[np.uint64]
 STRETCH = 1 << 21
 """Words that all parties together open between two asks: messages and memory do not grow with the rows."""
 _MOST_STRETCHES = 1 << 16
-_WHOLE_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +90,15 @@ class Products(Protocol):
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         hand = Fields({"seed": Blob(32), "corrections": Each(Array(None, "<u8"))})
-        message = Fields({"nonce": Blob(NONCE_BYTES), "blocks": Array(None, "<i4")})
+        stretch = Count(_MOST_STRETCHES)
+        message = Fields({"nonce": Blob(NONCE_BYTES), "stretch": stretch, "blocks": Array(None, "<i4")})
         reply = Fields({"h": Array(None, "<u4"), "v": Array(None, "<u4")})
         own = (
             release("nonce", EVERY_PARTY, EVERY_PARTY, Sealed("a random number"), Blob(NONCE_BYTES)),
             release("encrypted", EVERY_PARTY, EVERY_PARTY, Sealed("ring-LWE ciphertexts"), message),
             release("evaluated", EVERY_PARTY, EVERY_PARTY, Sealed("a masked result"), reply),
         )
-        blinded = Fields({"stretch": Count(_MOST_STRETCHES), "words": Array(None, "<u8")})
+        blinded = Fields({"stretch": stretch, "words": Array(None, "<u8")})
         dealt = (
             release("hand", COORDINATOR, EVERY_PARTY, Sealed("random words, independent of all records"), hand),
             release("blinded", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), blinded),
@@ -138,13 +138,6 @@ class Products(Protocol):
         elif before != state.digest():
             raise Refused("the records changed during the run", code="stopped")
 
-    def _whole(self, site: Site, rows: int) -> NDArray[np.float64]:
-        out, at = np.empty((rows, self.columns[site.party])), 0
-        for block in self._checked(site, rows, slice(0, rows), _WHOLE_ROWS):
-            out[at : at + len(block)] = block
-            at += len(block)
-        return out
-
     def digested(self, matrix: NDArray[np.float64]) -> NDArray[Any]:
         """What stands for a matrix where two are compared: as much of it as is multiplied."""
         return np.ascontiguousarray(matrix)
@@ -168,44 +161,82 @@ class Products(Protocol):
             site.keep(f"product.seed/{peer}", seed)
             site.send(peer, "nonce", Evaluator(self._plan(peer, site.party, rows), seed).nonce)
 
-    @step()
+    @step(times=_MOST_STRETCHES)
     def encrypt(self, site: Site, rows: int) -> None:
-        matrix, nonces = self._whole(site, rows), site.received("nonce", self._as_encryptor(site.party))
-        for peer in self._as_encryptor(site.party):
-            plan, seed = self._plan(site.party, peer, rows), site.secret()
-            site.keep(f"product.seed/{peer}", seed)
-            side = Encryptor(plan, seed)
-            blocks = [side.begin(nonces[peer])]
-            for start in range(0, rows, plan.block_rows):
-                lines = self.form.columns(matrix[start : start + plan.block_rows], np.int32)
-                blocks.append(side.encrypt(lines))
-            flat = np.concatenate([block.reshape(-1) for block in blocks]).astype("<i4")
-            site.send(peer, "encrypted", {"nonce": side.nonce, "blocks": flat})
+        peers, number = self._as_encryptor(site.party), int(site.label)
+        nonces, sides, messages = site.received("nonce", peers), {}, {}
+        for peer in peers:
+            plan = self._plan(site.party, peer, rows)
+            part, seed = self._part(plan, number), site.kept(f"product.seed/{peer}")
+            if number == 0:
+                seed = site.secret()
+                site.keep(f"product.seed/{peer}", seed)
+                sides[peer] = Encryptor(plan, seed)
+            else:
+                sides[peer] = Encryptor.going_on(plan, seed, nonces[peer], number)
+            blocks = _Blocks(plan, np.empty(_length(plan, part, number), "<i4"))
+            if number == 0:
+                sides[peer].begin(nonces[peer], blocks.next(plan.block_rows))
+            messages[peer] = blocks
+        if peers:
+            for lines in self._lines(site, rows, part, plan.block_rows):
+                for peer, side in sides.items():
+                    side.encrypt(lines, messages[peer].next(lines.shape[1]))
+        for peer, side in sides.items():
+            value = {"nonce": side.nonce, "stretch": number, "blocks": messages[peer].flat}
+            site.send(peer, "encrypted", value)
 
-    @step()
+    @step(times=_MOST_STRETCHES)
     def evaluate(self, site: Site, rows: int) -> None:
-        matrix, messages = self._whole(site, rows), site.received("encrypted", self._as_evaluator(site.party))
-        for peer in self._as_evaluator(site.party):
-            plan = self._plan(peer, site.party, rows)
-            side = Evaluator(plan, site.kept(f"product.seed/{peer}"))
-            flat, at = messages[peer]["blocks"], 0
-
-            def take(length: int, plan: Plan = plan, flat: NDArray[np.int32] = flat) -> NDArray[np.int32]:
-                nonlocal at
-                shape = (plan.parameters.words, plan.columns_a, length)
-                part = flat[at : at + int(np.prod(shape))]
-                if part.size != int(np.prod(shape)):
-                    raise Malformed("encrypted columns are missing", code="form")
-                at += part.size
-                return part.reshape(shape)
-
-            side.begin(messages[peer]["nonce"], take(plan.block_rows))
-            for start in range(0, rows, plan.block_rows):
-                lines = self.form.columns(matrix[start : start + plan.block_rows], np.int32)
-                side.absorb(take(lines.shape[1]), lines)
+        peers, number = self._as_evaluator(site.party), int(site.label)
+        messages, sides, blocks = site.take("encrypted", peers), {}, {}
+        for peer in peers:
+            plan, found = self._plan(peer, site.party, rows), messages.get(peer)
+            part = self._part(plan, number)
+            if site.kept(f"product.evaluated/{peer}", 0) != number:
+                raise Refused(f"stretch {number} of the rows is not the next one to be evaluated", code="stopped")
+            if found is None or found["stretch"] != number or found["blocks"].size != _length(plan, part, number):
+                raise Malformed(f"encrypted columns of stretch {number} were expected from {peer}", code="form")
+            blocks[peer] = _Blocks(plan, found["blocks"])
+            seed = site.kept(f"product.seed/{peer}")
+            if number == 0:
+                sides[peer] = Evaluator(plan, seed)
+                sides[peer].begin(found["nonce"], blocks[peer].next(plan.block_rows))
+            else:
+                sums = site.kept(f"product.sums/{peer}")
+                if sums["nonce"] != found["nonce"]:
+                    raise Malformed(f"{peer} has one nonce for all stretches of its message", code="nonce")
+                so_far = Sums(sums["digits"], sums["inner"])
+                sides[peer] = Evaluator.going_on(plan, seed, found["nonce"], number, so_far)
+        if peers:
+            for lines in self._lines(site, rows, part, plan.block_rows):
+                for peer, side in sides.items():
+                    side.absorb(blocks[peer].next(lines.shape[1]), lines)
+        for peer, side in sides.items():
+            site.keep(f"product.evaluated/{peer}", number + 1)
+            if part.stop < rows:
+                sums = side.so_far
+                kept = {"nonce": messages[peer]["nonce"], "digits": sums.digits, "inner": sums.inner}
+                site.keep(f"product.sums/{peer}", kept)
+                continue
             reply = side.reply()
+            site.forget(f"product.sums/{peer}")
             site.keep(f"product.share/{peer}", side.share())
             site.send(peer, "evaluated", {"h": reply.h, "v": reply.v})
+
+    def _part(self, plan: Plan, number: int) -> slice:
+        """The rows of a stretch: the same for every pair, because all have one form."""
+        if number >= len(plan.stretches):
+            raise Refused(f"there are {len(plan.stretches)} stretches of rows", code="too-often")
+        return plan.stretches[number]
+
+    def _lines(self, site: Site, rows: int, part: slice, length: int) -> Iterator[NDArray[np.int32]]:
+        """The integers of a stretch, block by block, each in the room of the one before."""
+        room = np.empty(length * self.columns[site.party], np.int32)
+        for block in self._checked(site, rows, part, length):
+            lines = room[: block.size].reshape(block.shape[::-1])
+            self.form.fill(lines, block)
+            yield lines
 
     # With a dealer.
 
@@ -328,8 +359,10 @@ class Products(Protocol):
         """Bring shares of all products to the sites."""
         view, order = parties.under(mount), list(self.columns)
         if self.method == "rlwe":
-            for name in ("offer", "encrypt", "evaluate"):
-                view.ask(name, to=order, rows=rows)
+            view.ask("offer", to=order, rows=rows)
+            for stretch in range(len(self._plan(*pairs(self.columns)[0], rows).stretches)):
+                view.ask("encrypt", to=order, label=stretch, rows=rows)
+                view.ask("evaluate", to=order, label=stretch, rows=rows)
             return
 
         def dealt() -> dict[str, Any]:
@@ -343,3 +376,21 @@ class Products(Protocol):
         view.ask("blind", each={party: {"hand": hands[party]} for party in order}, rows=rows)
         for stretch in range(len(self._stretches(rows)) - 1):
             view.ask("absorb", to=order, label=stretch)
+
+
+def _length(plan: Plan, part: slice, number: int) -> int:
+    """Words of a stretch's message; the first has block 0 before its rows."""
+    rows = int(part.stop) - int(part.start) + (plan.block_rows if number == 0 else 0)
+    return plan.parameters.words * plan.columns_a * rows
+
+
+class _Blocks:
+    """A stretch's message, block by block."""
+
+    def __init__(self, plan: Plan, flat: NDArray[np.int32]) -> None:
+        self._plan, self.flat, self._at = plan, flat, 0
+
+    def next(self, length: int) -> NDArray[np.int32]:
+        words, columns = self._plan.parameters.words, self._plan.columns_a
+        start, self._at = self._at, self._at + words * columns * length
+        return self.flat[start : self._at].reshape(words, columns, length)

@@ -80,7 +80,7 @@ class Protocol:
     """Frozen, public, stateless. Subclasses are frozen dataclasses whose fields are the study's parameters."""
 
     name: ClassVar[str] = ""
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def stackable(self) -> bool:

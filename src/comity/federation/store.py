@@ -114,6 +114,15 @@ class Store:
         with self.ledger.reading() as connection:
             return self._begun(connection, study, other_than)
 
+    def runs_open(self) -> list[str]:
+        """Runs that began here and have not ended."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select run from reply where owner = ? and path = ? and body is not null order by rowid",
+                (self._owner, str(BEGIN)),
+            ).fetchall()
+        return [run for (run,) in rows]
+
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
             row = connection.execute(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Mapping
 from typing import runtime_checkable
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from comity.data import Encoding, Records
 from comity.entropy import Stream
-from comity.errors import StudyError
+from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
 
 
@@ -28,6 +29,24 @@ def is_vertical(protocol: Protocol) -> bool:
 def party_encoding(protocol: Protocol, party: str) -> Encoding:
     assert isinstance(protocol, ByColumns)
     return protocol.encoding_of(party)
+
+
+def check_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
+    """Rows that are not aligned stand in one order already: as many at every party, and no more than are laid out for.
+    The run would say so too, when its parties have reserved."""
+    sizes = {len(records) for records in parties.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise DataError(
+            f"{where}: without an alignment all parties need the same rows in the same order, and at least one; their "
+            "numbers of records differ or are zero. Declare [identifier] in the schema to align them",
+            key="identifier",
+        )
+    most = getattr(protocol, "most", None)
+    if most is not None and max(sizes) > most:
+        raise StudyError(
+            f"{where}: the products are laid out for {most} rows, found {max(sizes)}; raise vertical.rows_at_most",
+            key="vertical.rows_at_most",
+        )
 
 
 def by_features(

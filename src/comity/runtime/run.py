@@ -25,13 +25,14 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Unit
-from comity.runtime.by_features import by_features, is_vertical, party_encoding
+from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
 from comity.runtime.same_records import require_same
-from comity.runtime.simulate import REAL_HOSTS, Granted, encoded, granted, simulate
+from comity.runtime.simulate import Granted, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
+from comity.runtime.stacks import REAL_HOSTS
 from comity.runtime.study import Study
 
 # Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
@@ -182,6 +183,9 @@ def file_name(party: str) -> str:
 def gather(study: Study) -> Material:
     """Read, check and encode every record of the simulation, deal them to the parties, and find their models."""
     material = _dealt(study)
+    if not isinstance(study.parties, int):
+        # In the study's order, which its hash covers, and not in that of the data.
+        material = replace(material, parties={name: material.parties[name] for name in study.parties})
     return replace(material, models=study_models(study, list(material.parties)))
 
 
@@ -273,6 +277,8 @@ def _by_features(study: Study) -> Material:
             _some_records(study, sum(map(len, parties.values())))
     if study.schema.identifier is not None and _aligns(study):
         check_shared(parties, study.where, study.schema.identifier)
+    elif not _aligns(study):
+        check_rows(study.protocol, parties, study.where)
     if table.test is not None:
         rest = read_records(study, table.test, "simulation.test")
     test = None if rest is None else encoded(study.protocol, rest, f"{study.where}: simulation")

@@ -22,15 +22,13 @@ from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import Opened
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
 from comity.federation.plan import describe, plan, spent_by
 from comity.federation.policy import SIMULATION
-from comity.federation.protocol import Protocol, StepSpec
+from comity.federation.protocol import Protocol
 from comity.federation.store import Store
 from comity.federation.transcript import Transcript
 from comity.learn.local_model import LocalModel
@@ -47,9 +45,7 @@ from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
-
-# Above this many parties a simulation runs stacks of them instead of a host each.
-REAL_HOSTS = 1000
+from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
 Data = pd.DataFrame | Records
 
@@ -103,7 +99,7 @@ def simulate(
     # Before any ledger hears of it: what can be refused from public figures costs nothing.
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
-        _require_stacks(protocol, declaration)
+        require_stacks(protocol, declaration)
     records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
     odd = [
         finding
@@ -183,21 +179,6 @@ def simulate(
         settings=dict(settings or {}),
         findings=sentences(odd),
     )
-
-
-def _require_stacks(protocol: Protocol, declaration: Declaration) -> None:
-    """Above `REAL_HOSTS` parties every paid release comes from a step that runs on stacks of them."""
-    steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
-    stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
-    paid = [release for release in declaration.releases if release.loss is not None]
-    single = [one.name for one in paid if one.name not in stacked or isinstance(one.bound, Opened)]
-    if single or not protocol.stackable:
-        why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
-        raise StudyError(
-            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties runs stacks of them, and {why}; simulate "
-            f"at most {REAL_HOSTS} parties",
-            key="parties",
-        )
 
 
 def _without_models(baseline: Baseline) -> str:

@@ -32,6 +32,7 @@ from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
 from comity.runtime.local.cohort import Numbered
 from comity.runtime.simulation_data import check_data
+from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -177,7 +178,10 @@ class Study:
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.
         with naming(self.where):
-            return plan(self.name, self.protocol, self.consortium)
+            who = self.consortium
+            if isinstance(self.parties, int) and self.parties > REAL_HOSTS:
+                require_stacks(self.protocol, self.protocol.accepted(who))
+            return plan(self.name, self.protocol, who)
 
     def defaults(self) -> dict[str, Any]:
         """Every setting that the file left to its default, by dotted key; keys of another variant are none."""

@@ -55,7 +55,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")

@@ -179,7 +179,7 @@ class Cohort:
         self._lines.append(Line(path, "to parties", count, 0, ""))
         self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
         total = units * release.spacing(self.consortium)
-        self._kept.exchanged(self.declaration, path, values, {}, {})
+        self._kept.exchanged(self.declaration, self.declaration, path, values, {}, {})
         self._kept.add(release, path, opened(total, count))
         return Total(total, count)
 

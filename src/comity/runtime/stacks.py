@@ -1,0 +1,26 @@
+"""Which methods can be simulated with so many parties that they run in stacks, instead of a host for each."""
+
+from __future__ import annotations
+
+from comity.errors import StudyError
+from comity.federation.bounds import Opened
+from comity.federation.declaration import Declaration
+from comity.federation.protocol import Protocol, StepSpec
+
+# Above this many parties a simulation runs stacks of them instead of a host each.
+REAL_HOSTS = 1000
+
+
+def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
+    """Refuse a method of which a paid release does not come from a step that runs on stacks of parties."""
+    steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
+    stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
+    paid = [release for release in declaration.releases if release.loss is not None]
+    single = [one.name for one in paid if one.name not in stacked or isinstance(one.bound, Opened)]
+    if single or not protocol.stackable:
+        why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
+        raise StudyError(
+            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties runs stacks of them, and {why}; simulate "
+            f"at most {REAL_HOSTS} parties",
+            key="parties",
+        )
