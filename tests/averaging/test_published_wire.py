@@ -6,8 +6,8 @@ import numpy as np
 
 from comity.crypto.paillier import PrivateKey
 from comity.federation.codec import decode
+from comity.federation.parties import begin
 from comity.protocols.averaging import smallest
-from tests.federation.toy import UNSEEN
 from tests.federation.wire import recorded
 
 from .published_consortium import Meeting, QuickKeys
@@ -19,7 +19,7 @@ def held(sizes):
     meeting = Meeting(QuickKeys(width=WIDTH, l2=0.1), sizes)
     parties = meeting.parties()
     line = recorded(parties)
-    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    begin(parties)
     released = meeting.protocol.coordinate(parties)
     return meeting, parties, line, released
 
@@ -62,7 +62,7 @@ def test_of_two_parties_the_mixer_reads_no_model_off_the_wire():
     # Control: with the two pieces of the curator, the mixer has all of its peer's model.
     told = parties.ask(meeting.protocol.divide)[peer]["piece_for_curator"]
     given = parties.once("curator pieces", dict)[1]
-    own = kept(meeting, peer, f"in:piece/{mixer}"), kept(meeting, mixer, f"in:piece/{peer}")
+    own = kept(meeting, peer, f"in:piece:{mixer}"), kept(meeting, mixer, f"in:piece:{peer}")
     found = model_from(own, released["shares"][peer], given, told)
     np.testing.assert_array_equal(found, kept(meeting, peer, "averaging.weights"))
     assert not line.holds(told.tobytes()[:16]) and not line.holds(given.tobytes()[:16])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
 from comity.federation import alignment
 from comity.federation.alignment import ROWS, Alignment, canonical, distinct
-from comity.federation.codec import decode, encode
+from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.forms import Array
+from comity.federation.letters import Head
 from comity.federation.parties import Parties, run
 from comity.federation.policy import Policy
 from comity.federation.protection import Sealed
@@ -27,7 +29,7 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.sealed_values import opened_values
 from comity.federation.site import Site
 
-from .toy import NAMES, answer, ask_for, begin, consortium, host, setup
+from .toy import NAMES, STUDY, answer, ask_for, begin, consortium, host, setup
 
 METHODS = ("keyed", "ecdh")
 
@@ -175,7 +177,7 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, i
         Aligned(method).align.coordinate_alignment(parties)
     assert isinstance(parties.channel.refusals["birch"], DataError) and says in str(parties.channel.refusals["birch"])
     assert says not in str(stopped.value)
-    replies = [hosts["birch"].answer(message) for name, message in parties.channel.ask_for if name == "birch"]
+    replies = [hosts["birch"].answer(message) for name, message in parties.channel.asked if name == "birch"]
     assert decode(replies[-1][:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 
@@ -202,7 +204,12 @@ def test_an_empty_intersection_ends_the_study(method, lists):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
     def begin(allowed):
-        one = host(Aligned(method), consortium(3, dropouts=0), "ash", policy=Policy(disclosures=frozenset(allowed)))
+        one = host(
+            Aligned(method),
+            consortium(3, dropouts=0),
+            "ash",
+            policy=Policy(disclosures=frozenset(allowed), approved={STUDY: 1}),
+        )
         return decode(answer(one, ask_for("run.begin[0]")))
 
     assert begin({"records_may_leave"}) == {"refused": "policy", "key": "sizes_may_leave"}
@@ -255,8 +262,8 @@ def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method, path, tmp_
 
 
 def ask(parties, hosts, name, path, mail=(), **values):
-    message = [parties.study, parties.run, path, encode(values), encode({}), list(mail)]
-    return decode(answer(hosts[name], encode(message)))
+    nonce = parties.journal.nonce(parties.run)
+    return decode(answer(hosts[name], ask_for(path, run=parties.run, nonce=nonce, mail=mail, **values)))
 
 
 def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it():
@@ -267,7 +274,7 @@ def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it():
     letters = {letter["to"]: letter for letter in dealt["mail"]}
     assert set(letters) == {"birch", "cedar"}
     bad = dict(letters["birch"], box=letters["birch"]["box"][:-1] + b"!")
-    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [bad])["refused"] == "signature"
+    assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [bad])["refused"] == "align", "as if it never came"
     assert ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["cedar"]])["refused"] == "sealed"
     assert "ok" in ask(parties, hosts, "birch", "align.pseudonyms[0]", [letters["birch"]])
     assert ask(parties, hosts, "birch", "align.blind[0]")["refused"] == "no-step"
@@ -305,8 +312,7 @@ def test_positions_are_distinct_rows_of_the_list(positions):
     view.ask("pseudonyms")
 
     def place(array):
-        values = [encode({"rows": 2}), encode({"positions": array})]
-        return decode(answer(hosts["ash"], encode([parties.study, parties.run, "align.place[0]", *values, []])))
+        return ask(parties, hosts, "ash", "align.place[0]", rows=2, own={"positions": array})
 
     assert place(array)["refused"] == "form"
     assert "ok" in place(np.array([5, 1], "<i8"))
@@ -336,8 +342,8 @@ def views(parties):
         for party, exchange in exchanges.items():
             everything += exchange.message + exchange.reply
             if path.startswith("align."):
-                heads = parties._heads(path, party, COORDINATOR)
-                found = opened_values(decode(exchange.reply)["ok"], declared, parties.keys, heads)
+                heads = partial(Head, parties.study, parties.run, path, party, COORDINATOR)
+                found = opened_values(decode(exchange.reply)["ok"], declared, parties.run_key, heads)
                 if "tokens" in found:
                     tokens[party] = found["tokens"]
     everything += b"".join(tokens.values())

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.errors import DataError, Malformed, Refused, Stopped
-from comity.federation.alignment import Alignment
+from comity.errors import BadInput, BudgetExceeded, DataError, Refused
+from comity.federation.agreed import Agreed
 from comity.federation.codec import decode, encode
-from comity.federation.declaration import Declaration
-from comity.federation.envelope import sign_reply
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaration import Declaration, Release
+from comity.federation.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.forms import Blob, Count
+from comity.federation.host import Host
+from comity.federation.life import Life
 from comity.federation.parties import run
-from comity.federation.policy import SIMULATION, Policy
-from comity.federation.protection import Noised
-from comity.federation.protocol import step
+from comity.federation.policy import Policy
+from comity.federation.protection import Noised, Public, Sealed
+from comity.federation.protocol import Protocol, step
+from comity.federation.secure_sum import SecureSum
+from comity.runtime.local.channel import LocalChannel
 
-from .children import at_once
-from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
+from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, setup
 
 
 def ask(host, path, **values):
@@ -50,7 +58,7 @@ def test_the_same_ask_gets_the_same_bytes_and_is_debited_once():
 def test_a_different_ask_under_the_same_key_is_refused():
     one = begun()
     assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
-    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "ask_for-before"
+    assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "asked-before"
     assert len(draws(one)) == 1
 
 
@@ -73,6 +81,24 @@ def test_without_the_rule_two_asks_would_average_the_noise_away():
         ("average[00]", {}, "too-often"),
         ("average[0]x", {}, "no-step"),
         ("average", {}, "no-step"),
+        (".average[0]", {}, "no-step"),
+        ("..average[0]", {}, "no-step"),
+        ("average[0]\n", {}, "no-step"),
+        (" average[0]", {}, "no-step"),
+        ("average[ 0]", {}, "no-step"),
+        ("average[+0]", {}, "no-step"),
+        ("average[0_0]", {}, "too-often"),
+        ("average[٠]", {}, "no-step"),
+        ("average[0][0]", {}, "no-step"),
+        ("average[0]]", {}, "no-step"),
+        ("average[]", {}, "no-step"),
+        ("Average[0]", {}, "no-step"),
+        ("ａverage[0]", {}, "no-step"),
+        ("sum..mask[mean/0]", {}, "no-step"),
+        (".sum.mask[mean/0]", {}, "no-step"),
+        ("sum.sum.mask[mean/0]", {}, "no-step"),
+        ("run.begin[1]", {}, "too-often"),
+        (".run.begin[0]", {}, "no-step"),
         ("features[0]", {}, "no-step"),
         ("coordinate[0]", {}, "no-step"),
         ("nothing.average[0]", {}, "no-step"),
@@ -90,6 +116,29 @@ def test_asks_that_are_not_declared_are_refused_and_cost_nothing(path, values, c
     assert draws(one) == []
 
 
+@dataclass(frozen=True)
+class Aliased(Rounds):
+    """A step under two attributes."""
+
+    again = Rounds.average
+
+
+def test_a_step_has_one_path_and_is_answered_once():
+    """A second way to write its path would run it again, outside of how often it may be asked for."""
+    one = begun(protocol=Aliased(protection=Noised))
+    assert "ok" in decode(ask(one, "average[0]"))
+    for other in (".average[0]", "again[0]", "average[00]", "average[0]", "AVERAGE[0]"):
+        ask(one, other)
+    assert draws(one) == [("mean", 0)]
+    assert set(one.store.replies("run-1")) == {"run.begin[0]", "average[0]"}
+
+
+def test_a_run_id_is_plain_text():
+    one = begun()
+    for run_id in ("run\x1b[2J", "run\n1", "r\u0301un", "x" * 201):
+        assert decode(ask(one, "average[0]", run=run_id))["refused"] == "form"
+
+
 def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
     one = begun()
     assert decode(ask(one, "average[0]", study="6" * 64))["refused"] == "study"
@@ -102,17 +151,19 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
 
 def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home():
     one = host(Rounds(), consortium(), "ash", epsilon=0.5)
-    reply = ask(one, "run.begin[0]")
+    answered = one.answered(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
+    reply = answered.reply[:-SIGNATURE_BYTES]
     assert decode(reply) == {"refused": "budget", "key": "privacy.epsilon"}
-    assert "0.50 is left" in str(one.refusal) and "short" in str(one.refusal)
+    assert "0.50 is left" in str(answered.refusal) and "short" in str(answered.refusal)
     assert "0.5" not in repr(decode(reply))
     assert [e.kind for e in one.store.ledger.entries()] == ["create"]
 
 
 def test_a_run_that_ended_never_draws_again():
     one = begun()
-    ask(one, "run.end[0]")
-    assert "refused" in decode(ask(one, "average[0]"))
+    assert "ok" in decode(ask(one, "run.end[0]", heads={}))
+    assert decode(ask(one, "average[0]"))["refused"] == "closed"
+    assert decode(ask(one, "run.begin[0]", coordinator_key=identity("other").public.sealing()))["refused"] == "closed"
     assert draws(one) == []
 
 
@@ -161,7 +212,7 @@ def test_a_failure_after_the_draw_is_spent_and_stopped_for_ever():
     for name in ("fails_after", "twice"):
         fresh = begun(protocol=Leaky(protection=Noised))
         reply = ask(fresh, f"{name}[0]")
-        assert decode(reply) == {"stopped": True}
+        assert set(decode(reply)) == {"stopped", "head"}
         assert ask(fresh, f"{name}[0]") == reply
         assert draws(fresh) == [("mean", 0)]
     assert draws(one) == []
@@ -200,93 +251,6 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise():
     np.testing.assert_array_equal(decode(ask(one, "average[0]"))["ok"]["mean"], np.zeros(3))
 
 
-def test_a_policy_is_checked_before_the_reservation():
-    def reply(policy, protocol=None):
-        one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]"))
-        return out.get("refused", "ok"), out.get("key")
-
-    assert reply(Policy(approved={STUDY: 1}))[0] == "ok"
-    assert reply(Policy(approved={})) == ("approval", "")
-    assert reply(Policy(protocols=("vertical",))) == ("policy", "protocols")
-    assert reply(Policy(epsilon_per_study=Decimal(1), delta_per_study=Decimal("1e-6"))) == (
-        "policy",
-        "epsilon_per_study",
-    )
-
-    @dataclass(frozen=True)
-    class Unproven(Rounds):
-        def declare(self, who: Any) -> Declaration:
-            return replace(super().declare(who), claim="not private as claimed: its noise is too small")
-
-    assert reply(Policy(), Unproven()) == ("policy", "variants")
-    assert reply(Policy(unproven=True), Unproven())[0] == "ok"
-
-
-def test_what_a_part_discloses_needs_the_policy_too():
-    @dataclass(frozen=True)
-    class Aligned(Rounds):
-        parts = {"align": Alignment()}
-
-    for policy, wanted in ((Policy(), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
-        one = host(Aligned(), consortium(), "ash", policy=policy)
-        out = decode(ask(one, "run.begin[0]"))
-        assert (out.get("refused", "ok"), out.get("key")) == wanted
-
-
-def test_an_approval_is_for_a_number_of_runs():
-    one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
-    assert "ok" in decode(ask(one, "run.begin[0]"))
-    assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
-
-
-def test_a_rolled_back_ledger_is_noticed_by_the_coordinator(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    (tmp_path / "sites").mkdir()
-    parties, hosts = setup(folder=tmp_path / "sites")
-    run(parties)
-    backup = (tmp_path / "sites" / "ash.ledger").read_bytes()
-    parties, hosts = setup(folder=tmp_path / "sites", run="run-2", epsilon=9.0, hosts=hosts)
-    run(parties)
-    # The owner restores yesterday's file, and the machine that would have noticed is new too.
-    for path in (tmp_path / "sites").glob("ash.ledger*"):
-        path.unlink()
-    (tmp_path / "sites" / "ash.ledger").write_bytes(backup)
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "new home"))
-    parties, hosts = setup(folder=tmp_path / "sites", run="run-3")
-    with pytest.raises(Refused):
-        run(parties)
-    assert hosts["ash"].refusal is not None and "frozen" in str(hosts["ash"].refusal).lower()
-
-
-def test_a_reply_that_is_not_what_was_declared_is_refused_by_the_coordinator():
-    parties, hosts = setup(protocol=Rounds(protection=Noised))
-
-    class Lying:
-        def ask(self, messages):
-            replies = {p: hosts[p].answer(m) for p, m in messages.items()}
-            if path_of(messages["ash"]) == "average[0]":
-                lie = encode({"ok": {"mean": np.zeros(4, "<i8")}, "mail": []})
-                replies["ash"] = sign_reply(identity("ash"), "ash", messages["ash"], lie)
-            return replies
-
-    parties.channel = Lying()
-    with pytest.raises(Malformed, match="mean is not of its declared form"):
-        run(parties)
-
-
-def test_a_stop_after_a_draw_ends_the_run():
-    class Broken(NoNoise):
-        def discrete_gaussian(self, sigma, shape, *, permit):
-            raise MemoryError
-
-    parties, hosts = setup(protocol=Rounds(protection=Noised))
-    hosts["cedar"].noise = Broken()
-    with pytest.raises(Stopped, match="cedar stopped"):
-        run(parties)
-    assert draws(hosts["cedar"]) == [("mean", 0)]
-
-
 def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study():
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
@@ -295,9 +259,9 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
     one = begun()
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
     two = host(Rounds(protection=Noised), consortium(), "ash")
-    two.study, two.store = "6" * 64, one.store
+    two.agreed, two.store = replace(two.agreed, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
-    ask(one, "run.end[0]")
+    assert "ok" in decode(ask(one, "run.end[0]", heads={}))
     assert decode(ask(one, "sum.deal[0]", keys={}))["refused"] == "closed"
 
 
@@ -308,22 +272,211 @@ def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name):
     assert decode(ask(one, f"{name}[mean/0]"))["refused"] == "too-often"
 
 
-def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
-    replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
-    assert sum("ok" in reply for reply in replies) == 1
+# One answer at a time, one declaration for all of them.
 
 
-def test_the_ceiling_of_a_study_counts_all_of_its_runs():
-    ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
-    one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
-    assert "ok" in decode(ask(one, "run.begin[0]"))
-    assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
+def test_a_repeated_ask_in_flight_is_computed_once():
+    """The second thread waits for the first one's answer: the same bytes, one computation, one draw."""
+    calls, inside, go = [], threading.Event(), threading.Event()
+
+    @dataclass(frozen=True)
+    class Slow(Rounds):
+        @step(sends="mean")
+        def average(self, site: Any) -> None:
+            calls.append(site.party)
+            inside.set()
+            assert go.wait(20)
+            site.contribute(np.zeros(3))
+
+    one = begun(protocol=Slow(protection=Noised))
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(ask, one, "average[0]")
+        assert inside.wait(20)
+        others = [pool.submit(ask, one, "average[0]") for _ in range(3)]
+        # Another ask is not held up by the one that is being answered.
+        assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
+        go.set()
+        assert {future.result(20) for future in (first, *others)} == {first.result()}
+    assert calls == ["ash"]
+    assert draws(one) == [("slope", 0), ("mean", 0)]
 
 
-def test_a_made_up_head_does_not_freeze_a_ledger():
+def test_refusals_of_asks_that_are_answered_at_once_do_not_mix():
+    """Each answer has its own sentence, whatever other threads are told meanwhile."""
+    one = begun()
+    asks = [ask_for("average[7]"), ask_for("nothing[0]"), ask_for("average[0]", study="6" * 64)] * 20
+    signed = [sign_ask(identity(COORDINATOR), "ash", message) for message in asks]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(one.answered, signed))
+    for answered, message in zip(answers, asks):
+        code = decode(answered.reply[:-SIGNATURE_BYTES])["refused"]
+        assert code == answered.refusal.code
+        assert (code == "study") == (b"6" * 64 in message) and (code == "no-step") == (b"nothing" in message)
+
+
+def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party():
+    parties, hosts = setup(who=consortium(3, dropouts=0), epsilon=5.0)
+    hosts["birch"] = host(Rounds(), consortium(3, dropouts=0), "birch", epsilon=0.5)
+    parties.channel = LocalChannel(hosts)
+    with pytest.raises(Refused, match=r"birch refused run\.begin"):
+        run(parties)
+    assert set(parties.channel.refusals) == {"birch"}
+    assert isinstance(parties.channel.refusals["birch"], BudgetExceeded)
+
+
+def test_declarations_are_made_once_for_a_host(monkeypatch):
+    made = []
+    for kind in (Rounds, SecureSum, Life):
+        declare = kind.declare
+        monkeypatch.setattr(kind, "declare", lambda self, who, d=declare, k=kind: made.append(k) or d(self, who))
+    who, protocol = consortium(), Rounds()
+    agreed = Agreed(STUDY, protocol, who)
+    hosts = {}
+    for name in who.parties:
+        hosts[name] = host(protocol, who, name)
+        hosts[name].agreed = agreed
+    parties, _ = setup(protocol, who, hosts=hosts)
+    made.clear()
+    parties = type(parties)(agreed, run="run-1", channel=parties.channel, journal=parties.journal, keys=parties.keys)
+    run(parties)
+    assert sorted(kind.__name__ for kind in made) == ["Life", "Rounds", "SecureSum"]
+
+
+# Whatever goes wrong at a site.
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("password=hunter2")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("postgres://me:password=hunter2@db"),
+        MemoryError("hunter2"),
+        RecursionError("hunter2"),
+        KeyError("hunter2"),
+        sqlite3.OperationalError("hunter2"),
+        UnicodeDecodeError("utf-8", b"hunter2", 0, 1, "hunter2"),
+        SystemExit("hunter2"),
+        StopIteration("hunter2"),
+        Unprintable("hunter2"),
+        BadInput("hunter2", code="hunter2", key="hunter2"),
+        Refused("hunter2", code="hunter2", key="hunter2"),
+        DataError("row 17: hunter2", key="hunter2"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("where", ["loader", "step", "store", "noise", "roster", "policy"])
+def test_answering_never_raises_and_tells_nothing(error, where, monkeypatch, caplog):
+    one = host(Leaky(protection=Noised), consortium(), "ash", noise=NoNoise())
+
+    def fail(*args: Any, **more: Any) -> Any:
+        raise error
+
+    if where == "policy":
+        monkeypatch.setattr(Policy, "check", fail)
+    elif where == "roster":
+        monkeypatch.setattr(Host, "identity_of", fail)
+    reply = ask(one, "run.begin[0]")
+    if where in ("loader", "step", "store", "noise"):
+        assert "ok" in decode(reply)
+        if where == "loader":
+            one._records = fail
+        elif where == "step":
+            monkeypatch.setattr(Leaky, "wrong_shape", step()(lambda self, site: fail()))
+            Leaky.wrong_shape.spec = replace(Leaky.wrong_shape.spec, name="wrong_shape")
+        elif where == "store":
+            monkeypatch.setattr(one.store, "commit", fail)
+        else:
+            monkeypatch.setattr(NoNoise, "discrete_gaussian", fail)
+        with caplog.at_level(logging.CRITICAL):
+            reply = ask(one, "wrong_shape[0]" if where == "step" else "average[0]")
+    said = decode(reply)
+    if where == "loader":
+        assert said == {"refused": "stopped", "key": ""}
+    if not isinstance(error, Refused | BadInput) or where == "loader":
+        assert b"hunter2" not in reply
+        assert said.get("refused", "stopped") == "stopped"
+    assert "ok" not in said
+
+
+# One namespace for what parts call their letters.
+
+
+@dataclass(frozen=True)
+class Posting(Protocol):
+    """Has a letter of a given name."""
+
+    letter: str = "note"
+    size: int = 9
+
+    def declare(self, who: Any) -> Declaration:
+        release = Release(
+            name=self.letter, source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a note"), form=Blob(self.size)
+        )
+        return Declaration((release,), adversary="nobody")
+
+
+def test_two_parts_can_not_call_their_letters_alike():
+    @dataclass(frozen=True)
+    class Both(Rounds):
+        parts = {"one": Posting(), "two": Posting()}
+
+    with pytest.raises(ValueError, match="both call a letter 'note'"):
+        host(Both(), consortium(), "ash")
+
+    @dataclass(frozen=True)
+    class Shadowed(Rounds):
+        parts = {"one": Posting("shares")}
+
+    with pytest.raises(ValueError, match="both call a letter 'shares'"):
+        host(Shadowed(), consortium(), "ash")
+
+
+def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all():
+    @dataclass(frozen=True)
+    class Listing(Rounds):
+        size: int = 9
+        parts = {"one": Posting()}
+
+        def declare(self, who: Any) -> Declaration:
+            listed = Posting(size=self.size).declare(who).releases
+            return replace(super().declare(who), releases=(*super().declare(who).releases, *listed))
+
+    assert host(Listing(), consortium(), "ash").agreed.letters["note"] == "one"
+    with pytest.raises(ValueError, match="both call a letter 'note'"):
+        host(Listing(size=10), consortium(), "ash")
+
+
+@pytest.mark.parametrize("mount", ["run", "sum", "a.b", "", "x[0]", "a b"])
+def test_a_part_has_a_plain_name_of_its_own(mount):
+    @dataclass(frozen=True)
+    class Odd(Rounds):
+        parts = {mount: Posting()}
+
+    with pytest.raises(ValueError, match="can't be mounted"):
+        host(Odd(), consortium(), "ash")
+
+
+@pytest.mark.parametrize("name", ["a/0", "in:x", "a[0]", "", "a b", "é"])
+def test_a_release_has_a_plain_name(name):
+    """It stands in paths, labels and the names of kept state."""
+
+    @dataclass(frozen=True)
+    class Odd(Rounds):
+        def declare(self, who: Any) -> Declaration:
+            odd = Release(name=name, source=COORDINATOR, to=EVERY_PARTY, protection=Public("odd"), form=Count(1))
+            return replace(super().declare(who), releases=(*super().declare(who).releases, odd))
+
+    with pytest.raises(ValueError, match="no name for a release"):
+        host(Odd(), consortium(), "ash")
+
+
+def test_there_is_no_host_without_a_policy_or_an_agreement():
     one = host(Rounds(), consortium(), "ash")
-    made_up = {"head": "ab" * 32, "signature": bytes(64)}
-    assert decode(ask(one, "run.begin[0]", seen=made_up))["refused"] == "signature"
-    assert "ok" in decode(ask(one, "run.begin[0]"))
+    with pytest.raises(TypeError, match="policy"):
+        Host(one.agreed, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)
+    with pytest.raises(AttributeError):
+        Host(STUDY, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise, policy=one.policy)

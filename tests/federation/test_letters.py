@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from comity.crypto.sealed import lock
+from comity.crypto.sealed import PublicIdentity, lock
 from comity.entropy import fresh_seed
-from comity.errors import Malformed, Refused
+from comity.errors import Refused, SiteLost
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
+from comity.federation.envelope import sign_reply
+from comity.federation.forms import Array, Blob
 from comity.federation.journal import Journal
-from comity.federation.letters import Head
+from comity.federation.letters import Head, seal
 from comity.federation.protection import Public, Sealed
 from comity.federation.protocol import Protocol, step
 
-from .toy import begin, consortium, identity, setup
+from .toy import LossyChannel, answer, ask_for, begin, consortium, identity, path_of, setup
 
 SIZE = 3000
 
@@ -36,15 +37,20 @@ class Shout(Protocol):
         def release(name, to, protection):
             return Release(name=name, source=EVERY_PARTY, to=to, protection=protection, form=Array((SIZE,)))
 
-        return Declaration(
-            (release("word", EVERY_PARTY, Sealed("a vector")), release("heard", COORDINATOR, Public("their sum"))),
-            adversary="nobody",
+        names = Release(
+            name="names", source=EVERY_PARTY, to=COORDINATOR, protection=Public("who was heard"), form=Blob(999)
         )
+        word, heard = release("word", EVERY_PARTY, Sealed("a vector")), release("heard", COORDINATOR, Public("a sum"))
+        return Declaration((word, heard, names), adversary="nobody")
 
-    @step()
+    @step(times=9)
     def tell(self, site: Any) -> None:
         others = [party for party in site.consortium.parties if party != site.party]
         site.send_all(others, "word", np.full(SIZE, float(ord(site.party[0]))))
+
+    @step(gives=("names",), times=9)
+    def count(self, site: Any) -> dict[str, Any]:
+        return {"names": encode(sorted(site.received("word")))}
 
     @step(gives=("heard",))
     def hear(self, site: Any) -> dict[str, Any]:
@@ -82,7 +88,7 @@ def test_a_box_is_journalled_once_and_sites_do_not_store_what_they_took(tmp_path
     rows = connection.execute("select mail, reply from ask where path in ('tell[0]', 'hear[0]')").fetchall()
     assert not any(box in blob for box in boxes for row in rows for blob in row)
     for host in hosts.values():
-        assert all(host.store.state("run-1", f"in:word/{name}") is None for name in parties.alive)
+        assert all(host.store.state("run-1", f"in:word:{name}") is None for name in parties.alive)
 
 
 def test_an_ask_has_the_same_bytes_when_it_is_read_again_and_a_reply_those_that_were_signed(tmp_path):
@@ -104,33 +110,36 @@ def flipped(raw, at):
     return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 
 
-def another_key(letter, head):
+def another_key(letter, head, receiver):
     """What the coordinator can make by itself: its own value under its own key, sealed to the receiver."""
     key = fresh_seed()
     box = lock(key, encode(np.zeros(SIZE)), head.common)
-    return {**letter, "box": box, "key": identity(head.to).public.seal(key, encode(["key in common", head.raw]))}
+    return {**letter, "box": box, "key": receiver.seal(key, encode(["key in common", head.raw]))}
 
 
-@pytest.mark.parametrize(
-    ("case", "code"),
-    [
-        ("a bit of the box", "signature"),
-        ("a bit of the key", "signature"),
-        ("a truncated box", "signature"),
-        ("another sender's box", "signature"),
-        ("another receiver's key", "signature"),
-        ("a key and a box of the coordinator's", "signature"),
-        ("under another name", "signature"),
-        ("another receiver", "sealed"),
-        ("another receiver, with a new head", "signature"),
-        ("reflected", "sealed"),
-        ("another run", "sealed"),
-        ("without the key", "signature"),
-        ("a stranger", "stranger"),
-    ],
-)
-def test_what_is_not_as_it_was_sent_is_refused(case, code):
-    parties, _ = told()
+CASES = {
+    # Where a letter belongs is for the coordinator to know: it is refused.
+    "another receiver": "sealed",
+    "reflected": "sealed",
+    "another run": "sealed",
+    "a stranger": "stranger",
+    # What a bad sender can do to a letter is as good as no letter: else it could end the turns of others.
+    "a bit of the box": None,
+    "a bit of the key": None,
+    "a truncated box": None,
+    "another sender's box": None,
+    "another receiver's key": None,
+    "a key and a box of the coordinator's": None,
+    "under another name": None,
+    "from a step that does not write": None,
+    "another receiver, with a new head": None,
+    "without the key": None,
+}
+
+
+@pytest.mark.parametrize(("case", "code"), CASES.items())
+def test_what_is_not_as_it_was_sent_does_not_arrive(case, code):
+    parties, hosts = told()
     letter, to = letter_from(parties, "birch", "ash"), "ash"
     head = Head.of(letter)
 
@@ -148,9 +157,12 @@ def test_what_is_not_as_it_was_sent_is_refused(case, code):
     elif case == "another receiver's key":
         letter["key"] = letter_from(parties, "birch", "cedar")["key"]
     elif case == "a key and a box of the coordinator's":
-        letter = another_key(letter, head)
+        ash = PublicIdentity.from_sealing(parties.memo["run_keys"]["ash"]["key"])
+        letter = another_key(letter, head, ash)
     elif case == "under another name":
         letter["head"] = readdressed(name="heard")
+    elif case == "from a step that does not write":
+        letter["head"] = readdressed(path=".tell[0]")
     elif case == "another receiver":
         to = "cedar"
     elif case == "another receiver, with a new head":
@@ -158,31 +170,144 @@ def test_what_is_not_as_it_was_sent_is_refused(case, code):
     elif case == "reflected":
         to = "birch"
     elif case == "another run":
-        parties, _ = told(run="run-2")
+        parties, hosts = told(run="run-2")
     elif case == "without the key":
         del letter["key"]
     elif case == "a stranger":
         letter["head"] = readdressed(sender="mallory")
-    parties._memory.mail[to] = [letter]
-    with pytest.raises(Refused) as refusal:
-        parties.ask(Shout.hear, to=[to])
-    assert refusal.value.code == code
+    if code is None:
+        assert heard(parties, hosts, to, [letter]) == {}
+        assert heard(parties, hosts, "ash", [letter_from(parties, "birch", "ash")]).keys() == {"birch"}
+    else:
+        assert heard(parties, hosts, to, [letter]) == code
+
+
+def heard(parties, hosts, to, mail):
+    """Who is heard at a site that gets this mail, or the code of its refusal; the site is asked and forgets."""
+    nonce = parties.journal.nonce(parties.run)
+    reply = decode(answer(hosts[to], ask_for("count[0]", run=parties.run, nonce=nonce, mail=mail)))
+    if "refused" in reply:
+        return reply["refused"]
+    with hosts[to].store.ledger.transaction() as transaction:
+        where = "where run = ? and owner = ?", (parties.run, hosts[to].store.ledger.owner)
+        transaction.connection.execute(f"delete from reply {where[0]} and path = 'count[0]'", where[1])
+        transaction.connection.execute(f"delete from state {where[0]} and name glob '*word*'", where[1])
+    return dict.fromkeys(name for name in decode(reply["ok"]["names"]))
 
 
 def test_a_letter_whose_box_never_came_is_not_relayed():
-    parties, _ = setup(Shout(), consortium(3, dropouts=0))
+    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
     begin(parties)
-    with pytest.raises(Malformed, match="without its box"):
-        parties.journal.open("run-1", "tell[0]", encode({}), {"ash": (encode({}), encode([]))})
-        mail = [{"to": "birch", "head": b"", "key": b"", "bulk": bytes(32), "signature": b""}]
-        parties.journal.got("run-1", "tell[0]", {"ash": encode({"ok": {}, "mail": mail})}, decided=True)
+
+    class Withholding(LossyChannel):
+        def ask(self, messages):
+            replies = super().ask(messages)
+            if path_of(messages["ash"]) == "tell[0]":
+                reply = decode(replies["ash"][:-64])
+                replies["ash"] = sign_reply(identity("ash"), "ash", messages["ash"], encode({**reply, "boxes": []}))
+            return replies
+
+    parties.channel = Withholding(hosts)
+    with pytest.raises(SiteLost, match=r"ash .*letter without its box"):
+        parties.ask(Shout.tell)
+
+
+# The first letter stays.
+
+
+def letters_of(parties, hosts, sender, to, values):
+    """Letters that a party wrote and signed itself, each in another ask."""
+    out = []
+    receiver = PublicIdentity.from_sealing(parties.memo["run_keys"][to]["key"])
+    for number, value in enumerate(values):
+        head = Head(parties.study, parties.run, f"tell[{number}]", sender, to, "word")
+        out.append(seal(identity(sender), receiver, head, encode(value)))
+    return out
+
+
+def test_a_later_letter_replaces_nothing():
+    """A sender that says one thing before a step and another after it is heard with the first."""
+    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
+    begin(parties)
+    first, second = letters_of(parties, hosts, "birch", "ash", [np.ones(SIZE), np.zeros(SIZE)])
+    nonce = parties.journal.nonce("run-1")
+
+    def asked(path, mail):
+        return decode(answer(hosts["ash"], ask_for(path, nonce=nonce, mail=mail)))
+
+    assert "ok" in asked("count[0]", [first])
+    assert "ok" in asked("count[1]", [second, first])
+    np.testing.assert_array_equal(asked("hear[0]", [second])["ok"]["heard"], np.ones(SIZE))
+    # What was taken does not come again; the next letter does.
+    assert decode(asked("count[2]", [first])["ok"]["names"]) == []
+    assert decode(asked("count[3]", [second])["ok"]["names"]) == ["birch"]
+
+
+def test_names_of_parties_do_not_mix_up_letters():
+    """Parties may be called anything: a slash or a colon in a name is no way to another's letters."""
+    names = ("ash", "word:ash", "word/ash", "in:word:ash")
+    who = replace(
+        consortium(3), parties=names, dropouts=0, roster={n: identity(n).public for n in (COORDINATOR, *names)}
+    )
+    parties, _ = setup(Shout(), who)
+    begin(parties)
+    parties.ask(Shout.tell)
+    for name, values in parties.ask(Shout.hear).items():
+        others = sum(float(ord(other[0])) for other in names if other != name)
+        np.testing.assert_array_equal(values["heard"], others)
+
+
+def test_a_step_writes_to_a_party_once_under_a_name():
+    class Twice(Shout):
+        @step()
+        def tell(self, site: Any) -> None:
+            for _ in range(2):
+                site.send("birch" if site.party != "birch" else "ash", "word", np.zeros(SIZE))
+
+    parties, _ = setup(Twice(), consortium(3, dropouts=0))
+    begin(parties)
+    with pytest.raises(Refused, match="undeclared"):
+        parties.ask(Twice.tell)
+
+
+# Keys of the run.
+
+
+def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused():
+    """A coordinator in the middle would read every letter."""
+    parties, hosts = setup(Shout(), consortium(3, dropouts=0))
+    view = parties.under("run")
+    keys = {p: v["run_key"] for p, v in view.ask("begin", coordinator_key=identity("x").public.sealing()).items()}
+    own = identity("mallory").public.sealing()
+    swapped = {**keys, "birch": {"key": own, "signature": keys["birch"]["signature"]}}
+    view.ask("meet", run_keys=swapped)
+    with pytest.raises(Refused, match="signature") as refusal:
+        parties.ask(Shout.tell)
+    assert refusal.value.party in ("ash", "cedar")
+    assert "tell[0]" not in hosts["ash"].store.replies("run-1")
+
+
+def test_a_key_of_another_run_is_refused():
+    earlier, _ = told(run="run-0")
+    parties, _ = setup(Shout(), consortium(3, dropouts=0))
+    view = parties.under("run")
+    view.ask("begin", coordinator_key=identity("x").public.sealing())
+    view.ask("meet", run_keys=earlier.memo["run_keys"])
+    with pytest.raises(Refused, match="signature"):
+        parties.ask(Shout.tell)
+
+
+def test_without_having_met_nobody_writes():
+    parties, _ = setup(Shout(), consortium(3, dropouts=0))
+    parties.under("run").ask("begin", coordinator_key=identity("x").public.sealing())
+    with pytest.raises(Refused, match="sealed"):
         parties.ask(Shout.tell)
 
 
 def test_what_is_not_declared_as_sealed_is_not_sent():
     class Loud(Shout):
         def declare(self, who):
-            word, heard = super().declare(who).releases
+            word, heard, _ = super().declare(who).releases
             open_word = Release(
                 name="word", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form
             )

@@ -1,21 +1,163 @@
-"""An owner's terms hold to the last run, the last record and the last digit."""
+"""An owner's own terms, at their exact edges, whatever the coordinator says."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from comity.errors import Refused
+from comity.federation.alignment import Alignment
+from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count
-from comity.federation.policy import Policy
+from comity.federation.forms import Array, Blob, Count
+from comity.federation.policy import SIMULATION, Policy
 from comity.federation.protection import Disclosed
+from comity.privacy.accounting import Spent
+from comity.privacy.loss import ZCDP
 
-from .toy import STUDY, Rounds, consortium
+from .children import at_once
+from .toy import STUDY, Rounds, answer, ask_for, consortium, host
 
-WHO = consortium()
+
+def ask(host, path, **values):
+    return answer(host, ask_for(path, **values))
+
+
+def test_a_policy_is_checked_before_the_reservation():
+    def reply(policy, protocol=None):
+        one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
+        out = decode(ask(one, "run.begin[0]"))
+        return out.get("refused", "ok"), out.get("key")
+
+    once = {STUDY: 1}
+    assert reply(Policy(approved=once))[0] == "ok"
+    assert reply(Policy(approved={})) == ("approval", "")
+    assert reply(Policy(approved=once, protocols=("vertical",))) == ("policy", "protocols")
+    low = Policy(approved=once, epsilon_per_study=Decimal(1), delta_per_study=Decimal("1e-6"))
+    assert reply(low) == ("policy", "epsilon_per_study")
+
+    @dataclass(frozen=True)
+    class Unproven(Rounds):
+        def declare(self, who: Any) -> Declaration:
+            return replace(super().declare(who), claim="not private as claimed: its noise is too small")
+
+    assert reply(Policy(approved=once), Unproven()) == ("policy", "variants")
+    assert reply(Policy(approved=once, unproven=True), Unproven())[0] == "ok"
+
+
+def test_what_a_part_discloses_needs_the_policy_too():
+    @dataclass(frozen=True)
+    class Aligned(Rounds):
+        parts = {"align": Alignment()}
+
+    for policy, wanted in ((Policy(approved={STUDY: 1}), ("policy", "sizes_may_leave")), (SIMULATION, ("ok", None))):
+        one = host(Aligned(), consortium(), "ash", policy=policy)
+        out = decode(ask(one, "run.begin[0]"))
+        assert (out.get("refused", "ok"), out.get("key")) == wanted
+
+
+def test_an_approval_is_for_a_number_of_runs():
+    one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    assert "ok" in decode(ask(one, "run.begin[0]"))
+    assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
+
+
+def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
+    replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
+    assert sum("ok" in reply for reply in replies) == 1
+
+
+def test_the_ceiling_of_a_study_counts_all_of_its_runs():
+    ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
+    one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
+    assert "ok" in decode(ask(one, "run.begin[0]"))
+    assert decode(ask(one, "run.begin[0]", run="run-2"))["key"] == "epsilon_per_study"
+
+
+# Edges.
+
+
+def check(policy, *, runs=0, declaration=None, protocol="rounds"):
+    who = consortium()
+    made = declaration or Rounds().declare(who)
+    policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", who=who)
+
+
+def test_a_policy_that_says_nothing_approves_nothing():
+    with pytest.raises(Refused, match="approved for 0 runs") as refusal:
+        check(Policy())
+    assert refusal.value.code == "approval"
+    with pytest.raises(Refused):
+        check(Policy(approved={"6" * 64: 1}))
+    check(SIMULATION, runs=10**6)
+
+
+@pytest.mark.parametrize("allowed", [1, 2, 5])
+def test_not_one_run_more_than_approved(allowed):
+    policy = Policy(approved={STUDY: allowed})
+    check(policy, runs=allowed - 1)
+    with pytest.raises(Refused) as refusal:
+        check(policy, runs=allowed)
+    assert refusal.value.code == "approval"
+
+
+@pytest.mark.parametrize("runs", [0, 1, 3])
+def test_a_ceiling_is_met_exactly_and_no_further(runs):
+    """Of all runs of the study together: this one and those before it."""
+    spent, delta = Spent.zero(), Decimal("1e-6")
+    for _ in range(runs + 1):
+        for release in Rounds().declare(consortium()).paid_by("ash", consortium()):
+            spent = spent.add(release.loss, release.times)
+    asked = spent.epsilon_at(delta)
+    terms = {"approved": {STUDY: 9}, "delta_per_study": delta}
+    check(Policy(epsilon_per_study=asked, **terms), runs=runs)
+    with pytest.raises(Refused) as refusal:
+        check(Policy(epsilon_per_study=asked - Decimal("1e-9"), **terms), runs=runs)
+    assert refusal.value.key == "epsilon_per_study"
+
+
+def test_a_protocol_outside_of_the_list_is_refused():
+    policy = Policy(approved={STUDY: 1}, protocols=("vertical", "softlabel"))
+    check(policy, protocol="softlabel")
+    with pytest.raises(Refused, match=r"policy\.protocols"):
+        check(policy, protocol="averaging")
+
+
+@pytest.mark.parametrize("most", [1, 20])
+def test_joint_predictions_are_limited_exactly(most):
+    release = Release(
+        name="scores",
+        source=EVERY_PARTY,
+        to=COORDINATOR,
+        protection=Disclosed("scores", "joint_predictions", most=most),
+        form=Blob(9),
+    )
+    declaration = Declaration((release,), adversary="nobody")
+    check(Policy(approved={STUDY: 1}, joint_predictions=most), declaration=declaration)
+    with pytest.raises(Refused, match="joint_predictions"):
+        check(Policy(approved={STUDY: 1}, joint_predictions=most - 1), declaration=declaration)
+
+
+def test_the_policy_of_a_sites_file_accepts_a_gaussian_study():
+    """Figures as an owner writes them: floats, a ceiling with its delta."""
+    policy = Policy(approved={STUDY: 1}, protocols=("rounds", "softlabel"), epsilon_per_study=1.0, delta_per_study=1e-5)
+    assert policy.delta_per_study == Decimal("1e-5"), "as written, not the nearest double"
+    check(policy, declaration=_of(ZCDP(0.01)))
+    with pytest.raises(Refused, match=r"epsilon_per_study is 1\.0"):
+        check(policy, declaration=_of(ZCDP(0.5)))
+
+
+def _of(loss):
+    made = Rounds(rounds=0).declare(consortium())
+    (mean, *_) = made.releases
+    noise = replace(mean.protection.noise, loss=loss)
+    return replace(made, releases=(replace(mean, protection=replace(mean.protection, noise=noise)),))
 
 
 def checked(policy, *, runs=0, declaration=None):
@@ -25,19 +167,13 @@ def checked(policy, *, runs=0, declaration=None):
             study=STUDY,
             runs=runs,
             protocol="rounds",
-            declaration=declaration or Rounds().declare(WHO),
+            declaration=declaration or Rounds().declare(consortium()),
             party="ash",
-            who=WHO,
+            who=consortium(),
         )
     except Refused as refused:
         return refused.key or refused.code
     return "ok"
-
-
-@pytest.mark.parametrize("allowed", [1, 3])
-def test_as_many_runs_as_approved_and_not_one_more(allowed):
-    policy = Policy(approved={STUDY: allowed})
-    assert [checked(policy, runs=runs) for runs in range(allowed + 2)] == ["ok"] * allowed + ["approval"] * 2
 
 
 def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run():

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from comity.entropy import derive
-from comity.errors import Refused, SiteLost
+from comity.errors import Refused, SiteLost, Stopped
+from comity.federation.codec import decode
+from comity.federation.consortium import COORDINATOR, EVERYONE
+from comity.federation.declaration import Declaration, Release
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, run
-from comity.federation.protection import Noised
+from comity.federation.protection import Entrusted, Noised, Perturbed
+from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
 
 from .children import at_once
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, path_of, setup
+from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, path_of, setup
 
 
 class Killed(BaseException):
@@ -109,7 +114,11 @@ def kill_matrix(folder, lose, protocol, who, every=1):
         check_ledgers(hosts, {name for name, _ in lose}, protocol.rounds)
         parties, hosts = setup(protocol, who, there, lose=lose)
         np.testing.assert_array_equal(run(parties)["result"], released)
-        assert stored(hosts) == after, point
+        last = stored(hosts)
+        assert all(last[key] == value for key, value in after.items()), point
+        # Whoever was lost has heard the end by now, and nothing else has changed.
+        assert {key[0] for key in last.keys() - after.keys()} <= {name for name, _ in lose}, point
+        assert all(len(host.store.ledger.entries()) and host.store.runs_open() == [] for host in hosts.values())
         shutil.rmtree(there)
 
 
@@ -149,7 +158,6 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
     parties.channel.ask = reading
     with pytest.raises(Killed):
         run(parties)
-    lose_journal(tmp_path)  # it even throws its memory away
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
     run(parties)
     again = dict(parties.journal.traffic(STUDY, "run-1"))["average[0]"]
@@ -184,16 +192,97 @@ def lose_journal(folder):
         path.unlink()
 
 
-def test_a_lost_journal_with_nobody_lost_goes_on_from_what_the_sites_stored(tmp_path):
+def test_another_journal_can_not_go_on_with_a_run(tmp_path):
+    """A coordinator without its memory would show other lists and draw its own noise a second time."""
     parties, hosts = setup(folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
     with pytest.raises(Killed):
         run(parties)
-    first = parties.once("released", list)[0]["result"]
+    before = stored(hosts)
     lose_journal(tmp_path)
     parties, hosts = setup(folder=tmp_path)
-    np.testing.assert_array_equal(run(parties)["result"], first)
-    check_ledgers(hosts)
+    with pytest.raises(Refused, match="journal"):
+        begin(parties)
+    message = ask_for("lean[1]", nonce=parties.journal.nonce("run-1"), centre=np.zeros(3))
+    assert decode(answer(hosts["ash"], message))["refused"] == "journal"
+    assert stored(hosts) == before
+
+
+def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path):
+    """A run belongs to the journal that began it, its end too; where a journal is lost, each owner abandons the run."""
+    parties, hosts = setup(folder=tmp_path)
+    kill_at(parties, hosts, ("coordinator", "lean[0]", "before-ask"))
+    with pytest.raises(Killed):
+        run(parties)
+    other, _ = setup(folder=tmp_path, hosts=hosts)
+    other.journal = Journal(tmp_path / "other journal")
+    for _ in range(2):
+        with pytest.raises(Refused, match="journal"):
+            run(other)
+    assert all(one.store.runs_open() == ["run-1"] for one in hosts.values())
+    for one in hosts.values():
+        one.store.abandon("run-1")
+        assert one.store.runs_open() == []
+        assert [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"] == [("mean", 0)]
+
+
+def test_a_trusted_coordinators_noise_is_not_drawn_again_by_another_journal(tmp_path):
+    """One debit, one noise: its difference from a second one would be the records without any."""
+
+    def start():
+        return trusted(tmp_path)
+
+    parties = start()
+    first = run(parties)["noisy"]
+    np.testing.assert_array_equal(run(start())["noisy"], first)
+    lose_journal(tmp_path)
+    with pytest.raises(Refused, match="closed"):
+        run(start())
+    # Before the end too, when the sites still have their replies.
+    parties = trusted(tmp_path, run_id="run-2")
+    parties.progress = dying_at("run.end[0]")
+    with pytest.raises(Killed):
+        run(parties)
+    lose_journal(tmp_path)
+    with pytest.raises(Refused, match="journal"):
+        run(trusted(tmp_path, run_id="run-2"))
+
+
+def dying_at(path):
+    def progress(at):
+        if at == path:
+            raise Killed
+
+    return progress
+
+
+@dataclass(frozen=True)
+class Trusted(Rounds):
+    """A mean in clear to a coordinator that adds the noise."""
+
+    def declare(self, who):
+        (mean, *_) = super().declare(who).releases
+        noise = mean.protection.noise
+        entrusted = replace(mean, protection=Entrusted(noise), grid=2.0**-20)
+        noisy = Release(
+            name="noisy",
+            source=COORDINATOR,
+            to=EVERYONE,
+            protection=Perturbed(noise, of="mean"),
+            form=replace(mean.form, dtype="<f8"),
+            bound=mean.bound,
+            grid=2.0**-20,
+        )
+        return Declaration((entrusted, noisy), adversary="readers of the result")
+
+    def coordinate(self, parties):
+        return {"noisy": parties.perturb("noisy", parties.sum(self.average).value)}
+
+
+def trusted(folder, run_id="run-1"):
+    parties, _ = setup(Trusted(), folder=folder, run=run_id, epsilon=50.0)
+    parties.noise = ReleasedNoise()
+    return parties
 
 
 def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
@@ -209,29 +298,37 @@ def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
         run(parties)
 
 
-def test_a_lost_journal_after_a_drop_out_is_refused_for_good(tmp_path):
-    parties, hosts = setup(folder=tmp_path, lose=[("cedar", "sum.mask[mean/0]")])
-    kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
-    with pytest.raises(Killed):
-        run(parties)
-    lose_journal(tmp_path)
-    parties, _ = setup(folder=tmp_path)
-    with pytest.raises(Refused):
-        run(parties)
-
-
-def test_two_coordinators_of_one_run_get_the_same_bytes(tmp_path):
+def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path):
     (tmp_path / "sites").mkdir()
 
     def go(name):
         parties, _ = setup(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
+        try:
+            begin(parties)
+            return parties.protocol.coordinate(parties)["result"].tobytes()
+        except (Refused, Stopped):
+            return None
+
+    setup(folder=tmp_path / "sites")
+    results = at_once(lambda: go("one"), lambda: go("two"))
+    assert None in results
+    _, hosts = setup(folder=tmp_path / "sites")
+    nonces = {bytes(host.store.state("run-1", "run:nonce")) for host in hosts.values()}
+    assert results == [None, None] or len(nonces) == 1
+
+
+def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path):
+    (tmp_path / "sites").mkdir()
+
+    def go():
+        parties, _ = setup(folder=tmp_path / "sites")
         begin(parties)
         # Not to the end: there the replies are deleted, and the slower one would be refused.
         return parties.protocol.coordinate(parties)["result"].tobytes()
 
     setup(folder=tmp_path / "sites")
-    first, second = at_once(lambda: go("one"), lambda: go("two"))
+    first, second = at_once(go, go)
     assert first == second
     _, hosts = setup(folder=tmp_path / "sites")
     check_ledgers(hosts)

@@ -12,6 +12,7 @@ from comity.crypto.psi_keyed import Packed
 from comity.crypto.triples import dealt
 from comity.entropy import derive
 from comity.federation.codec import decode
+from comity.federation.paths import StepPath
 
 from .test_alignment import Aligned, started
 from .test_argmin import DEALER, SIDE, begun, smallest
@@ -112,16 +113,13 @@ def tokens_that_crossed(method):
 
 def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire():
     parties, hosts, crossed = tokens_that_crossed("keyed")
-    key = decode(hosts["birch"].store.state("run-1", "in:alignment_key/ash"))
+    key = decode(hosts["birch"].store.state("run-1", "in:alignment_key:ash"))
     seed = derive(key, parties.study, parties.run, "pseudonyms")
     guessed = psi_keyed.pseudonyms(seed, Packed.of([b"ash alone"])).tobytes()
     assert guessed not in crossed
     # Control: what the coordinator opens holds the guess, so that a dictionary would find everybody.
-    opened = parties._read(
-        "align.pseudonyms[0]",
-        Aligned("keyed").align.declare(parties.consortium),
-        parties.journal.replies(parties.run, "align.pseudonyms[0]"),
-    )
+    replies = parties.journal.replies(parties.run, "align.pseudonyms[0]")
+    opened = parties._read(StepPath("align", "pseudonyms", "0"), replies)
     assert guessed in opened["ash"]["tokens"]
 
 

@@ -28,8 +28,10 @@ from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.federation.store import Store
+from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import ZCDP, Approx
+from comity.privacy.ledger_account import currency_for
+from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -188,12 +190,13 @@ def ask_for(
     mail: Any = (),
     nonce: bytes = NONCE,
     seen: Any = (),
+    own: Any = None,
     **values: Any,
 ) -> bytes:
     """An ask as the coordinator writes it."""
     if path == "run.begin[0]":
         values = {"coordinator_key": identity(COORDINATOR).public.sealing(), **values}
-    return encode([study, run, path, encode(values), encode({}), list(mail), nonce, list(seen)])
+    return encode([study, run, path, encode(values), encode(own or {}), list(mail), nonce, list(seen)])
 
 
 def records(name: str, columns: int = 3) -> Records:
@@ -201,14 +204,16 @@ def records(name: str, columns: int = 3) -> Records:
     return Records(generator.uniform(-1, 1, (20, columns)), generator.integers(0, 2, 20))
 
 
-def ledger(folder: Path | None, name: str, epsilon: float = 5.0) -> Ledger:
+def ledger(folder: Path | None, name: str, epsilon: float = 5.0, losses: Iterable[Any] = ()) -> Ledger:
     grant = Approx(epsilon, 1e-6)
+    terms: dict[str, Any] = {"dataset": name, "unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+    if losses:
+        terms["currency"] = currency_for(losses, grant)
+        grant = Pure(epsilon) if terms["currency"] is Currency.PURE else grant
     if folder is None:
-        return Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE, grant=grant)
+        return Ledger.in_memory(grant=grant, **terms)
     path = folder / f"{name}.ledger"
-    if path.exists():
-        return Ledger(path)
-    return Ledger.create(path, dataset=name, grant=grant, unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
+    return Ledger(path) if path.exists() else Ledger.create(path, grant=grant, **terms)
 
 
 def host(
@@ -221,12 +226,14 @@ def host(
     policy: Policy = SIMULATION,
     epsilon: float = 5.0,
 ) -> Host:
+    agreed = Agreed(STUDY, protocol, who)
+    losses = [release.loss for release in agreed.declaration.paid_by(name, who) if release.times]
     return Host(
-        Agreed(STUDY, protocol, who),
+        agreed,
         name,
         records=records(name),
         keys=identity(name),
-        store=Store(ledger(folder, name, epsilon), unit=who.unit, neighbours=who.neighbours),
+        store=Store(ledger(folder, name, epsilon, losses), unit=who.unit, neighbours=who.neighbours),
         noise=noise or ReleasedNoise(),
         policy=policy,
     )

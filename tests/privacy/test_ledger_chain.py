@@ -289,18 +289,19 @@ def test_a_peer_notices_a_roll_back(path: Path, tmp_path: Path, home: Path) -> N
     [witness] = (home / "heads").glob("*.json")
     before = witness.read_text()
     spend(Ledger(path), "r9")
-    seen = Ledger(path).head()
+    seen = Ledger(path).commit_head()
     restore(tmp_path / "backup", path)
     witness.write_text(before)
     ledger = Ledger(path)
     spend(ledger, "r10", 0.01)
-    ledger.remember(ledger.entries()[3].head)
+    known = ledger.commit_head()
+    ledger.remember_commit(known.ledger, known.count, known.head)
     assert ledger.verify().frozen == ""
-    ledger.remember(seen)
-    ledger.remember(seen)
+    ledger.remember_commit(seen.ledger, seen.count, seen.head)
+    ledger.remember_commit(seen.ledger, seen.count, seen.head)
     again = Ledger(path)
-    assert [entry.note for entry in again.entries() if entry.kind == "freeze"] == [seen]
-    assert again.verify().frozen == seen
+    assert [entry.note for entry in again.entries() if entry.kind == "freeze"] == [seen.head]
+    assert again.verify().frozen == seen.head
     with pytest.raises(Refused, match="is frozen"):
         spend(again, "r11")
     again.write_off("all", "rolled back")
@@ -310,7 +311,7 @@ def test_a_peer_notices_a_roll_back(path: Path, tmp_path: Path, home: Path) -> N
 @pytest.mark.parametrize("bad", ["", "ab" * 31, "AB" * 32, "zz" * 32, 7])
 def test_what_is_no_head_freezes_nothing(path: Path, bad: object) -> None:
     with pytest.raises(Malformed):
-        Ledger(path).remember(bad)  # type: ignore[arg-type]
+        Ledger(path).remember_commit(Ledger(path).commit_head().ledger, 1, bad)  # type: ignore[arg-type]
     assert Ledger(path).verify().frozen == ""
 
 

@@ -339,8 +339,6 @@ def steps_of(ledger: Ledger, act: Callable[[], object]) -> int:
 
 
 def test_reserving_drawing_and_closing_cost_the_same_in_a_long_ledger(ledger: Ledger) -> None:
-    first = ledger.head()
-
     def costs(run: str) -> dict[str, int]:
         draws = [Draw("votes", i, Pure("0.001"), "discrete laplace", 1) for i in range(20)]
         told = ledger.commit_head()
@@ -351,7 +349,6 @@ def test_reserving_drawing_and_closing_cost_the_same_in_a_long_ledger(ledger: Le
             "close": steps_of(ledger, lambda: ledger.close(run)),
             "note": steps_of(ledger, lambda: answer(ledger, b"note")),
             "remember": steps_of(ledger, lambda: ledger.remember_commit(told.ledger, told.count, told.head)),
-            "head": steps_of(ledger, lambda: ledger.remember(first)),
         }
 
     short = costs("early")

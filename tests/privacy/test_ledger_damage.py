@@ -126,7 +126,7 @@ def test_a_forgotten_run_is_not_reserved_anew(ledger: Ledger) -> None:
 
 
 def test_a_frozen_ledger_is_not_thawed_by_an_edit(ledger: Ledger) -> None:
-    ledger.remember("ab" * 32)
+    ledger.remember_commit(ledger.commit_head().ledger, 99, "ab" * 32)
     edit(ledger.path, "UPDATE ledgers SET frozen = ''")
     with pytest.raises(Refused, match="other than Comity"):
         spend(ledger, "r9")

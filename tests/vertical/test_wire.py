@@ -7,7 +7,7 @@ import numpy as np
 from comity.crypto.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.codec import decode
-from tests.federation.toy import UNSEEN
+from comity.federation.parties import begin
 from tests.federation.wire import pieces, recorded
 
 from .consortia import NoNoise, consortium, hosted, parts, people
@@ -18,7 +18,7 @@ from .test_prediction import new, prediction
 def begun(tried, records):
     parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
     line = recorded(parties)
-    parties.under("run").ask("begin", each={party: {"seen": UNSEEN} for party in parties.alive})
+    begin(parties)
     return parties, hosts, line
 
 
@@ -34,16 +34,17 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
     corrections = [piece for hand in hands for piece in pieces({key: hand[key] for key in ("powers", "sums")})]
     assert len(corrections) == 4 and not any(map(line.holds, corrections))
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
-    masked = decode(hosts["birch"].store.state("run-1", "in:masked_features/ash"))
+    masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))
     width = tried.descent.widths["ash"]
     found = masked.reshape(width, -1) + matrix_mask(seeds["ash"], width, 60)
     np.testing.assert_array_equal(found, tried.descent._lines(_site(hosts["ash"])))
 
 
 def _site(host):
+    from comity.federation.paths import StepPath
     from comity.federation.site import Site
 
-    return Site(host, host.study, "run-1", "descend[0]", "gradient", "0")
+    return Site(host, "run-1", StepPath("", "descend", "0"), "gradient")
 
 
 def test_the_masked_scores_of_new_records_reach_the_coordinator_alone():

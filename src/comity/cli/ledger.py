@@ -163,14 +163,16 @@ def abandon(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Give up a run that nobody will end: frees what it never drew, and closes it for good.
+    """Give up a run that nobody will end: frees what it never drew, deletes what is stored of it, and closes it.
 
     Example: comity ledger abandon north.ledger 2026-11-17-7f3a
     """
+    from comity.federation.store import Store
     from comity.privacy.ledger import Ledger
 
     ledger = Ledger(path)
-    ledger.abandon(run)
+    first = ledger.summary()[0]
+    Store(ledger, unit=first.unit, neighbours=first.neighbours).abandon(run)
     _show_accounts(path, ledger.summary(), as_json=as_json)
 
 

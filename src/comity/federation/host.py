@@ -141,7 +141,7 @@ class Host:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._turns.of(ask.run, str(ask.path)):
             bound = self.store.state(ask.run, NONCE)
-            if bound is not None and bound != ask.nonce and ask.path != ABANDON:
+            if bound is not None and bound != ask.nonce:
                 raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
             stored = self.store.reply(ask.run, ask.path, digests.body)
             if stored is not None:

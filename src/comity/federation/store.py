@@ -114,6 +114,15 @@ class Store:
         with self.ledger.reading() as connection:
             return self._begun(connection, study, other_than)
 
+    def runs_open(self) -> list[str]:
+        """Runs that began here and have not ended."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select run from reply where owner = ? and path = ? and body is not null order by rowid",
+                (self._owner, str(BEGIN)),
+            ).fetchall()
+        return [run for (run,) in rows]
+
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
             row = connection.execute(
@@ -156,7 +165,7 @@ class Store:
             first = self._stored(connection, run, path, digest)
             if first is not None:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
-            self._require_thawed(transaction)
+            transaction.require_thawed()
             if effects.reserve:
                 self._reserve(transaction, study, run, draws, title, most)
             elif not effects.abandon:
@@ -234,14 +243,6 @@ class Store:
         transaction.note(hashlib.sha256(encode([*what, reply])).digest())
         head = transaction.commit_head()
         return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
-
-    def _require_thawed(self, transaction: Transaction) -> None:
-        if transaction.frozen:
-            raise Refused(
-                f"the ledger is frozen: head {transaction.frozen[:12]}… was seen of it before and it is not in the "
-                "file, which was put back; write off what may be missing: comity ledger write-off",
-                code="frozen",
-            )
 
     def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
         """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that

@@ -243,10 +243,6 @@ class Ledger:
         with self.transaction() as transaction:
             transaction.remember_commit(ledger, count, head)
 
-    def remember(self, head: str) -> None:
-        with self.transaction() as transaction:
-            transaction.remember(head)
-
     def write_off(self, loss: Loss | Literal["all"], why: str) -> None:
         with self.transaction() as transaction:
             transaction.write_off(loss, why)

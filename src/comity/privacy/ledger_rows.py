@@ -146,11 +146,6 @@ class Rows:
         )
         return [loss for (loss,) in rows]
 
-    def knows(self, head: str) -> bool:
-        """Whether `head` is in the chain of entries, or was missed before."""
-        query = "SELECT 1 FROM entries INDEXED BY entry_heads WHERE head = ?2 AND owner = ?1"
-        return self._one(query, head) is not None or self.settled(head)
-
     def frozen(self) -> str:
         lost: str = self._one("SELECT frozen FROM ledgers WHERE owner = ?1")[0]
         return lost

@@ -44,7 +44,6 @@ _COMMITS = """CREATE TABLE commits (
 ) WITHOUT ROWID"""
 _INDEXES = (
     'CREATE UNIQUE INDEX one_draw ON entries (owner, run, release, "index", kind) WHERE "index" IS NOT NULL',
-    "CREATE INDEX entry_heads ON entries (head)",
     "CREATE INDEX lost_heads ON entries (owner, note) WHERE kind = 'freeze'",
 )
 _NEW_INDEXES = (
@@ -70,6 +69,7 @@ def lay_out_anew(connection: sqlite3.Connection) -> None:
     """Brings the tables of the first format to the present one; entries stay, accounts are left empty."""
     connection.execute("ALTER TABLE ledgers ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0")
     connection.execute("DROP TABLE accounts")
+    connection.execute("DROP INDEX IF EXISTS entry_heads")
     for statement in (_ACCOUNTS, _COMMITS, *_NEW_INDEXES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {VERSION}")

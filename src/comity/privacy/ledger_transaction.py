@@ -137,7 +137,7 @@ class Transaction:
         of draws is fixed with the first call: the same list again changes nothing, another one under the same
         run is refused.
         """
-        self._require_thawed()
+        self.require_thawed()
         name = self._dataset(dataset)
         own_unit, own_neighbours, balance = self._rows.account(name)
         line("study", study)
@@ -197,7 +197,7 @@ class Transaction:
 
     def draw(self, *, run: str, release: str, index: int, step: str) -> Permit:
         """Debits one reserved draw and permits it. What is debited here is never given back."""
-        self._require_thawed()
+        self.require_thawed()
         self._require_open(run)
         line("step", step)
         kinds = self._rows.draw(run, release, number(index))
@@ -281,21 +281,11 @@ class Transaction:
         """What somebody saw and the file lacks; empty when the ledger may be used."""
         return self._rows.frozen() or self._lost
 
-    def remember(self, head: str) -> None:
-        """Freezes the ledger when its chain lacks `head`, which a peer saw as this ledger's before.
-
-        The caller must know that the owner issued `head`, for instance by its signature: whoever can show any
-        head can freeze the ledger, though never make it spend.
-        """
-        if not is_head(head):
-            raise Malformed(f"a head is 64 hexadecimal digits, found {str(head)[:80]!r}", code="head")
-        if not self._rows.knows(head):
-            self._freeze(head, "peer")
-
     def remember_commit(self, ledger: str, count: int, head: str) -> None:
         """Freezes the ledger when it is the one meant and lacks that commit; heads of others tell it nothing.
 
-        As for `remember`, the caller must know that the owner issued the head.
+        The caller must know that the owner issued the head, for instance by its signature: whoever can show any head
+        can freeze the ledger, though never make it spend. A head that froze it once does not again.
         """
         if not is_head(ledger) or not is_head(head) or isinstance(count, bool) or not isinstance(count, int):
             raise Malformed("a commit is a ledger's id, a number and a head", code="head")
@@ -441,7 +431,8 @@ class Transaction:
         self._append("freeze", [row("", "", "", step=who, note=head)])
         self._rows.freeze(head)
 
-    def _require_thawed(self) -> None:
+    def require_thawed(self) -> None:
+        """Refuses while something is missing that somebody saw: nothing is promised, drawn or answered."""
         lost = self.frozen
         if lost:
             raise Refused(frozen_sentence(self._where, lost), code="frozen")

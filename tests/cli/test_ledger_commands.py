@@ -1,0 +1,122 @@
+"""`comity ledger`: what was typed wrongly ends with 3, what the ledger refuses with 4."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from comity.errors import Refused
+from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.loss import GDP, Approx
+from comity.privacy.unit import Neighbours, Unit
+
+RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+
+
+@pytest.fixture
+def path(comity, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]
+    found = tmp_path / "north.ledger"
+    assert comity("ledger", "init", found, "--dataset", "patients", "--epsilon", "3", "--delta", "1e-5").code == 0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["grant", "LEDGER", "--epsilon", "1", "--why", ""], "why"),
+        (["grant", "LEDGER", "--epsilon", "1", "--why", "x", "--dataset", "pets"], "has no dataset pets"),
+        (["write-off", "LEDGER", "--all", "--why", ""], "why"),
+        (["init", "FOLDER/none/a.ledger", "--dataset", "x", "--epsilon", "1"], "can't be made here"),
+        (["init", "FOLDER/b.ledger", "--dataset", "", "--epsilon", "1"], "dataset"),
+        (["init", "FOLDER/b.ledger", "--dataset", "x", "--epsilon", "1", "--currency", "gaussian"], "--currency"),
+        (["init", "FOLDER/b.ledger", "--dataset", "x", "--epsilon", "1e9999999"], "epsilon"),
+        (["verify", "FOLDER/none.json"], "export it again"),
+        (["verify", "FOLDER/list.json"], "export it again"),
+        (["verify", "FOLDER/other.json"], "export it again"),
+        (["verify", "FOLDER/deep.json"], "export it again"),
+        (["export", "LEDGER", "--to", "FOLDER/none/x.json"], "can't be written"),
+        (["show", "FOLDER/list.json"], "expected a ledger"),
+    ],
+)  # fmt: skip
+def test_what_was_typed_wrongly_ends_with_3(comity, path: Path, arguments: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
+    folder = path.parent
+    (folder / "list.json").write_text("[1, 2]")
+    (folder / "other.json").write_text('{"format": "other"}')
+    (folder / "deep.json").write_text("[" * 100_000)
+    before = Ledger(path).commit_head()
+    ended = comity("ledger", *(text.replace("LEDGER", str(path)).replace("FOLDER", str(folder)) for text in arguments))
+    assert ended.code == 3 and said in ended.err, ended.err
+    assert Ledger(path).commit_head() == before
+
+
+def test_a_broken_export_is_refused(comity, path: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    exported = tmp_path / "x.json"
+    shown = comity("ledger", "export", path)
+    assert json.loads(shown.out)["entries"][0]["kind"] == "create"
+    assert comity("ledger", "export", path, "--to", exported).code == 0
+    document = json.loads(exported.read_text())
+    for entries in ([{}], [7], []):
+        exported.write_text(json.dumps({**document, "entries": entries}))
+        assert comity("ledger", "verify", exported).code == 4
+
+
+def test_a_run_is_abandoned_for_good(comity, path: Path) -> None:  # type: ignore[no-untyped-def]
+    Ledger(path).reserve(study="s", run="lost", draws=[Draw("v", 0, GDP("0.1"), "m", 1)], **RECORD)
+    (account,) = comity("ledger", "show", path, "--json").document["accounts"]
+    assert float(account["reserved_epsilon"]) > 0 and account["currency"] == "gaussian"
+    for _ in range(2):
+        ended = comity("ledger", "abandon", path, "lost")
+        assert ended.code == 0 and "reserved 0.00   left 3.00" in ended.out
+    with pytest.raises(Refused, match="abandoned"):
+        Ledger(path).draw(run="lost", release="v", index=0, step="s")
+
+
+def test_a_moved_ledger_says_how_it_is_thawed(comity, path: Path, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "new machine"))
+    verified = comity("ledger", "verify", path)
+    assert verified.code == 0 and "FROZEN" in verified.out and "bring its witness" in verified.out
+    assert comity("ledger", "write-off", path, "--epsilon", "0", "--why", "moved by hand").code == 0
+    assert "FROZEN" not in comity("ledger", "show", path).out and "left 3.00" in comity("ledger", "show", path).out
+
+
+SHOW_AS_NOBODY = """
+import os, sys
+from comity.privacy.ledger import Ledger
+if os.getuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+ledger = Ledger(sys.argv[1])
+print(ledger.summary()[0], ledger.verify().entries)
+"""
+
+
+def test_a_ledger_on_read_only_media_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        place, home = Path(folder) / "media", Path(folder) / "home"
+        place.mkdir()
+        home.mkdir(mode=0o777)
+        monkeypatch.setenv("COMITY_HOME", str(home))
+        ledger = Ledger.create(place / "a", dataset="patients", grant=Approx(3, "1e-5"), **RECORD)
+        ledger.reserve(study="s", run="r", draws=[Draw("v", 0, GDP("0.1"), "m", 1)], **RECORD)
+        del ledger
+        for name in home.rglob("*"):
+            name.chmod(0o777 if name.is_dir() else 0o644)
+        (place / "a").chmod(0o444)
+        place.chmod(0o555)
+        try:
+            said = subprocess.run(
+                [sys.executable, "-c", SHOW_AS_NOBODY, str(place / "a")],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            place.chmod(0o755)
+        assert said.returncode == 0, said.stderr
+        assert "patients · record, replace" in said.stdout and said.stdout.endswith(" 2\n")
+        assert "FROZEN" not in said.stdout

@@ -1,0 +1,254 @@
+"""One bad or slow party does not end a run of many: it is lost like a silent one, and the others are counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.errors import Malformed, Refused, SiteLost, Stopped
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaration import Declaration, Release
+from comity.federation.envelope import SIGNATURE_BYTES, sign_reply
+from comity.federation.forms import Array, Blob, Count
+from comity.federation.letters import Head
+from comity.federation.parties import run
+from comity.federation.protection import Noised, Public, Sealed
+from comity.federation.protocol import Protocol, step
+
+from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup
+
+
+class Lying(LossyChannel):
+    """One party's replies to one step are replaced by what `lie` makes of them, under its own signature."""
+
+    def __init__(self, hosts, path, lie, party="ash"):
+        super().__init__(hosts)
+        self.path, self.lie, self.party = path, lie, party
+
+    def ask(self, messages):
+        replies = super().ask(messages)
+        if self.party in messages and path_of(messages[self.party]) == self.path:
+            message = messages[self.party]
+            made = self.lie(decode(replies[self.party][:-SIGNATURE_BYTES]))
+            raw = made if isinstance(made, bytes) else encode(made)
+            replies[self.party] = sign_reply(identity(self.party), self.party, message, raw)
+        return replies
+
+
+def letter(reply, *, to="nobody", path="average[0]", sender="ash", name="word"):
+    head = Head(STUDY, "run-1", path, sender, to, name)
+    return {"to": to, "head": head.raw, "box": b"", "signature": bytes(64)}
+
+
+def ok(reply, **changes):
+    return {**reply, "ok": {**reply["ok"], **changes}}
+
+
+LIES: dict[str, Any] = {
+    "another shape": lambda r: ok(r, mean=np.zeros(4, "<i8")),
+    "another type": lambda r: ok(r, mean=np.zeros(3)),
+    "no array": lambda r: ok(r, mean="zeros"),
+    "an extra value": lambda r: ok(r, slope=np.zeros(3, "<i8")),
+    "an undeclared value": lambda r: ok(r, secret=1),
+    "a missing value": lambda r: {**r, "ok": {}},
+    "mail to nobody": lambda r: {**r, "mail": [letter(r)]},
+    "mail that is not declared": lambda r: {**r, "mail": [letter(r, to="birch")]},
+    "mail in another's name": lambda r: {**r, "mail": [letter(r, to="birch", sender="cedar")]},
+    "mail of another step": lambda r: {**r, "mail": [letter(r, to="birch", path="lean[0]")]},
+    "mail that is no letter": lambda r: {**r, "mail": [17]},
+    "mail without a head": lambda r: {**r, "mail": [{"to": "birch"}]},
+    "no mail": lambda r: {name: value for name, value in r.items() if name != "mail"},
+    "a box of nobody": lambda r: {**r, "boxes": [b"x"]},
+    "boxes that are none": lambda r: {**r, "boxes": 5},
+    "a letter without its box": lambda r: {
+        **r,
+        "mail": [{"to": "birch", "head": letter(r)["head"], "key": b"", "bulk": bytes(32), "signature": bytes(64)}],
+    },
+    "more than a reply": lambda r: {**r, "also": 1},
+    "no reply": lambda r: [1, 2, 3],
+    "a number": lambda r: 5,
+    "a mixture": lambda r: {**r, "refused": "no", "key": ""},
+    "garbage": lambda r: b"garbage",
+    "nothing": lambda r: b"",
+    "no head": lambda r: {name: value for name, value in r.items() if name != "head"},
+    "an unsigned head": lambda r: {**r, "head": {**r["head"], "signature": bytes(64)}},
+    "another's head": lambda r: {**r, "head": {**r["head"], "count": r["head"]["count"] + 1}},
+    "a head of junk": lambda r: {**r, "head": [1, "x"]},
+    "a refusal": lambda r: {"refused": "sum", "key": "x"},
+    "a refusal that is none": lambda r: {"refused": 5, "key": b""},
+    "a stop": lambda r: {"refused": "stopped", "key": ""},
+    "a stop for good": lambda r: {"stopped": True, "head": r["head"]},
+    "a stop without a head": lambda r: {"stopped": True},
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_a_bad_reply_costs_its_party_and_nobody_else(case):
+    parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
+    parties.channel = Lying(hosts, "average[0]", LIES[case])
+    released = run(parties)["result"]
+    assert set(parties.lost) == {"ash"} and parties.lost["ash"].startswith("average[0]: ")
+    missing, _ = setup(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("ash", "average[0]")])
+    np.testing.assert_array_equal(released, run(missing)["result"])
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_where_nobody_may_be_missing_the_run_says_who_and_why(case):
+    who = consortium(dropouts=0)
+    parties, hosts = setup(protocol=Rounds(protection=Noised), who=who, noise=NoNoise())
+    parties.channel = Lying(hosts, "average[0]", LIES[case])
+    with pytest.raises((SiteLost, Stopped, Refused), match="ash") as error:
+        run(parties)
+    assert error.value.party == "ash"
+    # Nothing was decided: what is answered properly the next time is taken.
+    parties.channel = LossyChannel(hosts)
+    assert len(parties.ask(Rounds.average)) == 5
+
+
+def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path):
+    """A lie that was journalled would be read again by every resumed run."""
+    who = consortium(dropouts=0)
+    parties, hosts = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise())
+    parties.channel = Lying(hosts, "average[0]", LIES["another shape"])
+    with pytest.raises(SiteLost, match=r"ash .*not of its declared form"):
+        run(parties)
+    assert not parties.journal.is_closed("run-1", "average[0]")
+    assert parties.journal.replies("run-1", "average[0]")["ash"] is None
+    resumed, _ = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise(), hosts=hosts)
+    plain, _ = setup(Rounds(protection=Noised), who, noise=NoNoise())
+    np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
+
+
+def test_why_a_party_was_lost_is_remembered_by_a_resumed_run(tmp_path):
+    parties, hosts = setup(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise())
+    parties.channel = Lying(hosts, "average[0]", LIES["a refusal"])
+    begin(parties)
+    parties.sum(Rounds.average)
+    again, _ = setup(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise(), hosts=hosts)
+    begin(again)
+    again.sum(Rounds.average)
+    assert again.lost == parties.lost == {"ash": "average[0]: refused: sum (x)"}
+
+
+def test_more_bad_parties_than_may_be_lost_stop_the_run():
+    parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("birch", "average[0]")])
+    parties.channel = Lying(hosts, "average[0]", LIES["garbage"])
+    parties.channel.lose = {("birch", "average[0]")}
+    with pytest.raises(SiteLost, match=r"3 of the 4 needed.*ash \(.*\); birch \(no answer\)"):
+        run(parties)
+
+
+def test_a_stop_after_a_draw_is_a_lost_party():
+    class Broken(NoNoise):
+        def discrete_gaussian(self, sigma, shape, *, permit):
+            raise MemoryError
+
+    parties, hosts = setup(protocol=Rounds(protection=Noised))
+    hosts["cedar"].noise = Broken()
+    run(parties)
+    assert "stopped" in parties.lost["cedar"]
+    drawn = [(e.release, e.index) for e in hosts["cedar"].store.ledger.entries() if e.kind == "draw"]
+    assert drawn == [("mean", 0)]
+    parties, hosts = setup(protocol=Rounds(protection=Noised), who=consortium(dropouts=0))
+    hosts["cedar"].noise = Broken()
+    with pytest.raises(Stopped, match=r"cedar .stopped"):
+        run(parties)
+
+
+def test_a_party_that_is_offline_at_the_beginning_counts_as_lost():
+    parties, hosts = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    run(parties)
+    assert parties.lost == {"elm": "run.begin[0]: no answer"}
+    entries = [entry.kind for entry in hosts["elm"].store.ledger.entries()]
+    assert "reserve" not in entries and "draw" not in entries
+    parties, _ = setup(who=consortium(dropouts=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    with pytest.raises(SiteLost, match="elm"):
+        run(parties)
+    parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]"), ("doum", "run.begin[0]")])
+    with pytest.raises(SiteLost, match=r"run\.begin.*3 of the 4"):
+        run(parties)
+
+
+def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before():
+    parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    begin(parties)
+    with pytest.raises(SiteLost, match="4 of the 5 needed"):
+        parties.ask(Rounds.average)
+    assert len(parties.ask(Rounds.average, need=4)) == 4
+
+
+def test_a_caller_looks_at_values_before_the_ask_is_closed():
+    """What a declaration can't say, such as whose signature a consent is."""
+    parties, _ = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
+    begin(parties)
+
+    def valid(party: str, values: dict[str, Any]) -> None:
+        if party == "birch":
+            raise Malformed("its mean is not to be trusted")
+
+    got = parties.ask(Rounds.average, need=4, valid=valid)
+    assert set(got) == {"ash", "cedar", "doum", "elm"}
+    assert parties.lost == {"birch": "average[0]: its mean is not to be trusted"}
+
+
+# What reaches a terminal.
+
+
+@pytest.mark.parametrize("word", ["\x1b[2J\x1b]0;owned\x07", "a\r\nb", "x" * 10_000, "ﬁn\u202e", "\x00"])
+def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word):
+    parties, hosts = setup(who=consortium(dropouts=0))
+    parties.channel = Lying(hosts, "run.begin[0]", lambda r: {"refused": word, "key": word})
+    with pytest.raises(Refused) as error:
+        run(parties)
+    shown = f"{error.value} {error.value.code} {error.value.key} {parties.lost}"
+    assert shown.isascii() and shown.isprintable() and len(shown) < 500
+    parties, hosts = setup()
+    parties.channel = Lying(hosts, "average[0]", lambda r: {"refused": word, "key": word})
+    run(parties)
+    assert parties.lost["ash"].isascii() and parties.lost["ash"].isprintable() and len(parties.lost["ash"]) < 300
+
+
+# Names that a step gives.
+
+
+@dataclass(frozen=True)
+class Counting(Protocol):
+    def declare(self, who):
+        def public(name, form):
+            return Release(name=name, source=EVERY_PARTY, to=COORDINATOR, protection=Public(name), form=form)
+
+        note = Release(name="note", source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a note"), form=Blob(9))
+        return Declaration((public("size", Count(99)), public("extra", Array((1,))), note), adversary="nobody")
+
+    @step(gives=("size",), may_give=("extra",))
+    def count(self, site):
+        return {"size": 5, **({"extra": np.zeros(1)} if site.party == "ash" else {})}
+
+    @step(gives=("size",))
+    def forgets(self, site):
+        return {}
+
+    @step(gives=("size",))
+    def says_more(self, site):
+        return {"size": 5, "extra": np.zeros(1)}
+
+
+def test_a_value_that_was_not_given_is_an_error_of_ours():
+    parties, _ = setup(Counting(), consortium(3, dropouts=0))
+    begin(parties)
+    got = parties.ask(Counting.count)
+    assert got["ash"]["extra"].tolist() == [0] and got["birch"]["size"] == 5
+    with pytest.raises(Malformed, match=r"birch gave no extra in count\[0\]"):
+        _ = got["birch"]["extra"]
+
+
+@pytest.mark.parametrize("name", ["forgets", "says_more"])
+def test_a_site_gives_what_its_step_says_and_nothing_else(name):
+    parties, _ = setup(Counting(), consortium(3, dropouts=0))
+    begin(parties)
+    with pytest.raises(Refused, match="undeclared"):
+        parties.ask(name)
