@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -136,23 +135,6 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(  # typ
     folder = interrupted_at("train[0]", comity, monkeypatch)
     Path("records.csv").write_text(Path("records.csv").read_text() + "\n")
     assert comity("run", "--resume", folder).code == 0
-
-
-def test_predictions_and_private_auxiliary_records_count_as_records(study: Path) -> None:
-    from comity.learn.predictions import Predictions
-    from comity.runtime.run import gather
-    from comity.runtime.same_records import digests
-    from comity.runtime.study import Study
-
-    loaded = Study.load(study)
-    material = gather(loaded)
-    one = Predictions(np.full((40, 2), 0.5), "a")
-    moved, other = replace(one, where="b"), replace(one, votes=np.full((40, 2), 0.25))
-    found = [digests(loaded, replace(material, models={"clinic-01": model})) for model in (one, moved, other)]
-    assert found[0] == found[1] != found[2]
-    public = loaded.protocol.auxiliary  # type: ignore[attr-defined]
-    changed = replace(loaded, protocol=replace(loaded.protocol, auxiliary=public / 2))  # type: ignore[type-var]
-    assert digests(changed, material) != digests(loaded, material)
 
 
 def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[no-untyped-def]

@@ -15,6 +15,7 @@ from comity.federation.codec import decode
 from comity.federation.journal import Journal
 from comity.federation.parties import run
 from comity.federation.protection import Noised
+from comity.federation.sum_opening import _set_up
 
 from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 
@@ -115,12 +116,9 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     begin(parties)
     parties.ask(Rounds.average)
     view = parties.under("sum")
-    from comity.federation.secure_sum import SecureSum, neighbours
-
-    near = neighbours(parties.consortium, parties.study, parties.run)
-    SecureSum()._set_up(parties, view, near)
+    agreed = _set_up(parties, view)
     members = sorted(parties.alive)
-    view.ask("mask", members=members, label="mean/0")
+    view.ask("mask", label="mean/0", each={party: {"roll": agreed.roll} for party in members})
     back_up(folder)
     view.ask("agree", survivors=members, label="mean/0")
     answered = hosts["ash"].store.replies("run-1")
