@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from comity.errors import Refused, StudyError
+from comity.errors import ComityError, Refused, StudyError
 from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
 from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
@@ -82,6 +83,27 @@ def test_no_ceiling_is_replayed_above_what_its_grant_buys(tmp_path: Path) -> Non
     verify_export(forged(ledger, sensitivity=less))
     with pytest.raises(Refused, match="does not follow"):
         verify_export(forged(ledger, sensitivity=more))
+
+
+@pytest.mark.parametrize("column", ["notes", "state", "head"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_commit_that_was_altered_anywhere_is_found(tmp_path: Path, column: str, count: int) -> None:
+    """Not the last one alone: whoever saw an earlier head must find it as it was."""
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.create(path, dataset="patients", grant=Pure(3), **RECORD)
+    for number in range(5):
+        with ledger.transaction() as transaction:
+            transaction.note(bytes([number]) * 32)
+    ledger.verify()
+    connection = sqlite3.connect(path)
+    for (trigger,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+        connection.execute(f"drop trigger {trigger}")
+    changed = connection.execute(f"update commits set {column} = ? where count = ?", (b"x" * 32, count)).rowcount
+    connection.commit()
+    connection.close()
+    assert changed == 1
+    with pytest.raises(ComityError):
+        Ledger(path).verify()
 
 
 @pytest.mark.parametrize(
