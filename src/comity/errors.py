@@ -17,6 +17,9 @@ a value, a count or a remaining budget in an error text would be a release that 
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 
 class ComityError(Exception):
     """Root of the tree. `code` is a short public word, `key` the schema, study or release key concerned, `party` who
@@ -74,6 +77,11 @@ class BudgetExceeded(Refused):
         self.requested = requested
         self.remaining = remaining
         self.difference = difference
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that a refusal in another process of the owner arrives as one."""
+        figures = partial(type(self), requested=self.requested, remaining=self.remaining, difference=self.difference)
+        return figures, self.args, self.__dict__
 
 
 class Malformed(Refused):

@@ -6,8 +6,8 @@ import numpy as np
 
 from comity.crypto.paillier import PrivateKey
 from comity.federation.codec import decode
+from comity.federation.parties import begin
 from comity.protocols.averaging import smallest
-from tests.federation.toy import begin
 from tests.federation.wire import recorded
 
 from .published_consortium import Meeting, QuickKeys

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime import run as runtime_run
@@ -137,23 +137,6 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(  # typ
     assert comity("run", "--resume", folder).code == 0
 
 
-def test_predictions_and_private_auxiliary_records_count_as_records(study: Path) -> None:
-    from comity.learn.predictions import Predictions
-    from comity.runtime.run import gather
-    from comity.runtime.same_records import digests
-    from comity.runtime.study import Study
-
-    loaded = Study.load(study)
-    material = gather(loaded)
-    one = Predictions(np.full((40, 2), 0.5), "a")
-    moved, other = replace(one, where="b"), replace(one, votes=np.full((40, 2), 0.25))
-    found = [digests(loaded, replace(material, models={"clinic-01": model})) for model in (one, moved, other)]
-    assert found[0] == found[1] != found[2]
-    public = loaded.protocol.auxiliary  # type: ignore[attr-defined]
-    changed = replace(loaded, protocol=replace(loaded.protocol, auxiliary=public / 2))  # type: ignore[type-var]
-    assert digests(changed, material) != digests(loaded, material)
-
-
 def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[no-untyped-def]
     simulate = runtime_run.simulate
 
@@ -171,26 +154,47 @@ def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def test_a_run_of_more_parties_than_files_is_killed_and_resumed(tmp_path: Path) -> None:
-    from comity.privacy.ledger_shared import SharedFile
+MANY = 70
 
-    many = STUDY.replace("count = 5", "count = 70")
-    home = write_study(tmp_path / "many", text=many, parties=70, records=4).parent
-    subprocess.run([*COMITY, "run", "study.toml", "--seed", "7", "--out", "whole"], cwd=home, check=True, timeout=120)
-    (whole,) = (home / "whole").iterdir()
-    killed(["run", "study.toml", "--seed", "7"], home, None, 0.1)
-    (folder,) = (home / "runs").iterdir()
-    subprocess.run([*COMITY, "run", "--resume", str(folder)], cwd=home, check=True, timeout=120)
-    assert np.array_equal(weights(folder), weights(whole))
+
+def many_parties(folder: Path) -> Path:
+    """More than have a ledger in a file each."""
+    return write_study(folder, text=STUDY.replace("count = 5", f"count = {MANY}"), parties=MANY, records=4).parent
+
+
+def each_of_many_paid_once(folder: Path) -> None:
     assert not (folder / "ledgers").exists() and (folder / "sites.sqlite").stat().st_mode & 0o077 == 0
     shared = SharedFile(folder / "sites.sqlite")
-    for number in range(1, 71):
+    for number in range(1, MANY + 1):
         ledger = Ledger.seated(
             shared, number, dataset="none", grant=Pure(1), unit=Unit.PARTY, neighbours=Neighbours.REPLACE
         )
         kinds = [entry.kind for entry in ledger.entries()]
         assert (kinds.count("create"), kinds.count("reserve"), kinds.count("draw")) == (1, 1, 1)
         ledger.verify()
+
+
+@pytest.mark.parametrize("moment", ["train[0]", "run.end[0]"])
+def test_a_run_of_more_parties_than_files_is_resumed(  # type: ignore[no-untyped-def]
+    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.chdir(many_parties(tmp_path / "many"))
+    folder = interrupted_at(moment, comity, monkeypatch)
+    assert comity("run", "--resume", folder).code == 0
+    each_of_many_paid_once(folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
+def test_a_run_of_more_parties_than_files_is_killed_and_ends_the_same(tmp_path: Path, delay: float) -> None:
+    home = many_parties(tmp_path / "many")
+    subprocess.run([*COMITY, "run", "study.toml", "--seed", "7", "--out", "whole"], cwd=home, check=True, timeout=120)
+    (whole,) = (home / "whole").iterdir()
+    killed(["run", "study.toml", "--seed", "7"], home, None, delay)
+    (folder,) = (home / "runs").iterdir()
+    subprocess.run([*COMITY, "run", "--resume", str(folder)], cwd=home, check=True, timeout=120)
+    assert np.array_equal(weights(folder), weights(whole))
+    each_of_many_paid_once(folder)
 
 
 def killed(arguments: list[str], folder: Path, journal: Path | None, delay: float) -> None:

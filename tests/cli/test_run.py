@@ -198,7 +198,7 @@ def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity, study: Path) ->
     assert (ended.code, ended.out) == (4, "")
     failure = ended.failure
     assert (failure["code"], failure["key"]) == ("budget", "simulation.grant")
-    assert all(word in failure["sentence"] for word in ("study.toml", "eps 2.00", "1.50", "0.50", "simulation.grant"))
+    assert all(word in failure["sentence"] for word in ("study.toml", "eps 2.00", "1.50", "short", "simulation.grant"))
     (folder,) = Path("runs").iterdir()
     assert not (folder / "result.json").exists()
     for path in (folder / "ledgers").glob("*.ledger"):
@@ -271,12 +271,9 @@ def test_no_color_means_no_escape_codes(study: Path, text: str) -> None:
     commands = [
         ["schema", "draft", "test.csv", "--target", "readmitted"],
         ["run", "study.toml", "--seed", "1"],
-        ["plan", "study.toml"],
-        ["run", "study.toml", "--set", "simulation.grant=0.1"],
         ["plan", "nothing.toml"],
-        ["run", "--help"],
     ]
-    for command in commands[: 6 if text == "quiet" else 1]:
+    for command in commands if text == "quiet" else commands[:1]:
         shown = on_a_terminal(command, {"NO_COLOR": "1"} if text == "quiet" else {})
         assert bool(re.search(rb"\x1b\[[0-9;]*m", shown)) is (text == "loud"), shown
 

@@ -78,6 +78,15 @@ def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium():
     assert found / 4000 >= bound / 2  # rare events nearly add up: the bound is not empty
 
 
+def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch):
+    exact = closed_sets(3000, 60, 45)
+    monkeypatch.setattr("comity.crypto.neighbours._EACH", 600)
+    ranged = closed_sets(3000, 60, 45)
+    assert exact <= ranged + 1e-9 and ranged < log(PRIVACY)
+    monkeypatch.setattr("comity.crypto.neighbours._EACH", 502)
+    assert closed_sets(3000, 20, 6) >= closed_sets(1000, 20, 6) > 0  # sets that are there are not lost in ranges
+
+
 def test_fewer_holders_would_leave_closed_sets():
     """Positive control: with the degree that colluders and drop-outs alone ask for, sets could be cut off."""
     chosen = choose(500, 0, 50)

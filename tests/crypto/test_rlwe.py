@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from comity.crypto.negacyclic import SIZES, Transform
+from comity.crypto.negacyclic import SIZES, Transform, multiply_out, twiddles
 from comity.crypto.rlwe import (
     ALLOWED,
     COINS,
@@ -70,6 +70,12 @@ def test_the_reference_is_the_schoolbook_product():
     assert multiplied(a, b, 128) == schoolbook(a, b)
 
 
+def products(left, right, rows):
+    size = rows.shape[1]
+    multiply_out(left, right, np.empty(size), rows, *twiddles(size))
+    return rows
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_products_of_polynomials_are_exact(size):
     transform = Transform(size)
@@ -77,7 +83,7 @@ def test_products_of_polynomials_are_exact(size):
     right = RNG.integers(-(2**12), 2**12, (3, size))
     left[1], right[2] = 2**20, -(2**12)
     spectra = [transform.forward(rows.astype(float), np.empty(rows.shape)) for rows in (left, right)]
-    found = transform.products(*spectra, np.empty((6, size))) / (size // 2)
+    found = products(*spectra, np.empty((6, size))) / (size // 2)
     for i in range(2):
         for j in range(3):
             assert np.rint(found[3 * i + j]).astype(int).tolist() == multiplied(left[i], right[j], 64)
@@ -89,7 +95,7 @@ def test_the_unit_gives_a_polynomial_back(size):
     transform = Transform(size)
     rows = RNG.integers(-(2**30), 2**30, (2, size)).astype(float)
     spectra = transform.forward(rows.copy(), np.empty_like(rows))
-    assert np.abs(transform.products(spectra, transform.unit(), np.empty_like(rows)) - rows).max() < 1e-4
+    assert np.abs(products(spectra, transform.unit(), np.empty_like(rows)) - rows).max() < 1e-4
 
 
 def test_parameters_stay_below_the_limits_for_128_bits():

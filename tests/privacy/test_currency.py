@@ -186,6 +186,14 @@ def test_a_study_that_asks_for_the_whole_grant_gets_it_and_no_more():
         reserve(one, "r2", GDP("1e-6"))
 
 
+def test_a_pure_loss_that_is_too_dear_is_told_where_it_is_not():
+    with pytest.raises(
+        BudgetExceeded, match=r"asks eps 6\.21 at delta 1e-6 .*Pure losses are dear .*without a delta"
+    ) as no:
+        reserve(ledger(Approx(3, "1e-6")), "r1", Pure(1))
+    assert "epsilon to" not in str(no.value)
+
+
 def test_pure_grants_stay_exact():
     one = ledger(Pure(1))
     for run in range(10):

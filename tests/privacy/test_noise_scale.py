@@ -48,7 +48,7 @@ def test_laplace_pays_for_the_rounded_sensitivity(sensitivity, size, epsilon):
     assert (scale.part, scale.tau, scale.loss) == (scale.total, 0.0, Pure(epsilon))
 
 
-@given(sensitivities, sizes, epsilons)
+@given(sensitivities, sizes, st.one_of(epsilons, st.floats(20, 1e6)))
 def test_spherical_pays_for_the_rounded_sensitivity_and_the_precision(sensitivity, size, epsilon):
     scale = Spherical(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,))
     steps = sensitivity / scale.grid + math.sqrt(size)
@@ -146,9 +146,8 @@ def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms():
     [
         lambda: Laplace(Pure(0)),
         lambda: Laplace(Approx(1, 1e-6)),
-        lambda: Spherical(Pure(31)),
-        lambda: Spherical(Pure("1e6")),
-        lambda: Laplace(Pure(31)).scale(sensitivity=1.0, shape=(2,), parts=2),
+        lambda: Laplace(Pure(60)).scale(sensitivity=1.0, shape=(2,), parts=2),
+        lambda: Laplace(Pure("1e6")).scale(sensitivity=1.0, shape=(2,), parts=2),
         lambda: Spherical(ZCDP(1)),
         lambda: NoisyMax(Pure(0)),
         lambda: Gaussian(Pure(1)),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from comity.errors import Refused, StudyError
-from comity.privacy.accounting import NUMERICAL, convert
+from comity.errors import ComityError, Refused, StudyError
+from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
 from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
@@ -53,6 +55,55 @@ def test_a_debit_is_of_what_was_reserved(tmp_path: Path, field: str, value: obje
     debit[field] = value
     with pytest.raises(Refused, match="does not follow"):
         verify_export(chained(exported))
+
+
+def forged(ledger: Ledger, **changes: str) -> dict[str, Any]:
+    """The export of a ledger with another first entry, and a chain that fits it."""
+    exported = exported_from(ledger)
+    verify_export(chained(exported_from(ledger)))
+    exported["entries"][0].update(changes)
+    return chained(exported)
+
+
+def test_no_reservation_is_replayed_beyond_what_was_granted_before_it(tmp_path: Path) -> None:
+    """Else a grant that was raised, spent and set back would leave no trace."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=Pure(3), **RECORD)
+    ledger.reserve(study="s", run="r1", draws=[Draw("votes", 0, Pure("0.5"), "discrete laplace", 1)], **RECORD)
+    ledger.draw(run="r1", release="votes", index=0, step="vote")
+    verify_export(forged(ledger, loss="pure:0.5", sensitivity="pure:0.5"))
+    with pytest.raises(Refused, match="does not follow"):
+        verify_export(forged(ledger, loss="pure:0.49", sensitivity="pure:0.49"))
+
+
+def test_no_ceiling_is_replayed_above_what_its_grant_buys(tmp_path: Path) -> None:
+    grant = Approx(1, "1e-6")
+    most = gaussian_budget(grant)
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="patients", grant=grant, **RECORD)
+    less, more = (GDP.squared(most.square * Decimal(times)).as_text() for times in ("0.99", "1.02"))
+    verify_export(forged(ledger, sensitivity=less))
+    with pytest.raises(Refused, match="does not follow"):
+        verify_export(forged(ledger, sensitivity=more))
+
+
+@pytest.mark.parametrize("column", ["notes", "state", "head"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_commit_that_was_altered_anywhere_is_found(tmp_path: Path, column: str, count: int) -> None:
+    """Not the last one alone: whoever saw an earlier head must find it as it was."""
+    path = tmp_path / "a.ledger"
+    ledger = Ledger.create(path, dataset="patients", grant=Pure(3), **RECORD)
+    for number in range(5):
+        with ledger.transaction() as transaction:
+            transaction.note(bytes([number]) * 32)
+    ledger.verify()
+    connection = sqlite3.connect(path)
+    for (trigger,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+        connection.execute(f"drop trigger {trigger}")
+    changed = connection.execute(f"update commits set {column} = ? where count = ?", (b"x" * 32, count)).rowcount
+    connection.commit()
+    connection.close()
+    assert changed == 1
+    with pytest.raises(ComityError):
+        Ledger(path).verify()
 
 
 @pytest.mark.parametrize(

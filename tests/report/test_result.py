@@ -17,7 +17,7 @@ from comity.federation.protection import Derived, Sealed
 from comity.privacy.loss import Pure
 from comity.report.result import Result, load_result
 from comity.report.views import views
-from tests.report.small_run import AUXILIARY, protocol, simulated
+from tests.report.small_run import AUXILIARY, left, protocol, simulated
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_result_json_says_what_a_reader_needs(result, tmp_path):
     assert page["private"] is False and page["seed"] == 3
     assert page["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert page["plan"]["releases"][0]["release"] == "models"
-    assert {a["left"] for a in page["accounts"]} == {"eps 1.50"}
+    assert {a["left"] for a in page["accounts"]} == {left(2.5, 1)}
     assert page["traffic"]["rounds"] == 3 and page["traffic"]["bytes"] > 1000
     assert page["versions"]["comity"] == comity.__version__
     assert page["study_hash"] == result.study_hash

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.privacy.accounting import budget_to_rho, zcdp_epsilon
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.budgets import affordable, party_losses, published_share, shown_up
@@ -112,7 +112,7 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
         else:
             own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
             moved = (own + unit * sqrt(size)) / release.bound.l2
-            truth = zcdp_epsilon(float(budget_to_rho(loss).rho) * moved**2, float(loss.delta))
+            truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, float(loss.delta))
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
 
 
@@ -145,7 +145,7 @@ def test_the_plan_counts_the_carry_of_products_about_each_party(loss):
         else:
             own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
             moved = (own + 7 * 0.5 * sqrt(size)) / bound.l2
-            truth = zcdp_epsilon(float(budget_to_rho(loss).rho) * moved**2, 1e-5)
+            truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, 1e-5)
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
     wishing = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14, party_epsilon=dict.fromkeys(shown, 0.5))
     with pytest.raises(StudyError) as found:

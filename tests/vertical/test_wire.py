@@ -7,7 +7,7 @@ import numpy as np
 from comity.crypto.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.codec import decode
-from tests.federation.toy import begin
+from comity.federation.parties import begin
 from tests.federation.wire import pieces, recorded
 
 from .consortia import NoNoise, consortium, hosted, parts, people

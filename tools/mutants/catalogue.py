@@ -42,7 +42,10 @@ class Mutant:
 
 def folder_of(file: str) -> str:
     packages = Path(file).parts[2:-1]
-    below = packages[1:2] if packages[:1] == ("protocols",) and len(packages) > 1 else packages[:1]
+    if packages == ("protocols",):
+        # What all protocols share is what a study says: it is tested where studies are.
+        return "tests/runtime/"
+    below = packages[1:2] if packages[:1] == ("protocols",) else packages[:1]
     return "/".join(("tests", *below)) + "/"
 
 

@@ -213,7 +213,8 @@ def evaluate(rows: Floats, spectra: Floats, first: Floats, second: Floats) -> No
 
 @compiled
 def multiply_out(left: Floats, right: Floats, room: Floats, rows: Floats, first: Floats, second: Floats) -> None:
-    """`Transform.products` for compiled callers: `room` holds one row, and the constants are `twiddles(size)`."""
+    """Into `rows`, N/2 times the product of each polynomial of `left` with each of `right`, both given by their values;
+    `room` holds one row, and the constants are `twiddles(size)`."""
     if rows.shape[1] == 4096:
         _products_4096(left, right, room, rows, first, second)
     else:
@@ -230,11 +231,6 @@ class Transform:
         """The values of each row, real parts before imaginary parts, into `spectra`; `rows` is overwritten."""
         evaluate(rows, spectra, *twiddles(self.size))
         return spectra
-
-    def products(self, left: Floats, right: Floats, rows: Floats) -> Floats:
-        """N/2 times the product of each polynomial of `left` with each of `right`, both given by their values."""
-        multiply_out(left, right, np.empty(self.size), rows, *twiddles(self.size))
-        return rows
 
     def unit(self) -> Floats:
         """The values of the constant 2/N: the product with it is the polynomial itself."""

@@ -43,6 +43,8 @@ COMPLETE = 100
 PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 
+_EACH = 2000
+
 Floats = NDArray[np.float64]
 
 
@@ -107,12 +109,28 @@ def most_among(population: int, marked: int, drawn: int, chance: float) -> int:
 
 def closed_sets(parties: int, degree: int, inside: int) -> float:
     """Logarithm of a bound on the probability that a set of at most half of the parties is closed: that each of its
-    members drew at least `inside` of its `degree` holders within it."""
-    size = np.arange(2, parties // 2 + 1, dtype=float)[:, None]
+    members drew at least `inside` of its `degree` holders within it.
+
+    Sizes of sets beyond `_EACH` are taken in short ranges: up to N/2 there are more sets the larger they are and a
+    member finds its holders within more easily, so that a range is bounded by its upper end for both, and by its lower
+    end for how many members must do so.
+    """
+    lower, upper = _ranges(parties // 2)
+    size = upper[:, None]
     within = np.arange(max(inside, 0), degree + 1, dtype=float)[None, :]
     logs = _log_choose(size - 1, within) + _log_choose(parties - size, degree - within)
-    member = logsumexp(logs, axis=1) - _log_choose(parties - 1, degree)
-    return float(logsumexp(_log_choose(parties, size[:, 0]) + size[:, 0] * np.minimum(member, 0.0)))
+    member = np.minimum(logsumexp(logs, axis=1) - _log_choose(parties - 1, degree), 0.0)
+    sets = np.log(upper - lower + 1) + _log_choose(parties, upper)
+    return float(logsumexp(sets + lower * member))
+
+
+def _ranges(most: int) -> tuple[Floats, Floats]:
+    """Ranges that cover 2 … most: single sizes, then ranges a five-hundredth long."""
+    upper = [*range(2, min(most, _EACH) + 1)]
+    while upper[-1] < most:
+        upper.append(min(most, upper[-1] + upper[-1] // 500))
+    ends = np.array(upper, float)
+    return np.append(2.0, ends[:-1] + 1), ends
 
 
 def _log_choose(of: float | Floats, chosen: float | Floats) -> Floats:

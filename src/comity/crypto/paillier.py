@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import index
 
-from gmpy2 import gcd, invert, is_power, is_prime, isqrt, jacobi, mpz, powmod, primorial
+from gmpy2 import divexact, gcd, invert, is_power, is_prime, isqrt, jacobi, mpz, powmod, primorial
 
 from comity.crypto.paillier_tables import FixedBase
 from comity.errors import Malformed
@@ -200,17 +200,12 @@ class PrivateKey:
 
     def decrypt(self, ciphertext: Ciphertext) -> int:
         """The signed integer; refused if it lies in the empty third of the range."""
-        blinded = ciphertext.value * self._blinds.next() % self.public.square
-        below_p, below_q = (half.decrypt(blinded) for half in self._halves)
+        below_p, below_q = (half.decrypt(ciphertext.value) for half in self._halves)
         return self.public.decode(below_q + self.q * ((below_p - below_q) * self._q_inverse % self.p))
 
     @cached_property
     def _halves(self) -> tuple[_Half, _Half]:
-        return _Half(self.p, self.public.n), _Half(self.q, self.public.n)
-
-    @cached_property
-    def _blinds(self) -> _Blinds:
-        return _Blinds(self.public)
+        return _Half(self.p, self.public), _Half(self.q, self.public)
 
     @cached_property
     def _q_inverse(self) -> mpz:
@@ -238,28 +233,19 @@ class PrivateKey:
 class _Half:
     """Decryption modulo one prime: L(c^(p−1) mod p²) / L((1 + n)^(p−1) mod p²) mod p, with L(x) = (x − 1)/p."""
 
-    def __init__(self, prime: mpz, n: mpz) -> None:
-        self._prime = prime
+    def __init__(self, prime: mpz, public: PublicKey) -> None:
+        self._prime, self._exponent = prime, prime - 1
         self._square = prime * prime
-        self._scale = invert(self._logarithm(1 + n), prime)
+        self._scale = invert(self._logarithm(1 + public.n), prime)
+        # A secret n-th power, an encryption of zero; the next blind is its square.
+        self._blind = powmod(public._residue, secrets.randbits(STATISTICAL_BITS) | 1, self._square)
 
     def decrypt(self, value: mpz) -> mpz:
-        return self._logarithm(value) * self._scale % self._prime
+        self._blind = blind = self._blind * self._blind % self._square
+        return self._logarithm(value % self._square * blind % self._square) * self._scale % self._prime
 
     def _logarithm(self, value: mpz) -> mpz:
-        return (powmod(value % self._square, self._prime - 1, self._square) - 1) // self._prime
-
-
-class _Blinds:
-    """Secret n-th powers, encryptions of zero that no message depends on: each is the square of the one before."""
-
-    def __init__(self, public: PublicKey) -> None:
-        self._square = public.square
-        self._value = powmod(public._residue, secrets.randbits(STATISTICAL_BITS) | 1, public.square)
-
-    def next(self) -> mpz:
-        self._value = self._value * self._value % self._square
-        return self._value
+        return divexact(powmod(value, self._exponent, self._square) - 1, self._prime)
 
 
 def _random_prime(bits: int) -> mpz:

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from comity.estimators.table import Floats
 from comity.privacy.accounting import Spent
+from comity.privacy.composition import enters
+from comity.privacy.currency import Currency
 from comity.privacy.loss import Loss
 
 Marks = NDArray[np.uint64]
@@ -45,12 +47,13 @@ class Fit:
 class Tally:
     """All fits of this process that share records with one fit, directly or through others; it is one of them.
 
-    `delta` is the largest of theirs, at which their losses can be compared with one; it is their sum where some of them
-    spend a delta of their own.
+    `spent` adds up in one currency, because fits are chosen with a look at earlier ones; None where no currency takes
+    all of their losses. `delta` is the largest of theirs, at which it can be compared with one of them; it is their sum
+    where some of them spend a delta of their own.
     """
 
     fits: int
-    spent: Spent
+    spent: Spent | None
     delta: Decimal
     charged: Mapping[str, int]
     asked: bool
@@ -71,6 +74,17 @@ class _Pool:
         self.charged.update(other.charged)
         self.asked |= other.asked
         self.unsure |= other.unsure
+
+
+def _in_one_currency(losses: Counter[Loss]) -> Spent | None:
+    for currency in Currency:
+        spent: Spent | None = Spent.zero()
+        for loss, times in losses.items():
+            counted = enters(currency, loss)
+            spent = None if spent is None or counted is None else spent.add(counted, times)
+        if spent is not None:
+            return spent
+    return None
 
 
 class Fits:
@@ -129,11 +143,9 @@ class Fits:
             if fit.process not in self._processes:
                 return None
             pool = self._pools[self._root(fit.pool)]
-            spent = Spent.zero()
-            for loss, times in pool.losses.items():
-                spent = spent.add(loss, times)
+            spent = _in_one_currency(pool.losses)
             delta = max(pool.deltas)
-            if not spent.epsilon_at(delta).is_finite():
+            if spent is not None and not spent.epsilon_at(delta).is_finite():
                 delta = sum((one * times for one, times in pool.deltas.items()), Decimal(0))
             return Tally(pool.deltas.total(), spent, delta, dict(pool.charged), pool.asked, pool.unsure)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import inf
 
 from comity.estimators.fits import Tally
 from comity.federation.plan import describe
@@ -71,6 +72,8 @@ def _chosen(tally: Tally) -> Iterator[str]:
 def _of_process(made: Guarantee, tally: Tally) -> Guarantee:
     if tally.fits == 1:
         return made
+    if tally.spent is None:
+        return replace(made, loss=f"more than can be added up over {tally.fits} fits of this process", epsilon=inf)
     return replace(
         made,
         loss=f"{describe(tally.spent, tally.delta)} over {tally.fits} fits of this process",

@@ -13,7 +13,7 @@ from comity.privacy.accounting import Spent
 from comity.privacy.composition import delta_of
 from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, figure
-from comity.privacy.loss import Loss, Pure
+from comity.privacy.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Shortfall:
 
 
 def shortfall(
-    *, study: str, dataset: str, where: str, balance: Balance, losses: Sequence[Loss], converted: bool
+    *, study: str, dataset: str, where: str, balance: Balance, losses: Sequence[Loss], converted: bool, pure: bool
 ) -> Shortfall:
-    """Why `losses` do not fit. `converted`: the study states half of them, since the relations differ."""
+    """Why `losses` do not fit. `converted`: the study states others, in its own relation or kind; `pure`: pure ones."""
     granted, held = balance.granted, balance.committed
     assert granted is not None and balance.left is not None
     wanted, needed = Spent.zero(), held
@@ -53,22 +53,20 @@ def shortfall(
     decimals = min(6, max(2, *(1 - value.adjusted() for value in (room, more, missing) if value > 0)))
     asked, left = figure(more, ROUND_CEILING, decimals), figure(room, ROUND_FLOOR, decimals)
     additive = balance.currency in (Currency.PURE, Currency.APPROX)
-    # What is compared are sums of squares, rounded; the figures of a grant are rounded once more.
-    short = str(Decimal(asked) - Decimal(left)) if additive else figure(missing + _HAIR, ROUND_CEILING, decimals)
+    short = str(Decimal(asked) - Decimal(left)) if additive else figure(missing, ROUND_CEILING, decimals)
     if not Decimal(left):
         advice = "Grant more"
-    elif not converted and additive == all(isinstance(loss, Pure) for loss in losses):
+    elif not converted:
         advice = f"Lower privacy.epsilon to {left}, or grant more"
-    elif converted and balance.currency is Currency.PURE:
+    elif balance.currency is Currency.PURE:
         advice = f"Lower privacy.epsilon to {Decimal(left) / 2}, or grant more"
     else:
         # No figure is better than one that would be refused again.
         advice = "Lower privacy.epsilon, or grant more"
+    if pure and balance.currency in (Currency.GAUSSIAN, Currency.CONCENTRATED):
+        advice = f"Pure losses are dear in {balance.currency.spoken}: keep a ledger without a delta for them. {advice}"
     at = "" if balance.currency is Currency.PURE else f" at delta {_small(delta, ROUND_FLOOR)}"
     return _said(study, dataset, "eps", asked, left, short, f"{advice}: {grant} --epsilon {short}", at)
-
-
-_HAIR = Decimal("1e-6")
 
 
 def _said(

@@ -170,7 +170,7 @@ class Transaction:
             self._require_same(run, name, study, rows)
             return
         if not balance.covers(losses):
-            converted = neighbours is not own_neighbours or unit is not own_unit
+            converted = any(loss != draw.loss for loss, draw in zip(losses, draws, strict=True))
             short = shortfall(
                 study=study,
                 dataset=name,
@@ -178,6 +178,7 @@ class Transaction:
                 balance=balance,
                 losses=losses,
                 converted=converted,
+                pure=all(isinstance(draw.loss, Pure) for draw in draws),
             )
             raise BudgetExceeded(
                 short.sentence,

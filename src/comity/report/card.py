@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from comity.data import Encoding
 from comity.learn import LinearClassifier, LinearRegressor
+from comity.report.quality import not_covered
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -39,7 +40,9 @@ def model_card(result: Result) -> str:
         "people were not compared. Each further release from the same records adds to the loss above.",
         "## Files",
         "`model.json` (kind, classes, encoding with its schema) and `weights.npz`; no code is run by opening them. "
-        "Use: `comity predict MODEL DATA`, or `comity.load_model(folder)` in Python.",
+        "Use: `comity predict MODEL DATA`, or `comity.load_model(folder)` in Python. Beside this folder `released/` "
+        "holds every value that was paid for, by its declared name; `comity.load_result(folder of the run).released` "
+        "reads them.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -72,7 +75,8 @@ def _quality(result: Result) -> str:
         return "Not measured. A score on private records is itself a release, and none was paid for."
     lines = [f"Error {result.error:.3f} on test records of the simulation. For comparison:"]
     lines += [f"- {baseline.name}: {baseline.error:.3f} ({baseline.note})" for baseline in result.baselines]
-    return "\n".join(lines if result.baselines else [lines[0].replace(" For comparison:", "")])
+    lines = lines if result.baselines else [lines[0].replace(" For comparison:", "")]
+    return "\n".join([*lines, "", not_covered(result) or ""])
 
 
 def _input(result: Result) -> str:

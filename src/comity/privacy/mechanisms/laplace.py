@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,8 +18,9 @@ from comity.privacy.permit import Permit
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-LARGEST_EPSILON = 30
-"""Of noise in parts: what the precision of its sampling leaves over is multiplied by e^ε (proof.md, 9)."""
+_PRECISION, _NEGLIGIBLE = 2.0**-145, 2.0**-60
+"""A part is within the first of its distribution per coordinate; what that leaves over, times e^ε, stays below the
+second (proof.md, 9)."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ class Laplace:
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        if parts > 1 and self.loss.epsilon > LARGEST_EPSILON:
+        room = math.log(_NEGLIGIBLE / _PRECISION / (2 * size * parts))
+        if parts > 1 and self.loss.epsilon > room:
             raise StudyError(
-                f"Laplace noise in parts is proved for epsilon up to {LARGEST_EPSILON}, found {self.loss}: lower "
-                "privacy.epsilon",
+                f"Laplace noise for {size} numbers in {parts} parts is proved for epsilon up to {room:.3g}, found "
+                f"{self.loss}: lower privacy.epsilon",
                 key="privacy.epsilon",
             )
         step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)

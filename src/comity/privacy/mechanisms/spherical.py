@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 """The numerical statement of proof.md, 5 counts on no more coordinates than this."""
 
-LARGEST_EPSILON = 30
-"""Nor on a larger ε: what finite precision leaves over is multiplied by e^ε."""
-
 
 @dataclass(frozen=True)
 class Spherical:
     """Adds one lattice vector z with probability proportional to exp(−|z|₂/β).
 
     Promise      ε-DP against whoever sees the noisy integers, for β = Δ/ε in grid units; the draw itself is
-                 made in finite precision, which is worth a numerical δ below 2^−90 for ε up to 30
+                 made in finite precision, which is worth a numerical δ below 2^−130 whatever ε is
                  (proof.md, 5). In d dimensions the radius has, up to the grid, the Gamma distribution with mean dβ.
     Why          the probabilities of one output under two integer vectors differ by the factor
                  exp((|z|₂ − |z − s|₂)/β) <= exp(|s|₂/β), and |s|₂ <= Δ; a shift by integers leaves the
@@ -50,12 +47,6 @@ class Spherical:
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
             raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
-        if self.loss.epsilon > LARGEST_EPSILON:
-            raise StudyError(
-                f"spherical noise is proved for epsilon up to {LARGEST_EPSILON}, found {self.loss}: lower "
-                "privacy.epsilon, or use Gaussian noise (set privacy.delta)",
-                key="privacy.epsilon",
-            )
 
     def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
         size = checked_size(sensitivity, shape, parts)

@@ -1,0 +1,41 @@
+"""What a run paid for is kept as its receivers got it, also when the run is killed before its end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.federation.kept import is_kept
+from comity.federation.parties import whole_run
+from comity.federation.protection import Noised, Summed
+from tests.federation.toy import NoNoise, Rounds, setup
+
+
+@pytest.mark.parametrize("protection", [Summed, Noised])
+def test_sums_values_on_the_way_and_results_are_kept(protection):
+    parties, _ = setup(Rounds(protection=protection), noise=NoNoise())
+    released, kept = whole_run(parties)
+    declared = parties.declaration
+    assert {*kept, *released} == {release.name for release in declared.releases if is_kept(release)}
+    assert len(kept["slope"]) == len(kept["centre"]) == 2
+    if protection is Summed:
+        assert kept["mean"]["parties"] == 5
+        np.testing.assert_allclose(kept["mean"]["sum"] / 5, kept["centre"][0])
+    else:
+        grid = declared["mean"].spacing(parties.consortium)
+        assert list(kept["mean"]) == list(parties.consortium.parties)
+        np.testing.assert_allclose(sum(kept["mean"].values()) * grid / 5, kept["centre"][0])
+
+
+def test_masked_vectors_are_not_kept():
+    parties, _ = setup()
+    _, kept = whole_run(parties)
+    assert set(kept) == {"mean", "centre", "slope"}
+
+
+def test_a_run_that_is_run_again_finds_them(tmp_path):
+    parties, hosts = setup(folder=tmp_path)
+    first = whole_run(parties)
+    again = whole_run(setup(folder=tmp_path, hosts=hosts)[0])
+    for name, value in first[1].items():
+        np.testing.assert_equal(again[1][name], value)
