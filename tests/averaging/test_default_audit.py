@@ -60,8 +60,8 @@ def measured_gradients(built, who, *, clip=None, parts=None):
 
 
 def claimed_mu(release):
-    """With Gaussian noise of this ρ the neighbours are no further apart than N(0, 1) and N(μ, 1)."""
-    return sqrt(2 * release.times * float(release.loss.rho))
+    """With the Gaussian noise of all its draws neighbours are no further apart than N(0, 1) and N(μ, 1)."""
+    return sqrt(release.times * float(release.loss.square))
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])

@@ -17,9 +17,9 @@ from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.federation.parties import run
 from comity.learn.local_model import as_local_model
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.infinitely_divisible import parts_of
-from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.protocol import SoftLabel
@@ -44,9 +44,9 @@ def protocol(statistic: str, classes: int) -> SoftLabel:
     return SoftLabel(auxiliary=auxiliary, classes=labels(classes), statistic=statistic, records_per_party=1)
 
 
-def gaussian(epsilon: float) -> ZCDP:
+def gaussian(epsilon: float) -> GDP:
     """The Gaussian noise of (epsilon, DELTA): over so few numbers the protocol would take spherical noise instead."""
-    return budget_to_rho(Approx(epsilon, DELTA))
+    return gaussian_budget(Approx(epsilon, DELTA))
 
 
 def who_for(loss):

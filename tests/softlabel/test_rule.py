@@ -7,7 +7,7 @@ import pytest
 
 from comity.errors import StudyError
 from comity.federation.consortium import Consortium
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -27,8 +27,8 @@ def test_the_layout_of_activities():
     """1,000 parties of six records and six classes: sums at ε 10 and 1, cells at 0.1, as the recipe says."""
     found = [choose(who(loss=Approx(e, 1e-6)), ROWS, classes=6, records_per_party=6) for e in (10, 1, 0.1)]
     assert [type(choice.statistic) for choice in found] == [ClassSums, ClassSums, Cells]
-    assert found[0].statistic.dimensions == 30 and "430 directions" in found[0].why
-    assert "too few for sums" in found[2].why and found[2].statistic.shape == (6, 9)
+    assert found[0].statistic.dimensions == 30 and "452 directions" in found[0].why
+    assert "too few for sums" in found[2].why and found[2].statistic.shape == (6, 10)
 
 
 def test_pure_epsilon_and_many_records_take_votes():
@@ -91,5 +91,5 @@ def test_with_a_delta_the_quieter_noise_is_taken(epsilon, size, kind):
         scale = noise.scale(sensitivity=1.0, shape=(size,), parts=1)
         return scale.total * scale.grid * (np.sqrt(size + 1) if isinstance(noise, Spherical) else 1)
 
-    others = [Spherical(Pure(epsilon)), Gaussian(budget_to_rho(loss))]
+    others = [Spherical(Pure(epsilon)), Gaussian(gaussian_budget(loss))]
     assert deviation(chosen) == pytest.approx(min(map(deviation, others)), rel=1e-6)

@@ -14,7 +14,7 @@ from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.parties import run
-from comity.privacy.accounting import budget_to_rho
+from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
@@ -178,7 +178,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method, loss):
     delta = float(getattr(loss, "delta", 0))
     tried, parties = protocol(3, method), named(ordinary(3))
     simulate(tried, parties=parties, epsilon=1.0, delta=delta, ledgers=ledgers, seed=1)
-    charged = loss if isinstance(loss, Pure) else budget_to_rho(loss)
+    charged = loss if isinstance(loss, Pure) else gaussian_budget(loss)
     for ledger in ledgers.values():
         drawn = [entry for entry in ledger.entries() if entry.kind == "draw"]
         assert [entry.release for entry in drawn] == ["models" if method == "avg" else "votes"]

@@ -9,7 +9,7 @@ from comity.audit import gdp_lower_bound
 from comity.federation.codec import decode
 from comity.federation.paths import StepPath
 from comity.federation.site import Site
-from comity.privacy.accounting import zcdp_epsilon
+from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
@@ -131,8 +131,8 @@ def audit_scores(tried, who, parts_left, shrink=1.0):
 
 
 def allowed(tried, who):
-    """ε at δ = 1e-5 of one round's ρ, for a Gaussian mechanism."""
-    return zcdp_epsilon(float(tried.gradient(who.loss).loss.rho), 1e-5)
+    """ε at δ = 1e-5 of one round's μ, for a Gaussian mechanism."""
+    return gdp_epsilon(float(tried.gradient(who.loss).loss.square), 1e-5)
 
 
 def test_a_round_loses_no_more_than_it_claims():

@@ -206,9 +206,9 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
     again, _ = hosted(tried, records, who, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
-    spent = hosts["ash"].store.ledger.summary()[0].spent.rho
+    spent = hosts["ash"].store.ledger.summary()[0].spent.gaussian
     gradient = tried.gradient(who.loss)
-    assert spent == tried.for_moments(who).loss.rho + gradient.times * gradient.loss.rho
+    assert spent == tried.for_moments(who).loss.square + gradient.times * gradient.loss.square
 
 
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():

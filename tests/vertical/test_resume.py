@@ -64,4 +64,4 @@ def test_a_resumed_run_pays_once_and_gives_the_same_model():
     again, _ = hosted(tried, records, who, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
-    assert hosts["ash"].store.ledger.summary()[0].spent.rho == tried.moments(who.loss).loss.rho
+    assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == tried.moments(who.loss).loss.square

@@ -127,7 +127,7 @@ def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anyt
     parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
     with pytest.raises(DataError, match="identifier"):
         run(parties)
-    assert hosts["ash"].store.ledger.summary()[0].spent.rho == 0
+    assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
