@@ -246,9 +246,22 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise():
     units = decode(ask(one, "average[0]"))["ok"]["mean"]
     release = one.declaration["mean"]
     assert np.linalg.norm(units * release.scale(one.who).grid) <= np.sqrt(3) * (1 + 1e-3)
+    # Not so far outside that anything else would notice: five times the bound is projected onto it.
+    one = begun(noise=NoNoise())
+    one.__dict__["records"] = Records(np.full((4, 3), 5.0))
+    units = decode(ask(one, "average[0]"))["ok"]["mean"]
+    np.testing.assert_allclose(units * release.scale(one.who).grid, np.ones(3), atol=1e-3)
     one = begun(noise=NoNoise())
     one.__dict__["records"] = Records(np.full((4, 3), np.nan))
     np.testing.assert_array_equal(decode(ask(one, "average[0]"))["ok"]["mean"], np.zeros(3))
+
+
+def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound():
+    """Through the masks too: what is summed is what was projected."""
+    parties, hosts = setup(Rounds(rounds=0), consortium(3, dropouts=0), noise=NoNoise())
+    for name, one in hosts.items():
+        one.__dict__["records"] = Records(np.full((4, 3), 7.0 if name == "ash" else 0.0))
+    np.testing.assert_allclose(3 * run(parties)["result"], np.ones(3), atol=1e-3)
 
 
 def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study():
