@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
-from comity.federation.parties import run
+from comity.federation.parties import begin, run
 from comity.learn.models import LinearClassifier
 from comity.learn.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
@@ -203,7 +203,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do():
     weights = np.random.default_rng(0).normal(size=built.shape)
     moment, gradient = stacked.sum(built.second_moment).value, stacked.sum(built.gradient, iterate=weights).value
     single, _ = parties(built, records, who)
-    single.under("run").ask("begin", each={p: {"seen": {"head": "", "signature": b""}} for p in NAMES})
+    begin(single)
     np.testing.assert_array_equal(single.sum(built.second_moment).value, moment)
     np.testing.assert_array_equal(single.sum(built.gradient, iterate=weights).value, gradient)
 

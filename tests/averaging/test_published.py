@@ -17,7 +17,7 @@ from comity.protocols.averaging.published import PublishedAverage
 from comity.protocols.averaging.published_noise import PublishedNoise
 from comity.runtime.simulate import simulate
 
-from .published_consortium import Meeting, QuickKeys, consortium, records
+from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
 
 WIDTH = 12
 
@@ -150,7 +150,7 @@ def test_the_claim_excepts_the_smallest_party_and_literal_noise_is_worse():
 
 @pytest.mark.parametrize("noise", ["spherical", "literal"])
 def test_a_site_refuses_what_is_not_private_before_anything_is_drawn(noise):
-    meeting = Meeting(protocol(noise=noise), (30, 20), policy=Policy())
+    meeting = Meeting(protocol(noise=noise), (30, 20), policy=Policy(approved={STUDY: 1}))
     with pytest.raises(Refused, match="policy"):
         run(meeting.parties())
     assert not any(noise.drawn for noise in meeting.noises.values())

@@ -130,11 +130,12 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic):
     run(parties)
     sums = SecureSum().declare(who)
     allowed = {
-        "run.begin[0]": {"head"},
+        "run.begin[0]": {"run_key", "remembered"},
         f"{STEPS[statistic]}[0]": set(),
-        "sum.advertise[0]": {"key"},
+        "sum.advertise[0]": {"holders"},
         "sum.deal[0]": set(),
-        "sum.meet[0]": {"wills"},
+        "sum.meet[0]": {"wills", "unserved"},
+        "sum.enlist[0]": {"enlisted"},
         f"sum.mask[{statistic}/0]": {"masked"},
         f"sum.agree[{statistic}/0]": {"consent"},
         f"sum.unmask[{statistic}/0]": {"opening"},

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.codec import decode
 from comity.federation.parties import run
 from comity.learn.voting import one_hot
@@ -202,8 +203,8 @@ def test_parties_need_no_auxiliary_records_and_get_none():
     parties, hosts, channel = hosted(tried, records)
     for host in hosts.values():
         # What a party builds without the file: the same declaration, and nothing else of the records.
-        host.protocol = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
-        host.declaration = host.protocol.declare(parties.consortium)
+        without = replace(tried, auxiliary=absent(*tried.auxiliary.shape))
+        host.agreed = Agreed(host.agreed.study, without, parties.consortium)
     released_here = run(parties)["model"]
     other, _, _ = hosted(tried, records)
     np.testing.assert_array_equal(released_here, run(other)["model"])
@@ -221,7 +222,7 @@ def test_a_party_that_is_asked_for_votes_refuses():
     tried = private(3)
     parties, _, _ = hosted(tried, ordinary(3))
     begin(parties)
-    with pytest.raises(Refused, match="undeclared"):
+    with pytest.raises(Refused, match="declared"):
         parties.ask(tried.vote)
 
 

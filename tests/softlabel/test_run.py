@@ -143,13 +143,13 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method):
     assert {ask[2] for _, ask, _ in parties.channel.crossed} == {"run.begin[0]", f"{step}[0]", "run.end[0]"}
     declared = {release.name for release in tried.declare(parties.consortium).seen_by(COORDINATOR, parties.consortium)}
     assert sent in declared
-    for party, (study, run_id, path, common, own, mail), reply in parties.channel.crossed:
+    for party, (study, run_id, path, common, own, mail, *_), reply in parties.channel.crossed:
         assert (study, run_id, mail, reply["mail"]) == (STUDY, "run-1", [], [])
         asked = {**decode(common), **decode(own)}
         if path == "run.begin[0]":
-            assert set(asked) == {"seen"} and set(reply["ok"]) == {"head"}
+            assert set(asked) == {"coordinator_key"} and set(reply["ok"]) == {"run_key", "remembered"}
         elif path == "run.end[0]":
-            assert not asked and not reply["ok"]
+            assert set(asked) == {"heads"} and not reply["ok"]
         else:
             # Entrusted: the coordinator reads this party's votes or model in clear, and the declaration says so.
             assert not asked and set(reply["ok"]) == {sent}

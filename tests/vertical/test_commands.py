@@ -115,10 +115,10 @@ def test_an_owner_limits_how_many_records_are_scored(tmp_path):
     study = Study.load(write(tmp_path))
     new = people(30, seed=9).drop(columns="sick")
     coef, parties = np.linspace(-1, 1, 8), {"north": new, "south": new}
-    allowed = Policy(disclosures=SIMULATION.disclosures, joint_predictions=30)
+    allowed = Policy(approved=None, disclosures=SIMULATION.disclosures, joint_predictions=30)
     assert len(predict_jointly(study, coef, parties, policies={"south": allowed}).scores) == 30
     for most in (0, 29):
-        strict = Policy(disclosures=SIMULATION.disclosures, joint_predictions=most)
+        strict = Policy(approved=None, disclosures=SIMULATION.disclosures, joint_predictions=most)
         with pytest.raises(Refused, match=f"policy.joint_predictions is {most}"):
             predict_jointly(study, coef, parties, policies={"south": strict})
 

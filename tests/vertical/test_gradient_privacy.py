@@ -7,6 +7,7 @@ import pytest
 
 from comity.audit import gdp_lower_bound
 from comity.federation.codec import decode
+from comity.federation.paths import StepPath
 from comity.federation.site import Site
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
@@ -148,7 +149,7 @@ def test_a_round_with_half_of_the_noise_is_caught():
     assert caught > allowed(tried, who)
 
 
-def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
+def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch):
     tried, frame = protocol(3, rounds=2), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
@@ -161,6 +162,13 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
         return ask(messages)
 
     parties.channel.ask = watched
+    take, taken = Site.take, {}
+
+    def taking(site, name, senders=None):
+        found = taken[site.party, name] = take(site, name, senders)
+        return found
+
+    monkeypatch.setattr(Site, "take", taking)
     begin(parties)
     tried.coordinate(parties)
     weights = np.unique(np.array(seen_weights), axis=0)
@@ -183,9 +191,10 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient():
             for held in _arrays(decode(exchange.reply)["ok"]):
                 assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
     small = set(range(1 << 20))
+    monkeypatch.setattr(Site, "take", lambda site, name, senders=None: taken[site.party, name])
     for name, host in hosts.items():
-        site = Site(host, host.study, parties.run, "descend[1]", "gradient", "1")
-        letters = [site.received(kind) for kind in ("masked_features", "masked_scores", "masked_responses")]
+        site = Site(host, parties.run, StepPath("", "descend", "1"), "gradient")
+        letters = [site.received("masked_features"), taken[name, "masked_scores"], taken[name, "masked_responses"]]
         for held in [*_arrays(letters), rounds.share(site, 1)]:
             words = held.reshape(-1)
             assert not np.isin(forbidden, words).any(), name

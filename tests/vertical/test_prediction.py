@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.federation.parties import run
+from comity.federation.parties import begin, run
 from comity.federation.plan import plan
 from comity.federation.policy import Policy
 from comity.protocols.vertical.prediction import JointPrediction
@@ -43,7 +43,8 @@ def test_new_records_are_aligned():
 def test_single_partial_scores_are_uniform_to_the_coordinator():
     tried, frame = prediction(3), people(2000).drop(columns="sick")
     coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
-    run(coordinator)
+    begin(coordinator)
+    tried.coordinate(coordinator)
     told = coordinator.ask(tried.partial, rows=2000)
     assert len(told) == 3
     for party, values in told.items():
@@ -57,7 +58,7 @@ def test_single_partial_scores_are_uniform_to_the_coordinator():
 def test_a_site_whose_policy_does_not_allow_it_refuses():
     tried, frame = prediction(2), people(20).drop(columns="sick")
     coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
-    hosts["birch"].policy = Policy()
+    hosts["birch"].policy = Policy(approved=None)
     with pytest.raises(Refused, match="joint_predictions"):
         run(coordinator)
 
@@ -92,7 +93,7 @@ def test_the_policy_counts_records_and_not_only_consents():
     for most, allowed in ((20, True), (21, False)):
         tried = prediction(2, most=most)
         coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
-        hosts["birch"].policy = Policy(joint_predictions=20)
+        hosts["birch"].policy = Policy(approved=None, joint_predictions=20)
         if allowed:
             assert len(run(coordinator)["scores"]) == 20
         else:

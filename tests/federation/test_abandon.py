@@ -1,0 +1,230 @@
+"""A run ends for everybody who began it: at its end, after a refusal, by its owner. What was never drawn is freed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import Refused, SiteLost
+from comity.federation.codec import decode
+from comity.federation.journal import Journal
+from comity.federation.parties import run
+from comity.federation.policy import Policy
+from comity.federation.protection import Noised
+from comity.federation.store import Store
+from comity.privacy.unit import Neighbours, Unit
+
+from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, host, path_of, setup
+
+
+def accounts(hosts):
+    return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}
+
+
+def again(parties, hosts, **options):
+    """The same run, over the same journal, with everybody reachable."""
+    resumed, _ = setup(parties.protocol, parties.consortium, hosts=hosts, run=parties.run, **options)
+    resumed.journal = parties.journal
+    return resumed
+
+
+def test_a_refusal_at_the_beginning_leaves_every_other_ledger_as_it_was():
+    who = consortium()
+    _, hosts = setup(who=who)
+    hosts["cedar"] = host(Rounds(), who, "cedar", epsilon=0.5)
+    before = accounts(hosts)
+    parties, _ = setup(who=who, hosts=hosts)
+    with pytest.raises(Refused, match=r"cedar refused run\.begin.*budget") as refusal:
+        run(parties)
+    assert refusal.value.party == "cedar"
+    assert accounts(hosts) == before
+    for name, one in hosts.items():
+        assert one.store.runs_open() == [], name
+        assert one.store.state("run-1", "run:secret") is None
+        assert decode(answer(one, ask_for("average[0]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
+
+
+def test_a_refused_run_is_over_and_says_so():
+    who = consortium()
+    _, hosts = setup(who=who)
+    hosts["cedar"] = host(Rounds(), who, "cedar", policy=Policy())
+    parties, _ = setup(who=who, hosts=hosts)
+    with pytest.raises(Refused, match="approval"):
+        run(parties)
+    hosts["cedar"].policy = Policy(approved={STUDY: 1})
+    with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*approval.*begin a new run"):
+        run(again(parties, hosts))
+    assert run(setup(who=who, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
+
+
+def test_a_refusal_by_somebody_else_costs_no_approval():
+    who = consortium()
+    once = Policy(approved={STUDY: 1})
+    hosts = {name: host(Rounds(), who, name, policy=once) for name in who.parties}
+    hosts["cedar"].policy = Policy()
+    with pytest.raises(Refused, match="approval"):
+        run(setup(who=who, hosts=hosts)[0])
+    hosts["cedar"].policy = once
+    run(setup(who=who, hosts=hosts, run="run-2")[0])
+    with pytest.raises(Refused, match="approval"):
+        run(setup(who=who, hosts=hosts, run="run-3")[0])
+
+
+def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved():
+    """Else a coordinator would read what is disclosed exactly as often as it likes."""
+    one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
+    assert "ok" in decode(answer(one, ask_for("average[0]")))
+    assert "ok" in decode(answer(one, ask_for("run.abandon[0]")))
+    assert decode(answer(one, ask_for("run.begin[0]", run="run-2")))["refused"] == "approval"
+
+
+def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later():
+    who = consortium()
+    _, hosts = setup(who=who)
+    hosts["cedar"] = host(Rounds(), who, "cedar", epsilon=0.5)
+    before = accounts(hosts)
+    parties, _ = setup(who=who, hosts=hosts, lose=[("elm", "run.abandon[0]")])
+    with pytest.raises(Refused):
+        run(parties)
+    assert hosts["elm"].store.runs_open() == ["run-1"] and accounts(hosts) != before
+    resumed = again(parties, hosts)
+    with pytest.raises(Refused, match="abandoned"):
+        run(resumed)
+    assert [party for party, _ in resumed.channel.asked] == ["elm"]
+    assert hosts["elm"].store.runs_open() == [] and accounts(hosts) == before
+
+
+def test_the_end_stays_open_until_everybody_has_heard_it():
+    lose = [("doum", "sum.mask[mean/0]")]
+    parties, hosts = setup(Rounds(rounds=0), lose=lose, noise=NoNoise())
+    released = run(parties)["result"]
+    assert hosts["doum"].store.runs_open() == ["run-1"]
+    assert all(one.store.runs_open() == [] for name, one in hosts.items() if name != "doum")
+    for _ in range(2):
+        resumed = again(parties, hosts, lose=[("doum", "run.end[0]")])
+        np.testing.assert_array_equal(run(resumed)["result"], released)
+        assert [party for party, _ in resumed.channel.asked] == ["doum"]
+    resumed = again(parties, hosts)
+    np.testing.assert_array_equal(run(resumed)["result"], released)
+    assert hosts["doum"].store.runs_open() == []
+    assert hosts["doum"].store.state("run-1", "sum.root") is None
+    resumed = again(parties, hosts)
+    run(resumed)
+    assert resumed.channel.asked == []
+
+
+def test_whoever_was_away_at_the_beginning_can_not_begin_later():
+    """Its reply may have been lost, not its reservation; or its ask may still be on the way."""
+    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
+    run(parties)
+    late = [
+        message for party, message in parties.channel.asked if party == "elm" and path_of(message) == "run.begin[0]"
+    ]
+    parties.channel.lost.clear()
+    run(parties)
+    assert decode(hosts["elm"].answer(late[0])[:-64]) == {"refused": "closed", "key": "run"}
+    assert not any(entry.kind == "reserve" for entry in hosts["elm"].store.ledger.entries())
+
+
+def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end():
+    class Deaf(LossyChannel):
+        """Hears what it is asked, and its answer to the beginning is lost."""
+
+        def ask(self, messages):
+            replies = super().ask(messages)
+            if path_of(next(iter(messages.values()))) == "run.begin[0]":
+                del replies["elm"]
+            return replies
+
+    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+    before = accounts({"elm": hosts["elm"]})
+    parties.channel = Deaf(hosts)
+    parties.progress = lambda path: held.append(hosts["elm"].store.runs_open()) if path == "run.end[0]" else None
+    held: list[list[str]] = []
+    run(parties)
+    assert held == [["run-1"]] and hosts["elm"].store.runs_open() == []
+    assert accounts({"elm": hosts["elm"]}) == before
+
+
+def test_a_party_that_refuses_the_end_has_heard_it():
+    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
+
+    def meddling(path):
+        if path == "run.end[0]":
+            hosts["elm"].store.abandon("run-1")
+
+    parties.progress = meddling
+    run(parties)
+    resumed = again(parties, hosts)
+    run(resumed)
+    assert resumed.channel.asked == []
+
+
+# At a site, by its owner.
+
+
+def test_an_owner_abandons_a_run_for_good():
+    one = host(Rounds(protection=Noised), consortium(), "ash")
+    fresh = accounts({"ash": one})
+    answer(one, ask_for("run.begin[0]"))
+    answer(one, ask_for("average[0]"))
+    one.store.abandon("run-1")
+    draws = [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
+    assert draws == ["mean"] and accounts({"ash": one}) != fresh, "what was drawn stays spent"
+    assert one.store.runs_open() == [] and one.store.state("run-1", "run:secret") is None
+    for path in ("average[0]", "run.begin[0]", "run.meet[0]"):
+        assert decode(answer(one, ask_for(path)))["refused"] == "closed", path
+    for path in ("lean[0]", "run.end[0]"):
+        assert "refused" in decode(answer(one, ask_for(path))), path
+    once = (len(one.store.ledger.entries()), one.store.ledger.commit_head())
+    one.store.abandon("run-1")
+    assert (len(one.store.ledger.entries()), one.store.ledger.commit_head()) == once
+    one.store.ledger.verify()
+
+
+def test_a_run_that_never_began_is_closed_too():
+    one = host(Rounds(), consortium(), "ash")
+    fresh, before = accounts({"ash": one}), one.store.ledger.commit_head().count
+    one.store.abandon("run-9")
+    assert accounts({"ash": one}) == fresh and one.store.ledger.commit_head().count > before
+    assert decode(answer(one, ask_for("run.begin[0]", run="run-9")))["refused"] == "closed"
+    assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
+
+
+def test_any_store_over_the_ledger_abandons(tmp_path, monkeypatch):
+    """As a command does, that knows the file and nothing of the study."""
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    one = host(Rounds(), consortium(), "ash", tmp_path)
+    answer(one, ask_for("run.begin[0]"))
+    Store(one.store.ledger, unit=Unit.PARTY, neighbours=Neighbours.ADD_REMOVE).abandon("run-1")
+    assert one.store.runs_open() == []
+
+
+def test_a_run_without_a_party_that_abandoned_it_goes_on():
+    parties, hosts = setup(noise=NoNoise())
+    begin(parties)
+    hosts["elm"].store.abandon("run-1")
+    resumed = again(parties, hosts, noise=NoNoise())
+    run(resumed)
+    assert set(resumed.lost) == {"elm"} and "closed" in resumed.lost["elm"]
+    parties, hosts = setup(who=consortium(dropouts=0), noise=NoNoise())
+    begin(parties)
+    hosts["elm"].store.abandon("run-1")
+    with pytest.raises((Refused, SiteLost), match="elm"):
+        run(again(parties, hosts, noise=NoNoise()))
+
+
+def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path):
+    who = consortium()
+    _, hosts = setup(who=who)
+    hosts["cedar"].policy = Policy()
+    parties, _ = setup(who=who, hosts=hosts)
+    parties.journal = Journal(tmp_path / "journal")
+    with pytest.raises(Refused):
+        run(parties)
+    parties.journal.close()
+    parties, _ = setup(who=who, hosts=hosts)
+    parties.journal = Journal(tmp_path / "journal")
+    with pytest.raises(Refused, match="abandoned"):
+        run(parties)

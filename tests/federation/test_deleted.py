@@ -1,0 +1,270 @@
+"""What was secret during a run is in no file after it: neither owners' files nor the journal open what was recorded."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.crypto.sealed import Identity
+from comity.entropy import fresh_seed
+from comity.errors import Malformed, StudyError
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
+from comity.federation.declaration import Declaration, Release
+from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.forms import Array, Blob
+from comity.federation.journal import Journal
+from comity.federation.letters import Head, unseal
+from comity.federation.parties import Parties, run
+from comity.federation.protection import Derived, Public, Sealed
+from comity.federation.protocol import step
+
+from .toy import NAMES, Rounds, consortium, identity, setup
+from .wire import recorded
+
+BYTES = 64
+
+
+@dataclass(frozen=True)
+class Secretive(Rounds):
+    """Letters to one and to all, a value sealed by the coordinator and one sealed to it, a secret of its own; a sum."""
+
+    name = "secretive"
+
+    def declare(self, who: Any) -> Declaration:
+        def release(name: str, source: str, to: str, protection: Any) -> Release:
+            return Release(name=name, source=source, to=to, protection=protection, form=Blob(BYTES))
+
+        sealed = Sealed("a secret")
+        own = (
+            release("whisper", EVERY_PARTY, EVERY_PARTY, sealed),
+            release("shout", EVERY_PARTY, EVERY_PARTY, sealed),
+            release("dealt", COORDINATOR, EVERY_PARTY, sealed),
+            release("confessed", EVERY_PARTY, COORDINATOR, sealed),
+            release("plain", EVERY_PARTY, COORDINATOR, Public("in clear")),
+        )
+        return replace(super().declare(who), releases=(*super().declare(who).releases, *own))
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        dealt = parties.once("dealt", lambda: {name: fresh_seed() * 2 for name in parties.consortium.parties})
+        parties.ask(self.tell, each={name: {"dealt": dealt[name]} for name in parties.alive})
+        parties.ask(self.hear)
+        return super().coordinate(parties)
+
+    @step(gives=("confessed", "plain"))
+    def tell(self, site: Any, dealt: bytes) -> dict[str, Any]:
+        others = [party for party in site.consortium.parties if party != site.party]
+        secrets = {name: site.secret() * 2 for name in ("whisper", "shout", "confessed", "plain")}
+        site.keep("secrets", secrets)
+        site.keep("dealt", dealt)
+        site.send(others[0], "whisper", secrets["whisper"])
+        site.send_all(others, "shout", secrets["shout"])
+        return {"confessed": secrets["confessed"], "plain": secrets["plain"]}
+
+    @step()
+    def hear(self, site: Any) -> None:
+        site.keep("heard", [*site.received("whisper").values(), *site.received("shout").values()])
+
+
+def ran(folder, who=None):
+    """A finished run: what was secret in it, what crossed, and the keys of that run, taken from memory meanwhile."""
+    parties, hosts = setup(Secretive(), who or consortium(3, dropouts=0), folder)
+    parties.journal = Journal(folder / "journal")
+    line, secrets, keys = recorded(parties), {}, {}
+
+    def watching(path):
+        if path != "run.end[0]":
+            return
+        for name, host in hosts.items():
+            for kind, secret in decode(host.store.state("run-1", "secrets")).items():
+                secrets[name, kind] = secret[:32]
+            secrets[name, "dealt"] = decode(host.store.state("run-1", "dealt"))[:32]
+            secrets[name, "run key"] = keys[name] = decode(host.store.state("run-1", "run:secret"))
+            secrets[name, "sum root"] = decode(host.store.state("run-1", "sum.root"))
+
+    parties.progress = watching
+    # The files as they are before the end: else the search below could not fail.
+    taken = {}
+    settle = parties.journal.settle
+
+    def settling(study, run_id, *, keeping=()):
+        if not taken:
+            taken.update(files(folder))
+            secrets[COORDINATOR, "run key"] = keys[COORDINATOR] = parties.journal.made(run_id, "run:key")
+            for party, dealt in parties.journal.made(run_id, "dealt").items():
+                secrets[party, "dealt, in the journal"] = dealt[:32]
+        settle(study, run_id, keeping=keeping)
+
+    parties.journal.settle = settling
+    released = run(parties)["result"]
+    return parties, hosts, line, secrets, keys, taken, released
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return folder
+
+
+def holding(found, secret):
+    return [name for name, raw in found.items() if secret in raw]
+
+
+def test_no_secret_of_a_finished_run_is_in_any_file(home):
+    parties, hosts, _, secrets, _, before, _ = ran(home)
+    assert any(name.endswith("-wal") for name in before), "the log is where deleted rows would stay"
+    for whose, secret in secrets.items():
+        assert holding(before, secret) or whose[1] in ("run key", "sum root"), whose
+    assert all(holding(before, secrets[name, "run key"]) for name in (*NAMES[:3], COORDINATOR))
+    after = files(home)
+    assert set(before) <= set(after)
+    for whose, secret in secrets.items():
+        assert holding(after, secret) == [], whose
+    # With the sites and the journal still open: nobody had to close a file for it.
+    assert all(host.store.state("run-1", "secrets") is None for host in hosts.values())
+    assert parties.journal.runs() == ["run-1"]
+
+
+def test_no_reply_of_a_finished_run_is_in_an_owners_file(home):
+    _, _, line, *_ = ran(home)
+    after = files(home)
+    bodies = [raw[:-SIGNATURE_BYTES] for _, raw in line.replies]
+    masked = [decode(body)["ok"]["masked"].tobytes() for body in bodies if "masked" in decode(body).get("ok", {})]
+    assert masked and all(holding(after, words) == [] for words in masked)
+
+
+def letters_of(line):
+    for party, raw in line.asks:
+        for letter in decode(raw[:-SIGNATURE_BYTES])[5]:
+            yield party, letter
+
+
+def boxes_of(line):
+    """Values that crossed sealed between the coordinator and a site, with their heads."""
+    for party, raw in line.asks:
+        study, run_id, path, _, own, *_ = decode(raw[:-SIGNATURE_BYTES])
+        for name in ("dealt",):
+            if name in decode(own):
+                yield party, decode(own)[name], Head(study, run_id, path, COORDINATOR, party, name)
+    for party, raw in line.replies:
+        reply = decode(raw[:-SIGNATURE_BYTES]).get("ok", {})
+        if "confessed" in reply:
+            yield COORDINATOR, reply["confessed"], Head(study, run_id, "tell[0]", party, COORDINATOR, "confessed")
+
+
+def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home):
+    _, _, line, _, keys, _, _ = ran(home)
+    assert len(list(letters_of(line))) >= 3 * 3 and len(list(boxes_of(line))) == 6
+    for party, letter in letters_of(line):
+        head = Head.of(letter)
+        sender = identity(head.sender).public
+        for name in (*NAMES[:3], COORDINATOR):
+            with pytest.raises(Malformed):
+                unseal(identity(name), sender, head, letter)
+        # Control: the deleted key is all that is missing.
+        assert unseal(Identity(keys[party]), sender, head, letter)
+    for party, box, head in boxes_of(line):
+        context = encode(["value", head.raw])
+        for name in (*NAMES[:3], COORDINATOR):
+            with pytest.raises(Malformed):
+                identity(name).open(box, context)
+        assert Identity(keys[party]).open(box, context)
+
+
+def test_an_abandoned_run_leaves_no_secret_either(home):
+    parties, hosts = setup(Secretive(), consortium(3, dropouts=0), home)
+    from .toy import begin
+
+    begin(parties)
+    parties.ask(Secretive.tell, each={name: {"dealt": bytes(BYTES)} for name in parties.alive})
+    secrets = decode(hosts["ash"].store.state("run-1", "secrets")).values()
+    key = decode(hosts["ash"].store.state("run-1", "run:secret"))
+    owned = {name: raw for name, raw in files(home).items() if name.startswith("ash")}
+    assert all(holding(owned, secret) for secret in (key, *secrets))
+    hosts["ash"].store.abandon("run-1")
+    owned = {name: raw for name, raw in files(home).items() if name.startswith("ash")}
+    assert not any(holding(owned, secret) for secret in (key, *secrets))
+
+
+# The journal.
+
+
+def test_a_journal_is_its_owners_alone_from_the_first_moment(home):
+    before = os.umask(0)
+    try:
+        parties, *_ = ran(home)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.glob("journal*")}
+    finally:
+        os.umask(before)
+    assert modes["journal"] == 0o600 and set(modes.values()) == {0o600}
+    assert len(modes) > 1, "the log beside it too"
+    parties.journal.close()
+    (home / "journal").chmod(0o644)
+    Journal(home / "journal").close()
+    assert stat.S_IMODE((home / "journal").stat().st_mode) == 0o600
+
+
+def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_what_it_was_made_of(home):
+    parties, hosts, line, *_, released = ran(home)
+    first, asks = parties.transcript, len(line.asks)
+    assert first.rounds == len({line.path for line in first}) > 8 and first.bytes > 10_000
+    again, _ = setup(Secretive(), consortium(3, dropouts=0), hosts=hosts)
+    again.journal = Journal(home / "journal")
+    np.testing.assert_array_equal(run(again)["result"], released)
+    assert again.transcript == first
+    assert not again.channel.asked and len(line.asks) == asks
+    assert list(again.journal.traffic(again.study, "run-1")) == []
+
+
+def test_sizes_and_digests_of_the_transcript_are_those_of_what_crossed(home):
+    import hashlib
+
+    parties, _, line, *_ = ran(home)
+    crossed: dict[str, list[bytes]] = {}
+    for _, raw in line.asks:
+        crossed.setdefault(str(decode(raw[:-SIGNATURE_BYTES])[2]), []).append(raw[:-SIGNATURE_BYTES])
+    lines = {one.path: one for one in parties.transcript if one.direction == "to parties"}
+    assert set(lines) == set(crossed)
+    for path, messages in crossed.items():
+        digest = hashlib.sha256(b"".join(hashlib.sha256(raw).digest() for raw in messages)).hexdigest()
+        assert (lines[path].bytes, lines[path].digest) == (sum(map(len, messages)), digest), path
+
+
+def test_a_journal_of_another_version_is_not_read(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    journal._connection.execute("pragma user_version = 1")
+    journal.close()
+    with pytest.raises(StudyError, match="another version"):
+        Journal(tmp_path / "journal")
+
+
+@dataclass(frozen=True)
+class Released(Rounds):
+    """Says at its end what its sum was made of."""
+
+    def declare(self, who: Any) -> Declaration:
+        heard = Release(name="heard", source=COORDINATOR, to=EVERYONE, protection=Derived("slope"), form=Array((3,)))
+        return replace(super().declare(who), releases=(*super().declare(who).releases, heard))
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        made = super().coordinate(parties)
+        return {**made, "heard": parties.once("made", lambda: np.arange(3.0))}
+
+
+def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home):
+    parties, _ = setup(Released(), consortium(3, dropouts=0), home)
+    run(parties)
+    assert parties.journal.made("run-1", "made") is None
+    assert parties.journal.made("run-1", "run:key") is None
+    np.testing.assert_array_equal(run(parties)["heard"], np.arange(3.0))
