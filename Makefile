@@ -35,7 +35,7 @@ test: lint
 # A thousand kills, a million mutated messages, the attacks of coalitions, statistical and scale runs, and the mutants:
 # many minutes.
 test-long: mutants
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -m long -o faulthandler_timeout=1800
 
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev

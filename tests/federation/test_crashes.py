@@ -189,11 +189,10 @@ def test_random_kills(tmp_path, home):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("half", range(2))
-def test_a_thousand_kills_spread_over_a_run(tmp_path, home, half):
-    """Five hundred each, so that two processes share them."""
-    ended, stages = crashes(tmp_path, 500, seed=2 + half)
-    print(f"{ended} of 500 kills ended a run; replies stored when they came: {sorted(stages.items())}")
-    assert ended >= 100
+@pytest.mark.parametrize("tenth", range(10))
+def test_a_thousand_kills_spread_over_a_run(tmp_path, home, tenth):
+    ended, stages = crashes(tmp_path, 100, seed=2 + tenth)
+    print(f"{ended} of 100 kills ended a run; replies stored when they came: {sorted(stages.items())}")
+    assert ended >= 15
     # The run stores dozens of replies; kills that all came at one moment would have tried little.
-    assert len(stages) >= 12 and max(stages.values()) <= 250
+    assert len(stages) >= 8 and max(stages.values()) <= 60

@@ -169,13 +169,13 @@ def test_the_fuzzer_sees_a_site_that_answers_twice():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(20))
 def test_a_million_mutated_messages(part):
-    """778,000 that nobody signed, 220,000 of an active coordinator, 2,000 of parties that lie; a quarter of each."""
+    """778,000 that nobody signed, 220,000 of an active coordinator, 2,000 of parties that lie; a twentieth of each."""
     started, seed = time.perf_counter(), seed_of("a million")
     outcomes = {}
-    flooded(194_500, f"{seed}/{part}/carried", unsigned, flood=4_000)
-    flooded(55_000, f"{seed}/{part}/active", resigned(outcomes), flood=250)
-    ended = lied_to(500, f"{seed}/{part}/lying")
-    assert outcomes["answered"] > 2_000 and ended["released"] > 400
-    print(f"250,000 messages in {time.perf_counter() - started:.0f} s; active coordinator {outcomes}; {ended}")
+    flooded(38_900, f"{seed}/{part}/carried", unsigned, flood=2_000)
+    flooded(11_000, f"{seed}/{part}/active", resigned(outcomes), flood=250)
+    ended = lied_to(100, f"{seed}/{part}/lying")
+    assert outcomes["answered"] > 400 and ended["released"] > 80
+    print(f"50,000 messages in {time.perf_counter() - started:.0f} s; active coordinator {outcomes}; {ended}")
