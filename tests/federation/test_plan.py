@@ -137,3 +137,14 @@ def test_a_plan_checks_that_its_sums_can_be_opened():
 def test_a_plan_checks_the_parts_of_a_protocol():
     with pytest.raises(Refused, match="three are needed"):
         plan("study", Mounting(part_of=Demanding()), consortium(Pure(1)))
+
+
+def test_a_plan_of_very_many_says_what_their_sums_rest_on():
+    def noted(size):
+        who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
+        shown = plan("study", Mean(), who)
+        return [note for note in shown.notes if note.startswith("secure sums: ")]
+
+    assert noted(100) == []
+    (note,) = noted(101)
+    assert "draws 8 others" in note and "6 of which" in note and "2^-39" in note

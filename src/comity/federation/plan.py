@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from comity.crypto.neighbours import COMPLETE, choose
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
@@ -103,6 +104,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 f"(colluders {who.colluders}, dropouts {who.dropouts}): "
                 f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
             )
+    notes += _holders(declaration, who)
     if who.unit is not Unit.PARTY:
         charged = protocol.charged_once or of_several(declaration, who)
         notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
@@ -124,6 +126,18 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         notes=(*notes, *protocol.notes(who)),
         warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
     )
+
+
+def _holders(declaration: Declaration, who: Consortium) -> list[str]:
+    """Among very many parties sums hold with a probability, which is said."""
+    if not declaration.sums() or who.size <= COMPLETE:
+        return []
+    graph = choose(who.size, who.colluders, who.dropouts)
+    return [
+        f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
+        f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
+        "the sum of all or nothing, except with probability 2^-39"
+    ]
 
 
 def of_several(declaration: Declaration, who: Consortium) -> str:
