@@ -86,6 +86,17 @@ def newest(known: Iterable[Head], found: Iterable[Head]) -> list[Head]:
     return list(out.values())[-MOST:]
 
 
+def handed_back(who: Consortium, memories: Iterable[Mapping[str, list[Head]]]) -> dict[tuple[str, bytes], list[Head]]:
+    """What parties remember of each other's ledgers, by party and pinned key."""
+    out: dict[tuple[str, bytes], list[Head]] = {}
+    for remembered in memories:
+        for party, found in remembered.items():
+            identity = who.roster[party]
+            whose = party, identity.sign
+            out[whose] = newest(out.get(whose, []), authentic(identity, party, found))
+    return out
+
+
 def watched(who: Consortium, party: str) -> tuple[str, ...]:
     """Whose heads this party keeps: those after it in the study's order, the first following the last."""
     names = list(who.parties)

@@ -31,12 +31,12 @@ from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
-from comity.federation.protection import Entrusted, Summed
+from comity.federation.protection import Summed
 from comity.federation.protocol import spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
 from comity.federation.sealed_values import sealed_values
-from comity.federation.transcript import Transcript, transcript_of
+from comity.federation.transcript import Transcript, entrusted_steps, transcript_of
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.coordinator")
@@ -321,14 +321,7 @@ class Parties:
 
     @property
     def transcript(self) -> Transcript:
-        clear = frozenset(
-            spec.name
-            for attribute in dir(type(self.protocol))
-            if (spec := getattr(getattr(type(self.protocol), attribute, None), "spec", None)) is not None
-            and spec.sends is not None
-            and spec.sends in {r.name for r in self.declaration.releases if isinstance(r.protection, Entrusted)}
-        )
-        return transcript_of(self.journal, self.study, self.run, entrusted=clear)
+        return transcript_of(self.journal, self.study, self.run, entrusted=entrusted_steps(self.agreed))
 
 
 def run(parties: Parties) -> dict[str, Any]:
@@ -383,22 +376,11 @@ def begin(parties: Parties) -> None:
 
     begun = view.ask("begin", need=who.survivors, unanimous=True, valid=has_key, coordinator_key=key)
     keys = parties.memo[RUN_KEYS] = {party: values["run_key"] for party, values in begun.items()}
-    parties.remember(_handed_back(parties, begun))
+    parties.remember(heads.handed_back(who, (values["remembered"] for values in begun.values())))
     writers = parties.agreed.writers()
     if writers:
         readable = {party: keys[party] for party in set().union(*writers.values()) if party in keys}
         view.ask("meet", to=list(writers), need=len(writers) - who.dropouts, run_keys=readable)
-
-
-def _handed_back(parties: Parties, begun: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, bytes], list[heads.Head]]:
-    """What parties remember of each other's ledgers."""
-    out: dict[tuple[str, bytes], list[heads.Head]] = {}
-    for values in begun.values():
-        for party, found in values["remembered"].items():
-            identity = parties.consortium.roster[party]
-            whose = party, identity.sign
-            out[whose] = heads.newest(out.get(whose, []), heads.authentic(identity, party, found))
-    return out
 
 
 def _end(parties: Parties) -> None:

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from comity.federation.agreed import Agreed
 from comity.federation.journal import Journal, Trace
+from comity.federation.protection import Entrusted
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Transcript:
 
     def as_rows(self) -> list[dict[str, object]]:
         return [asdict(line) for line in self.lines]
+
+
+def entrusted_steps(agreed: Agreed) -> frozenset[str]:
+    """Steps whose replies are plaintext to the coordinator."""
+    in_clear = {one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted)}
+    kind = type(agreed.protocol)
+    specs = (getattr(getattr(kind, name, None), "spec", None) for name in dir(kind))
+    return frozenset(spec.name for spec in specs if spec is not None and spec.sends in in_clear)
 
 
 def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozenset[str]) -> Transcript:
