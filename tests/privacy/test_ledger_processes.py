@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from comity.errors import BudgetExceeded, ComityError, Refused
+from comity.privacy import ledger_memory
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -218,6 +219,28 @@ def test_a_ledger_in_memory_does_not_cross_a_fork() -> None:
     assert os.waitpid(pid, 0)[1] == 0
     fresh = Ledger.in_memory(**RECORD)
     spend(fresh, "r1")
+
+
+def test_a_fork_closes_no_ledger_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing takes a lock of SQLite, which a thread of the parent may have held when the process was forked."""
+    read, write = os.pipe()
+    monkeypatch.setattr(ledger_memory, "_newest", None)
+    memory: Ledger | None = Ledger.in_memory(**RECORD)
+    assert memory is not None
+    spend(memory, "r1")
+    parent = os.getpid()
+    monkeypatch.setattr(
+        ledger_memory.Shared, "__del__", lambda self: os.getpid() == parent or os.write(write, b"closed")
+    )
+    pid = os.fork()
+    if pid == 0:
+        memory = None
+        gc.collect()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(write)
+    assert os.read(read, 100) == b""
+    os.close(read)
 
 
 def spend_for_ever(path: Path, log: Path) -> None:

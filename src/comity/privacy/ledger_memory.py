@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -110,6 +111,7 @@ class Shared:
         self.seats = 0
         self.holder = 0
         self.lock = threading.Lock()
+        _open.add(self)
 
     def __del__(self) -> None:
         self.connection.close()
@@ -117,6 +119,8 @@ class Shared:
 
 _seating = threading.Lock()
 _newest: Shared | None = None
+_open: weakref.WeakSet[Shared] = weakref.WeakSet()
+_inherited: list[Shared] = []
 
 
 def _take_seat() -> tuple[Shared, int]:
@@ -133,6 +137,8 @@ def _take_seat() -> tuple[Shared, int]:
 
 def _start_afresh() -> None:
     global _seating, _newest
+    # Kept for good: closing them here would wait for ever where a thread of the parent was inside SQLite.
+    _inherited.extend(_open)
     _seating, _newest = threading.Lock(), None
 
 
