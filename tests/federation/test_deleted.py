@@ -215,6 +215,17 @@ def test_a_journal_is_its_owners_alone_from_the_first_moment(home):
     assert stat.S_IMODE((home / "journal").stat().st_mode) == 0o600
 
 
+def test_a_new_journal_is_never_open_to_others(tmp_path, monkeypatch):
+    before = os.umask(0)
+    try:
+        # Not even for the moment before its mode could be changed.
+        monkeypatch.setattr(os, "chmod", lambda path, mode: None)
+        Journal(tmp_path / "journal").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600
+
+
 def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_what_it_was_made_of(home):
     parties, hosts, line, *_, released = ran(home)
     first, asks = parties.transcript, len(line.asks)

@@ -243,6 +243,47 @@ def test_a_later_letter_replaces_nothing():
     assert decode(asked("count[3]", [second])["ok"]["names"]) == ["birch"]
 
 
+@dataclass(frozen=True)
+class Listing(Shout):
+    """Lists the letter of its part, as plans need, and has a value in clear between parties."""
+
+    parts = {"part": Shout()}
+
+    def declare(self, who):
+        word, heard, names = super().declare(who).releases
+        notice = Release(
+            name="notice", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form
+        )
+        return Declaration((word, heard, names, notice), adversary="nobody")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("part.tell[9]", "word"),
+        ("part.nothing[0]", "word"),
+        ("tell[0]", "word"),
+        ("tell[0]", "notice"),
+        ("part", "word"),
+    ],
+)
+def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path, name):
+    """Even if its sender signed it: what is read under a name was written under it."""
+    parties, hosts = setup(Listing(), consortium(3, dropouts=0))
+    begin(parties)
+    receiver = PublicIdentity.from_sealing(parties.memo["run_keys"]["ash"]["key"])
+    nonce = parties.journal.nonce("run-1")
+
+    def held(number, at, called):
+        head = Head(parties.study, "run-1", at, "birch", "ash", called)
+        letter = seal(identity("birch"), receiver, head, encode(np.ones(SIZE)))
+        assert "ok" in decode(answer(hosts["ash"], ask_for(f"count[{number}]", nonce=nonce, mail=[letter])))
+        return hosts["ash"].store.state("run-1", f"in:{called}:birch") is not None
+
+    assert not held(0, path, name)
+    assert held(1, "part.tell[0]", "word")
+
+
 def test_names_of_parties_do_not_mix_up_letters():
     """Parties may be called anything: a slash or a colon in a name is no way to another's letters."""
     names = ("ash", "word:ash", "word/ash", "in:word:ash")

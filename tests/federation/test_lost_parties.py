@@ -159,6 +159,25 @@ def test_a_stop_after_a_draw_is_a_lost_party():
         run(parties)
 
 
+def unsigned(reply):
+    return ok(reply, run_key={**reply["ok"]["run_key"], "signature": bytes(64)})
+
+
+def no_key_at_all(reply):
+    """Of the right length, signed, and not a key that anybody could seal to."""
+    key = b"\xff" * 1216
+    signature = identity("ash").sign(encode([STUDY, "run-1", "run key", "ash", key]))
+    return ok(reply, run_key={"key": key, "signature": signature})
+
+
+@pytest.mark.parametrize("lie", [unsigned, no_key_at_all])
+def test_a_bad_key_of_the_run_costs_its_party_and_not_those_that_write_to_it(lie):
+    parties, hosts = setup(noise=NoNoise())
+    parties.channel = Lying(hosts, "run.begin[0]", lie)
+    run(parties)
+    assert set(parties.lost) == {"ash"} and parties.lost["ash"].startswith("run.begin[0]: ")
+
+
 def test_a_party_that_is_offline_at_the_beginning_counts_as_lost():
     parties, hosts = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)

@@ -196,6 +196,18 @@ def test_a_peers_made_up_head_reaches_nobody():
     assert not frozen(hosts["birch"]) and parties.lost == {}
 
 
+def test_a_head_that_its_owner_did_not_sign_is_not_remembered():
+    who = consortium()
+    one = host(Rounds(protection=Noised), who, "ash")
+    answer(one, ask_for("run.begin[0]"))
+    good = heads.signed(identity("birch"), "birch", "ab" * 32, 7, "cd" * 32)
+    bad = heads.signed(identity("doum"), "cedar", "ab" * 32, 7, "cd" * 32)
+    shown = {"birch": [good], "cedar": [bad]}
+    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads=shown)))
+    assert one.store.remembered("birch", who.roster["birch"].sign) == [good]
+    assert one.store.remembered("cedar", who.roster["cedar"].sign) == []
+
+
 def test_heads_of_another_form_are_refused():
     one = host(Rounds(), consortium(), "ash")
     good = heads.signed(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)

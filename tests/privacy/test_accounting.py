@@ -176,3 +176,15 @@ def test_extreme_figures_do_not_overflow():
     assert Spent.zero().add(ZCDP("1e300"), 10**9).epsilon_at(Decimal("0.1")) == Decimal("Infinity")
     assert Spent.zero().add(GDP.squared("1e300"), 10**9).epsilon_at(Decimal("0.1")) == Decimal("Infinity")
     assert zcdp_epsilon(5e-324, 5e-324) >= 0
+
+
+def test_what_is_added_and_taken_away_again_leaves_nothing_behind():
+    """However many digits losses have: a run that is given up leaves its account as it was."""
+    long = Decimal(1) / Decimal(3)
+    losses = [GDP.squared(long.scaleb(-k)) for k in range(9)] + [Pure(long), ZCDP(long), Approx(long, "1e-9")]
+    spent = Spent.zero()
+    for loss in losses * 3:
+        spent = spent.add(loss)
+    for loss in losses * 3:
+        spent = spent.less(loss)
+    assert spent == Spent.zero()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -288,9 +289,20 @@ def test_deleted_rows_leave_neither_file_nor_log(ledger: Ledger) -> None:
     assert not any(secret[:32] in file.read_bytes() for file in path.parent.glob("north.ledger*"))
 
 
-def test_every_connection_overwrites_what_it_deletes(ledger: Ledger) -> None:
+def test_every_connection_overwrites_what_it_deletes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where SQLite was built to leave deleted bytes where they are."""
+    connect = sqlite3.connect
+
+    def careless(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", careless)
+    opened = Ledger(ledger.path or "")
+
     def secure() -> int:
-        with ledger.reading() as connection:
+        with opened.reading() as connection:
             found: int = connection.execute("PRAGMA secure_delete").fetchone()[0]
         return found
 

@@ -15,9 +15,11 @@ A head names its ledger: an owner of two ledgers is shown heads of both, and eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
+from comity.errors import Malformed
 from comity.federation.codec import encode
 from comity.federation.consortium import Consortium
 
@@ -61,6 +63,16 @@ def signed(keys: Identity, party: str, ledger: str, count: int, head: str) -> He
 def verify(identity: PublicIdentity, party: str, head: Head) -> None:
     """Refuses what this party did not sign. Without it anyone could show a made-up head, and an unknown one freezes."""
     identity.verify(head["signature"], _text(party, head["ledger"], head["count"], head["head"]))
+
+
+def authentic(identity: PublicIdentity, party: str, found: Iterable[Head]) -> list[Head]:
+    """Those that this party signed; a head that it did not sign is nobody's."""
+    out = []
+    for head in found:
+        with suppress(Malformed):
+            verify(identity, party, head)
+            out.append(head)
+    return out
 
 
 def newest(known: Iterable[Head], found: Iterable[Head]) -> list[Head]:

@@ -8,7 +8,6 @@ enough are left.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
-from comity.errors import Malformed, Refused
+from comity.errors import Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
 from comity.federation.channel import Channel
@@ -222,7 +221,10 @@ class Parties:
 
     def _sealing_key(self, party: str) -> PublicIdentity:
         """What a value for this party alone is sealed to: its key of this run."""
-        return PublicIdentity.from_sealing(self.memo[RUN_KEYS][party]["key"])
+        signed = self.memo.get(RUN_KEYS, {}).get(party)
+        if signed is None:
+            raise Refused(f"{party} has shown no key for this run, which has not begun there", code="sealed")
+        return PublicIdentity.from_sealing(signed["key"])
 
     @property
     def run_key(self) -> Identity:
@@ -371,7 +373,15 @@ def begin(parties: Parties) -> None:
     """Let every party reserve, or refuse, and bring the parties the keys of those that they may write to."""
     view, who = parties.under("run"), parties.consortium
     key = parties.run_key.public.sealing()
-    begun = view.ask("begin", need=who.survivors, unanimous=True, coordinator_key=key)
+
+    def has_key(party: str, values: Mapping[str, Any]) -> None:
+        # Else those that are to write to it would find out, and be lost for it.
+        signed = values["run_key"]
+        text = encode([parties.study, parties.run, "run key", party, signed["key"]])
+        who.roster[party].verify(signed["signature"], text)
+        PublicIdentity.from_sealing(signed["key"]).seal(b"", b"")
+
+    begun = view.ask("begin", need=who.survivors, unanimous=True, valid=has_key, coordinator_key=key)
     keys = parties.memo[RUN_KEYS] = {party: values["run_key"] for party, values in begun.items()}
     parties.remember(_handed_back(parties, begun))
     writers = parties.agreed.writers()
@@ -381,18 +391,13 @@ def begin(parties: Parties) -> None:
 
 
 def _handed_back(parties: Parties, begun: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, bytes], list[heads.Head]]:
-    """What parties remember of each other's ledgers; a head that its owner did not sign is nobody's."""
+    """What parties remember of each other's ledgers."""
     out: dict[tuple[str, bytes], list[heads.Head]] = {}
     for values in begun.values():
         for party, found in values["remembered"].items():
-            identity = parties.consortium.roster.get(party)
-            if identity is None:
-                continue
-            known = out.setdefault((party, identity.sign), [])
-            for head in found:
-                with contextlib.suppress(Malformed):
-                    heads.verify(identity, party, head)
-                    known[:] = heads.newest(known, [head])
+            identity = parties.consortium.roster[party]
+            whose = party, identity.sign
+            out[whose] = heads.newest(out.get(whose, []), heads.authentic(identity, party, found))
     return out
 
 

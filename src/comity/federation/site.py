@@ -291,14 +291,12 @@ class Site:
         return {party: of for party, of in found.items() if of}
 
     def remember(self, shown: Mapping[str, list[ledger_heads.Head]]) -> None:
-        """Keep the heads of parties that this site watches; whoever did not sign theirs is left out."""
+        """Keep the heads of parties that this site watches; those that they did not sign are left out."""
         watched = set(ledger_heads.watched(self.consortium, self.party))
         for party, found in shown.items():
             if party in watched:
                 identity = self._host.identity_of(party)
-                for head in found:
-                    ledger_heads.verify(identity, party, head)
-                self.effects.heads[party, identity.sign] = list(found)
+                self.effects.heads[party, identity.sign] = ledger_heads.authentic(identity, party, found)
 
     def reserve(self) -> None:
         self._host.permit_run(self._run)

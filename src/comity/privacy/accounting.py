@@ -25,6 +25,8 @@ INFINITE = Decimal("Infinity")
 _HALF_PI = Decimal("1.5707963267948966192313216916397514420986")
 _DISPLAYED = Context(prec=20, rounding=ROUND_CEILING)
 _BUDGETS = Context(prec=60, rounding=ROUND_FLOOR)
+_SUMS = Context(prec=2000, rounding=ROUND_CEILING)
+"""Exact for every figure that a loss may have: what is added and taken away again leaves nothing behind."""
 _ZERO = Decimal(0)
 _ROUNDING = 2.0**-44
 """Relative error allowed to a handful of elementary floating-point functions: 256 times the last bit."""
@@ -70,13 +72,13 @@ class Spent:
         pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
         match loss:
             case Pure(epsilon=epsilon):
-                pure = LOSSES.fma(epsilon, count, pure)
+                pure = _SUMS.fma(epsilon, count, pure)
             case GDP(square=square):
-                gaussian = LOSSES.fma(square, count, gaussian)
+                gaussian = _SUMS.fma(square, count, gaussian)
             case ZCDP(rho=more):
-                rho = LOSSES.fma(more, count, rho)
+                rho = _SUMS.fma(more, count, rho)
             case Approx(epsilon=epsilon, delta=delta):
-                epsilons, deltas = LOSSES.fma(epsilon, count, epsilons), LOSSES.fma(delta, count, deltas)
+                epsilons, deltas = _SUMS.fma(epsilon, count, epsilons), _SUMS.fma(delta, count, deltas)
         return Spent(pure, gaussian, rho, epsilons, deltas)
 
     def less(self, loss: Loss) -> Spent:
@@ -84,13 +86,13 @@ class Spent:
         pure, gaussian, rho, epsilons, deltas = self.pure, self.gaussian, self.rho, self.approx_epsilon, self.delta
         match loss:
             case Pure(epsilon=epsilon):
-                pure = LOSSES.subtract(pure, epsilon)
+                pure = _SUMS.subtract(pure, epsilon)
             case GDP(square=square):
-                gaussian = LOSSES.subtract(gaussian, square)
+                gaussian = _SUMS.subtract(gaussian, square)
             case ZCDP(rho=more):
-                rho = LOSSES.subtract(rho, more)
+                rho = _SUMS.subtract(rho, more)
             case Approx(epsilon=epsilon, delta=delta):
-                epsilons, deltas = LOSSES.subtract(epsilons, epsilon), LOSSES.subtract(deltas, delta)
+                epsilons, deltas = _SUMS.subtract(epsilons, epsilon), _SUMS.subtract(deltas, delta)
         return Spent(pure, gaussian, rho, epsilons, deltas)
 
     @property
