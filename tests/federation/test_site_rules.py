@@ -178,7 +178,7 @@ def test_what_a_peer_seals_is_checked_like_anything_else():
 
 
 def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it():
-    """Whoever knows a party's key of the run, the coordinator first of all, can seal to it, and could write for others."""
+    """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
     one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
     head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
