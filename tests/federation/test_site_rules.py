@@ -16,7 +16,7 @@ from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Blob, Count
-from comity.federation.letters import Head, seal
+from comity.federation.letters import Head, delivered, seal, seal_in_common
 from comity.federation.parties import run
 from comity.federation.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
 from comity.federation.protocol import step
@@ -175,6 +175,22 @@ def test_what_a_peer_seals_is_checked_like_anything_else():
     # The first stays, whatever comes later under its name.
     assert heard(6, "hint", b"later") == 1
     assert decode(one.store.state("run-1", "in:hint:birch")) == b"short"
+
+
+def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it():
+    """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
+    one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
+    key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
+    head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
+
+    def heard(turn, letter):
+        return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
+
+    for turn, writer in enumerate(("cedar", COORDINATOR)):
+        assert heard(turn, seal(identity(writer), key, head, encode(b"forged"))) == 0
+        (letter,), box = seal_in_common(identity(writer), {"ash": key}, {"ash": head}, encode(b"forged"))
+        assert heard(2 + turn, delivered(letter, lambda _, box=box: box)) == 0
+    assert heard(4, seal(identity("birch"), key, head, encode(b"own"))) == 1
 
 
 def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw():
