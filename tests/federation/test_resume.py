@@ -354,15 +354,6 @@ def test_a_consortium_without_honest_parties_is_refused():
         consortium(2, dropouts=1, colluders=1)
 
 
-def test_a_reply_that_comes_after_the_ask_was_decided_is_not_written(tmp_path):
-    parties, _ = setup(folder=tmp_path, lose=[("elm", "sum.mask[mean/0]")])
-    run(parties)
-    before = dict(parties.journal.traffic(STUDY, "run-1"))["sum.mask[mean/0]"]
-    parties.journal.got("run-1", "sum.mask[mean/0]", {"elm": b"late"}, decided=True)
-    assert dict(parties.journal.traffic(STUDY, "run-1"))["sum.mask[mean/0]"] == before
-    assert before["elm"].reply is None
-
-
 def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path):
     def start(folder):
         parties, hosts = setup(protocol=Rounds(protection=Noised), folder=folder)

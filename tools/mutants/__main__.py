@@ -17,7 +17,7 @@ from tools.mutants.trial import KILLED, Verdict, copied, reaches, tested, tried
 # Longer than any of the named files takes on a busy machine.
 _LONGEST = 600.0
 # A mutant may make its tests slower than they are; one that hangs is no kill.
-_SLOWER, _AT_LEAST = 4.0, 60.0
+_SLOWER, _AT_LEAST = 6.0, 180.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
