@@ -149,7 +149,8 @@ def undisturbed(folder):
     for name in members().parties:
         host(PROTOCOL, members(), name, folder)
     started = time.perf_counter()
-    assert os.WEXITSTATUS(os.waitpid(coordinate(folder), 0)[1]) == 0
+    finished = os.waitpid(coordinate(folder), 0)[1]
+    assert os.WIFEXITED(finished) and os.WEXITSTATUS(finished) == 0
     shutil.rmtree(folder, ignore_errors=True)
     return time.perf_counter() - started
 
