@@ -32,10 +32,12 @@ lint: $(VENV)/.dev
 test: lint
 	$(BIN)/pytest
 
-# A thousand kills, a million mutated messages, the attacks of coalitions, statistical and scale runs, and the mutants:
+# A thousand kills, a million mutated messages, the attacks of coalitions, statistical and scale runs, the mutants, and
+# the property tests on new examples:
 # many minutes.
 test-long: mutants
 	$(BIN)/pytest -m long -o faulthandler_timeout=1800
+	$(BIN)/pytest -m 'hypothesis and not long' --hypothesis-profile=searching
 
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""A run that stops at a failure (`-x`, `--maxfail`) stops in all of its processes.
+"""A run that stops at a failure (`-x`, `--maxfail`) stops in all of its processes; the default suite repeats itself.
 
 A worker of pytest-xdist that is told to stop first does everything that is in its queue: minutes of writing to disk, in
 which a run that has failed looks as if it hung.
@@ -10,6 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# What the default suite says of a commit is the same on every machine. `make test-long` draws new examples each time.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("searching", print_blob=True)
+settings.load_profile("repeatable")
 
 
 class StopTogether:

@@ -178,13 +178,16 @@ cell = st.text(st.sampled_from("ab é0123456789,;.\t|\"'\n"), max_size=8)
 def test_whatever_a_file_holds_no_error_quotes_its_records(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], separator: str, encoding: str
 ) -> None:
-    """Every cell has marks around it that stand nowhere else: a sentence with more than one pair quotes a record."""
+    """Every cell has marks around it that stand nowhere else: a text with more than one pair quotes a record.
+
+    `values` are those of one column, each looked at alone: two of them are two records' cells, not one record.
+    """
     path = tmp_path_factory.mktemp("any") / "t.csv"
     marked = [[f"<{one}>" for one in row] for row in rows]
     path.write_bytes("\n".join(["age,dose,sick", *(separator.join(row) for row in marked)]).encode(encoding))
     try:
         frame = open_source(path).read()
-        said = [f"{one.sentence} {one.values}" for one in explain(SCHEMA, frame, "t")]
+        said = [text for one in explain(SCHEMA, frame, "t") for text in (one.sentence, *one.values)]
         assert not [one for one in said if one.count("<") > 1]
         Encoding(SCHEMA).encode(frame, "t")
     except BadInput as error:
