@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from comity.data.conforming import missing_column
 from comity.data.csv_dialect import Dialect
-from comity.data.csv_file import csv_batches, csv_table
 from comity.data.database_url import check_url, file_of
 from comity.data.nearest import did_you_mean, nearest
 from comity.data.sql import Sql
@@ -61,11 +58,15 @@ class Csv:
         return Dialect(self.separator, self.decimal, self.encoding)
 
     def read(self, columns: Columns = None) -> pd.DataFrame:
+        from comity.data.csv_file import csv_table
+
         with _opening(self.path):
             table = csv_table(self.path, self.dialect)
         return _select(table, columns, str(self.path))
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
+        from comity.data.csv_file import csv_batches
+
         with _opening(self.path):
             for piece in _pieces(csv_batches(self.path, self.dialect), rows):
                 yield _select(piece, columns, str(self.path))
@@ -78,11 +79,15 @@ class Parquet:
     path: Path
 
     def read(self, columns: Columns = None) -> pd.DataFrame:
+        import pyarrow.parquet as pq
+
         with _opening(self.path):
             frame: pd.DataFrame = pq.ParquetFile(self.path).read(columns=self._checked(columns)).to_pandas()
         return frame
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
+        import pyarrow.parquet as pq
+
         with _opening(self.path):
             file = pq.ParquetFile(self.path)
             chosen = self._checked(columns)
@@ -92,6 +97,8 @@ class Parquet:
 
     def _checked(self, columns: Columns) -> list[str] | None:
         if columns is not None:
+            import pyarrow.parquet as pq
+
             _present(columns, pq.ParquetFile(self.path).schema_arrow.names, str(self.path))
         return None if columns is None else list(columns)
 
@@ -264,6 +271,10 @@ class _opening:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        import pyarrow as pa
+
         if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError):
             reason = (
                 error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged, or of another kind"

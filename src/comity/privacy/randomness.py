@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from opendp import domains, measurements, measures, metrics
-from opendp.mod import enable_features
 
 from comity.errors import DataError, StudyError
 from comity.privacy.gamma import gamma
@@ -74,14 +72,12 @@ class ReleasedNoise:
 
     seeded = False
 
-    def __init__(self) -> None:
-        enable_features("contrib")
-
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
         count = _checked(scale, shape)
+        from comity.privacy.exact_draws import exact_laplace
+
         permit.use()
-        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
-        return _drawn(measurements.make_laplace(*space, scale=float(scale)), count).reshape(shape)
+        return exact_laplace(float(scale), count).reshape(shape)
 
     def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
         count = _checked(sigma, shape)
@@ -114,14 +110,15 @@ class ReleasedNoise:
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
         _checked(scale, ())
         listed = _checked_scores(scores)
+        from comity.privacy.exact_draws import exact_noisy_max
+
         permit.use()
-        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
-        choose = measurements.make_noisy_max(*space, measures.max_divergence(), scale=float(scale))
-        return int(choose(listed.tolist()))
+        return exact_noisy_max(listed, float(scale))
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
-        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l2_distance(T="f64")
-        return _drawn(measurements.make_gaussian(*space, scale=sigma), count)
+        from comity.privacy.exact_draws import exact_gaussian
+
+        return exact_gaussian(sigma, count)
 
 
 class SeededNoise:
@@ -243,10 +240,6 @@ def _variance(beta: Decimal, dimension: int, components: tuple[tuple[int, Decima
             variance = 2 * beta * beta * gamma(Fraction(power + 1, 2))
             if precise_uniform() <= keep_probability(variance, dimension):
                 return variance
-
-
-def _drawn(measurement: Any, count: int) -> Integers:
-    return np.array(measurement([0] * count), np.int64)
 
 
 def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
