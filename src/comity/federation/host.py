@@ -24,10 +24,11 @@ from comity.federation.forms import Count
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
 from comity.federation.policy import Policy
-from comity.federation.protocol import StepSpec
+from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
+from comity.federation.sum_site import SumSite
 from comity.privacy.ledger import Draw
 from comity.privacy.randomness import NoiseSource
 
@@ -160,7 +161,8 @@ class Host:
         agreed = self.agreed
         function, spec = agreed.step(ask.path)
         declared = agreed.declared(ask.path.mount)
-        site = Site(self, ask.run, ask.path, spec.sends)
+        kind = SumSite if ask.path.mount == SUM else Site
+        site = kind(self, ask.run, ask.path, spec.sends)
         values = self._opened(site, ask, spec, declared)
         if ask.path == BEGIN:
             site.bind(ask.nonce)

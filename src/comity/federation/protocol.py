@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-STANDING = ("run", "sum")
+SUM = "sum"
+STANDING = ("run", SUM)
 """What is mounted in every run."""
 
 
@@ -36,6 +37,7 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
+    per_circle: bool
     gives: tuple[str, ...] = ()
     may_give: tuple[str, ...] = ()
 
@@ -52,17 +54,19 @@ def step(
     stacked: bool = False,
     times: int = 1,
     per_sum: bool = False,
+    per_circle: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
     contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
     ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
     leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
-    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
+    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label,
+    and `per_circle` once for each set of parties that sum together, under their place."""
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
         function.__dict__["spec"] = StepSpec(
-            function.__name__, sends, stacked, times, takes, per_sum, tuple(gives), tuple(may_give)
+            function.__name__, sends, stacked, times, takes, per_sum, per_circle, tuple(gives), tuple(may_give)
         )
         return function
 
@@ -81,6 +85,8 @@ class Protocol:
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ()
+    """What the releases of this method call parties that do not all do the same."""
 
     @property
     def stackable(self) -> bool:
@@ -104,7 +110,7 @@ class Protocol:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
         declaration = self.declare(who).accept(who)
         for part in self.parts.values():
-            part.declare(who).accept(who)
+            part.declare(who).accept(who, beside=declaration)
         return declaration
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:

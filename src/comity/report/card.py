@@ -22,7 +22,7 @@ def model_card(result: Result) -> str:
         "## Guarantee",
         "\n".join(
             [
-                f"- Loss of each party: {guarantee.loss}",
+                *(f"- Loss of {payer}: {loss}" for payer, loss in guarantee.losses.items()),
                 f"- Unit: {guarantee.unit}, {guarantee.neighbours}",
                 f"- Holds against: {guarantee.adversary}",
                 f"- Claim: {'none: simulated with a seed' if guarantee.seeded else guarantee.claim}",

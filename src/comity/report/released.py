@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import DataError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, worded
 from comity.federation.declaration import Declaration
 from comity.learn.storage import read_arrays
 from comity.report.writing import write_text
@@ -58,9 +58,9 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     return tuple(
         Released(
             release.name,
-            release.source,
-            release.to,
-            tuple(who.roles.get(release.to, ())),
+            worded(release.source),
+            worded(release.to),
+            () if release.to in (EVERY_PARTY, EVERYONE) else tuple(who.among(release.to)),
             release.protection.text,
             str(release.form),
             values[release.name],

@@ -17,6 +17,7 @@ from typing import Any
 
 from comity.errors import ComityError, DataError
 from comity.federation.baseline import Baseline
+from comity.federation.payers import Payer
 from comity.federation.plan import Plan, PlanRow
 from comity.federation.protection import Perturbed
 from comity.federation.transcript import Line, Transcript
@@ -189,6 +190,7 @@ def load_result(folder: str | Path) -> Result:
 def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Released, ...]) -> Result:
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
+    guarantee["payers"] = tuple(Payer(**payer) for payer in guarantee.get("payers", ()))
     return Result(
         study=page["study"],
         study_hash=page["study_hash"],
@@ -211,6 +213,7 @@ def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Rel
             claim=planned["claim"],
             expected=planned["expected"],
             notes=tuple(planned["notes"]),
+            payers=tuple(Payer(**payer) for payer in planned.get("payers", ())),
         ),
         views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
         transcript=Transcript(tuple(Line(**line) for line in lines)),
