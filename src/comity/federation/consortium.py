@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -70,6 +70,13 @@ class Consortium:
     def knows(self, name: object) -> bool:
         """Whether `name` is a party."""
         return isinstance(name, str) and name in self._known
+
+    def knows_all(self, names: Collection[object]) -> bool:
+        """Whether each of these is a party."""
+        known = self._known
+        if isinstance(known, frozenset):
+            return all(isinstance(name, str) for name in names) and known.issuperset(names)
+        return all(map(self.knows, names))
 
     @property
     def survivors(self) -> int:

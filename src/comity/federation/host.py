@@ -167,12 +167,6 @@ class Host:
         for letter in ask.mail:
             self._open(site, letter)
         reply = self._run(site, function, spec, declared, values)
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in agreed.declaration.paid_by(self.party, self.who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
         return self.store.commit(
             agreed.study,
             ask.run,
@@ -180,12 +174,21 @@ class Host:
             digest,
             reply,
             site.effects,
-            draws,
+            self._draws() if site.effects.reserve else (),
             keys=self.keys,
             party=self.party,
             title=agreed.title,
             most=self.policy.allowed(agreed.study),
         )
+
+    def _draws(self) -> list[Draw]:
+        """What a run may draw here: reserved when it begins."""
+        return [
+            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
+            for release in self.declaration.paid_by(self.party, self.who)
+            if release.loss is not None
+            for index in range(release.times)
+        ]
 
     def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
         """The values of an ask in clear, each of its declared form."""
