@@ -144,7 +144,7 @@ def test_more_bad_parties_than_may_be_lost_stop_the_run():
 
 def test_a_stop_after_a_draw_is_a_lost_party():
     class Broken(NoNoise):
-        def discrete_gaussian(self, sigma, shape, *, permit):
+        def rounded_gaussian(self, sigma, shape, *, permit):
             raise MemoryError
 
     parties, hosts = setup(protocol=Rounds(protection=Noised))

@@ -323,8 +323,8 @@ class Parties:
         release = self.declaration[spec.sends]
         index = self._memory.counts.get(release.name, -1) + 1
         self._memory.counts[release.name] = index
-        sources = [party for party in self.alive if self.consortium.includes(release.source, party)]
-        got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
+        sources = self.consortium.among(release.source)
+        got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
             from comity.federation.sum_opening import open_sum
