@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from comity.crypto.neighbours import COMPLETE, choose
+from comity.crypto.neighbours import choose
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
@@ -102,7 +102,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
             notes.append(
                 f"{release.name}: noise is laid out for {who.honest_parts} honest parts of {who.size} "
                 f"(colluders {who.colluders}, dropouts {who.dropouts}): "
-                f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
+                f"{_factor(who.size / who.honest_parts)} times the variance that a trusted coordinator would add"
             )
     notes += _holders(declaration, who)
     if who.unit is not Unit.PARTY:
@@ -128,15 +128,25 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
     )
 
 
+def _factor(factor: float) -> str:
+    """Three figures, and as many more as it takes to tell a factor from 1."""
+    digits = 3
+    while digits < 9 and f"{factor:.{digits}g}" == "1":
+        digits += 1
+    return f"{factor:.{digits}g}"
+
+
 def _holders(declaration: Declaration, who: Consortium) -> list[str]:
-    """Among very many parties sums hold with a probability, which is said."""
-    if not declaration.sums() or who.size <= COMPLETE:
+    """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
+    if not declaration.sums():
         return []
     graph = choose(who.size, who.colluders, who.dropouts)
+    if graph.degree >= who.size - 1:
+        return []
     return [
         f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
         f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
-        "the sum of all or nothing, except with probability 2^-39"
+        "the sum of all or nothing, except with probability 2^-39, if its colluders do not depend on who was drawn"
     ]
 
 
