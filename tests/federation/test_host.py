@@ -407,7 +407,7 @@ def test_answering_never_raises_and_tells_nothing(error, where, monkeypatch, cap
         elif where == "store":
             monkeypatch.setattr(one.store, "commit", fail)
         else:
-            monkeypatch.setattr(NoNoise, "discrete_gaussian", fail)
+            monkeypatch.setattr(NoNoise, "rounded_gaussian", fail)
         with caplog.at_level(logging.CRITICAL):
             reply = ask(one, "wrong_shape[0]" if where == "step" else "average[0]")
     said = decode(reply)

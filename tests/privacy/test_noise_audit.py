@@ -67,7 +67,7 @@ def test_gaussian(source, count, near):
     shift = worst(scale, 1.0)
 
     def measured(sigma: float) -> float:
-        first, second = (source.discrete_gaussian(sigma, (count,), permit=permit()) for _ in range(2))
+        first, second = (source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(2))
         return gdp_lower_bound(first, second + shift, delta=1e-6, confidence=SURE)
 
     assert near <= measured(scale.total) <= 1
@@ -76,7 +76,7 @@ def test_gaussian(source, count, near):
 
 def shared(parts: int, sigma: float, count: int) -> np.ndarray:
     source = SeededNoise(parts)
-    return sum(source.discrete_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
+    return sum(source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
 
 
 def test_gaussian_in_parts():
@@ -92,8 +92,8 @@ def test_gaussian_in_parts():
 
 
 def test_parts_narrower_than_the_grid_are_caught():
-    """σ = 4.53 shared among 1,000 parties on the integers: nearly no noise."""
-    drawn = shared(1000, 4.53 / math.sqrt(1000), 4000)
+    """σ = 4.53 shared among 2,000 parties on the integers: nearly no noise."""
+    drawn = shared(2000, 4.53 / math.sqrt(2000), 4000)
     assert epsilon_lower_bound(drawn[:2000], drawn[2000:] + 1, delta=1e-6, confidence=SURE) > 3
 
 

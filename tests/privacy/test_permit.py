@@ -13,7 +13,7 @@ from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 DRAWS = {
     "laplace": lambda source, permit: source.discrete_laplace(2.0, (3,), permit=permit),
-    "gaussian": lambda source, permit: source.discrete_gaussian(2.0, (3,), permit=permit),
+    "gaussian": lambda source, permit: source.rounded_gaussian(2.0, (3,), permit=permit),
     "spherical": lambda source, permit: source.spherical(20.0, (3,), permit=permit),
     "noisy max": lambda source, permit: source.noisy_max(np.array([1, 2]), 2.0, permit=permit),
 }
@@ -59,7 +59,7 @@ def test_of_many_threads_one_draws():
 @pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 2.0**51])
 def test_a_bad_scale_is_refused_before_the_permit_is_used(source, scale):
-    for draw in (source.discrete_laplace, source.discrete_gaussian, source.spherical):
+    for draw in (source.discrete_laplace, source.rounded_gaussian, source.spherical):
         permit = Permit("votes", 0)
         with pytest.raises(StudyError):
             draw(scale, (3,), permit=permit)

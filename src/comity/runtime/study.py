@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from comity.crypto.sealed import PublicIdentity
-from comity.data import Schema, nearest, open_source
+from comity.data import Schema, nearest
 from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.plan import Plan, plan
@@ -30,9 +29,12 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
-from comity.runtime.local.cohort import Numbered
+from comity.runtime.numbered import Numbered
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -394,6 +396,8 @@ def _public(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
         raise DataError(
             f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
         )
+    from comity.data.sources import open_source
+
     try:
         return open_source(name, where=f"{where}: {key}", base=folder).read()
     except BadInput as error:

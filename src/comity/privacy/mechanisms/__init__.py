@@ -12,14 +12,13 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.noisy_max import NoisyMax
 from comity.privacy.mechanisms.scale import Scale
-from comity.privacy.mechanisms.skellam import Skellam
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-__all__ = ["Gaussian", "Laplace", "Noise", "NoisyMax", "Scale", "Skellam", "Spherical"]
+__all__ = ["Gaussian", "Laplace", "Noise", "NoisyMax", "Scale", "Spherical"]
 
 
 class Noise(Protocol):
