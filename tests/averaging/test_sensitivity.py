@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.federation.plan import spent_by
+from comity.federation.payers import spent_by
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging.losses import TOLERANCE, loss_of
 from comity.protocols.averaging.published_noise import gradient_diameter

@@ -29,8 +29,8 @@ class Lying(LossyChannel):
         super().__init__(hosts)
         self.path, self.lie, self.party = path, lie, party
 
-    def ask(self, messages):
-        replies = super().ask(messages)
+    def carry(self, messages):
+        replies = super().carry(messages)
         if self.party in messages and path_of(messages[self.party]) == self.path:
             message = messages[self.party]
             made = self.lie(decode(replies[self.party][:-SIGNATURE_BYTES]))

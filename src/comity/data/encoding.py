@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, inf, nextafter, sqrt
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from comity.data.columns import Categorical, Classes, Column, Date, Numeric, Ordinal
@@ -22,6 +21,9 @@ from comity.data.records import Records
 from comity.data.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scaling = Literal["symmetric", "unit"]
 Rows = Literal["none", "scaled", "clipped", "normalised"]

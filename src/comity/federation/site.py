@@ -87,6 +87,8 @@ class Site:
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
         release = self._host.agreed.declaration[self._sends]
+        if not self.consortium.includes(release.source, self.party):
+            raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:
