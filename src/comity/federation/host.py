@@ -117,9 +117,10 @@ class Host:
         key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
         return self.answered(raw).reply
 
-    def answered(self, raw: bytes) -> Answer:
-        """`answer`, with the sentence of a refusal for whoever is at home here."""
-        digests = Digests.of_signed(raw)
+    def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
+        """`answer`, with the sentence of a refusal for whoever is at home here. `digests` are those of `raw`, where
+        they are known."""
+        digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
         try:
             reply = self._reply(raw, digests)

@@ -426,8 +426,15 @@ def begin(parties: Parties) -> None:
     parties.remember(heads.handed_back(who, (values["remembered"] for values in begun.values())))
     writers = parties.agreed.writers()
     if writers:
-        readable = {party: keys[party] for party in set().union(*writers.values()) if party in keys}
-        view.ask("meet", to=list(writers), need=len(writers) - who.dropouts, run_keys=readable)
+        need = len(writers) - who.dropouts
+        circles = {party: {*to, party} for party, to in writers.items()}
+        circle = next(iter(circles.values()))
+        if all(other == circle for other in circles.values()):
+            # All write to all: the same keys for everybody, which are written down once.
+            view.ask("meet", to=list(writers), need=need, run_keys={p: keys[p] for p in sorted(circle) if p in keys})
+        else:
+            each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}
+            view.ask("meet", each=each, need=need)
 
 
 def _end(parties: Parties) -> None:

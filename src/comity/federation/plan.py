@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from comity.crypto.neighbours import COMPLETE, choose
+from comity.crypto.neighbours import choose
 from comity.federation.consortium import Consortium, worded
 from comity.federation.declaration import Declaration
 from comity.federation.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
@@ -107,7 +107,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 notes.append(
                     f"{release.name}: noise is laid out for {over.honest_parts} honest parts of {over.size} "
                     f"(colluders {over.colluders}, dropouts {over.dropouts}): "
-                    f"{over.size / over.honest_parts:.3g} times the variance that a trusted coordinator would add"
+                    f"{_factor(over.size / over.honest_parts)} times the variance that a trusted coordinator would add"
                 )
     notes += _holders(declaration, who)
     if who.unit is not Unit.PARTY:
@@ -132,16 +132,25 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
     )
 
 
+def _factor(factor: float) -> str:
+    """Three figures, and as many more as it takes to tell a factor from 1."""
+    digits = 3
+    while digits < 9 and f"{factor:.{digits}g}" == "1":
+        digits += 1
+    return f"{factor:.{digits}g}"
+
+
 def _holders(declaration: Declaration, who: Consortium) -> list[str]:
-    """Among very many parties sums hold with a probability, which is said."""
+    """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
     summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
-    sizes = {over.size: over for over in (release.summed_over(who) for release in summed) if over.size > COMPLETE}
-    graphs = [choose(over.size, over.colluders, over.dropouts) for over in sizes.values()]
+    sizes = {over.size: over for over in (release.summed_over(who) for release in summed)}
+    graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
         f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
-        "the sum of all or nothing, except with probability 2^-39"
-        for graph in graphs
+        "the sum of all or nothing, except with probability 2^-39, if its colluders do not depend on who was drawn"
+        for size, graph in graphs
+        if graph.degree < size - 1
     ]
 
 

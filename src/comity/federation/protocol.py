@@ -20,6 +20,8 @@ from comity.federation.declaration import Declaration
 from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
+    from comity.federation.assessment import Assessment
     from comity.federation.parties import Parties
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -122,8 +124,25 @@ class Protocol:
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
-        """What a consumer works with (a scikit-learn-compatible model, a frame), from released values alone."""
+        """What a consumer works with, from released values alone: an artefact (`comity.artefacts`), which saves, loads,
+        describes and draws itself; without one, the values by their names.
+
+        A receiver that was not released what it takes has nothing to work with: KeyError says so.
+        """
         return dict(released)
+
+    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+        """Further artefacts of a run of the study with this hash, by the name of the folder that each belongs in."""
+        return {}
+
+    def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
+        """Simulation only: how good what was presented is, on test records. `train` are the parties' own records, or
+        None where nobody asked for comparisons. This is for models that predict; a method whose quality is not one
+        number has its own."""
+        from comity.federation.assessment import of_predictor
+
+        compared = [] if train is None else self.compare(train, test)
+        return of_predictor(presented, test, self.score(presented, test), compared)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         """Simulation only: what a constant, the parties alone, and all records pooled would reach on test records."""

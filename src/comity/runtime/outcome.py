@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from comity.artefacts.artefact import Artefact
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
@@ -60,11 +62,13 @@ class Account:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
+    """`presented` is what the method makes of its releases, `beside` further artefacts by the folder they belong in."""
+
     study: str
     study_hash: str
     run: str
     protocol: str
-    model: Any
+    presented: Any
     released: Mapping[str, Any]
     guarantee: Guarantee
     plan: Plan
@@ -72,8 +76,8 @@ class Outcome:
     consortium: Consortium
     transcript: Transcript
     accounts: tuple[Account, ...] = ()
-    baselines: tuple[Baseline, ...] = ()
-    error: float | None = None
+    assessment: Assessment = field(default_factory=Assessment)
+    beside: Mapping[str, Artefact] = field(default_factory=dict)
     seconds: float = 0.0
     parties: int = 0
     masks: bool = True
@@ -81,6 +85,19 @@ class Outcome:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
     findings: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> Any:
+        """What was presented, by the name that it has where it predicts."""
+        return self.presented
+
+    @property
+    def error(self) -> float | None:
+        return self.assessment.error
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        return self.assessment.baselines
 
     def baseline(self, name: str) -> Baseline | None:
         return next((b for b in self.baselines if b.name == name), None)

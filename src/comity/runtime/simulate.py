@@ -21,6 +21,7 @@ from comity.data import Encoding, Records, Schema, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
@@ -171,17 +172,15 @@ def simulate(
         run_id=run_id,
         seed=seed,
     )
-    error, compared = None, list[Baseline]()
+    assessed = Assessment()
     if tested is not None:
-        error = protocol.score(outcome.model, tested)
-        if baselines:
-            compared = protocol.compare(list(records.values()), tested)
-            if local:
-                compared = [replace(one, note=_without_models(one)) for one in compared]
+        assessed = protocol.assess(outcome.presented, list(records.values()) if baselines else None, tested)
+        if local:
+            noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
+            assessed = replace(assessed, baselines=noted)
     return replace(
         outcome,
-        error=error,
-        baselines=tuple(compared),
+        assessment=assessed,
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -270,7 +269,8 @@ def _outcome(
         study_hash=study_hash,
         run=run_id,
         protocol=protocol.name,
-        model=protocol.present(released, who),
+        presented=protocol.present(released, who),
+        beside=protocol.beside(released, who, study=study_hash, run=run_id),
         released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
