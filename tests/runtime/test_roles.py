@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from comity.artefacts.table import Table
 from comity.data import Records, clinic_schema
 from comity.errors import BudgetExceeded, StudyError
 from comity.federation.bounds import Ball
@@ -19,7 +20,7 @@ from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
-from comity.report.card import model_card
+from comity.report.card import card_text
 from comity.report.result import Result, load_result
 from comity.runtime.run import Material, grants_of, run_study
 from comity.runtime.simulate import simulate
@@ -93,7 +94,7 @@ def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path):
     assert result.guarantee.losses == {consumer: "eps 1.44", owners: "eps 1.00"}
     assert f"eps 1.44 for {consumer}; eps 1.00 for {owners}" in str(result.guarantee)
     assert "per party" not in str(result.guarantee)
-    card = model_card(result)
+    card = card_text(result, Table(("a",), ((1,),)))
     assert f"- Loss of {consumer}: eps 1.44" in card and f"- Loss of {owners}: eps 1.00" in card
     result.save(tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
