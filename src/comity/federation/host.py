@@ -29,7 +29,6 @@ from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
 from comity.federation.sum_site import SumSite
-from comity.privacy.ledger import Draw
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.site")
@@ -177,21 +176,12 @@ class Host:
             digest,
             reply,
             site.effects,
-            self._draws() if site.effects.reserve else (),
+            agreed.declaration.draws(self.party, self.who) if site.effects.reserve else (),
             keys=self.keys,
             party=self.party,
             title=agreed.title,
             most=self.policy.allowed(agreed.study),
         )
-
-    def _draws(self) -> list[Draw]:
-        """What a run may draw here: reserved when it begins."""
-        return [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in self.declaration.paid_by(self.party, self.who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
 
     def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
         """The values of an ask in clear, each of its declared form."""
@@ -226,7 +216,10 @@ class Host:
             log.warning("%s ignores a second letter %r of %r", self.party, head.name, head.sender)
 
     def _may_be_neutral(self, spec: StepSpec) -> bool:
-        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent."""
+        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
+        none for what a step gives beside its contribution."""
+        if spec.gives:
+            return False
         bound = None if spec.sends is None else self.declaration[spec.sends].bound
         return bound is not None and bound.neutral_within
 
@@ -243,6 +236,8 @@ class Host:
             _ = self.records
         try:
             values = function(site, **given) or {}
+            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
+            self._check_given(site, spec, declared, values)
         except (Exception, SystemExit) as error:
             if site.effects.draws:
                 log.exception("%s failed in %s", self.party, spec.name)
@@ -257,10 +252,6 @@ class Host:
             log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
             values = {}
             site.contribute(None)
-        if not spec.is_given(values):
-            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
-        for key, value in values.items():
-            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
         if any(declared[key].sealed for key in values):
             values = sealed_values(values, declared, site.coordinator_key(), site.heads(self.party, COORDINATOR))
         if site.contribution is not None:
@@ -268,6 +259,12 @@ class Host:
             values = {**values, spec.sends: site.contribution}
         reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
         return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
+
+    def _check_given(self, site: Site, spec: StepSpec, declared: Declaration, values: Mapping[str, Any]) -> None:
+        if not spec.is_given(values):
+            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
+        for key, value in values.items():
+            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
 
 
 def _stopped(site: Site) -> dict[str, Any]:

@@ -24,14 +24,14 @@ from comity.federation.agreed import Agreed
 from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaration import Declaration, Release
 from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
-from comity.federation.protection import Summed
+from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
@@ -321,8 +321,9 @@ class Parties:
         if spec.sends is None:
             raise Refused(f"{spec.name} contributes nothing", code="undeclared")
         release = self.declaration[spec.sends]
-        index = self._memory.counts.get(release.name, -1) + 1
-        self._memory.counts[release.name] = index
+        if isinstance(release.protection, Computed):
+            raise Refused(f"{release.name} is computed at each site, there is no sum: ask for it", code="no-step")
+        index = self._next(release)
         sources = self.consortium.among(release.source)
         got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         grid = release.spacing(self.consortium)
@@ -338,14 +339,23 @@ class Parties:
         value = np.asarray(units * grid, np.float64)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
-        return Total(value, len(names), names)
+        given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
+        return Total(value, len(names), names, given)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
+        """A trusted coordinator's noise on a value made from entrusted releases: drawn once for each time that the
+        release is made, in their order, and journalled."""
         release = self.declaration[name]
-        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
-        self._memory.kept.add(release, name, noisy)
+        index = self._next(release)
+        noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
+        self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def _next(self, release: Release) -> int:
+        """The index of a release that is made now: running again counts again from the first."""
+        index = self._memory.counts.get(release.name, -1) + 1
+        self._memory.counts[release.name] = index
+        return index
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from comity.errors import Malformed, Refused
 from comity.federation import heads as ledger_heads
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, ITSELF, Consortium
 from comity.federation.declaration import Release
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
-from comity.federation.protection import Entrusted, Selected, Summed
+from comity.federation.protection import Computed, Entrusted, Selected, Summed
 from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Site:
         self.party = host.party
         self.consortium: Consortium = host.agreed.consortium
         self.effects = Effects()
-        self.contribution: NDArray[np.int64] | None = None
+        # What leaves under the name of the release that the step sends.
+        self.contribution: Any = None
         self.contributed = False
         self.dims: Mapping[str, int] = _Dimensions(self)
         self._run_key: Identity | None = None
@@ -87,8 +88,7 @@ class Site:
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
         release = self._host.agreed.declaration[self._sends]
-        if not self.consortium.includes(release.source, self.party):
-            raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
+        self._require_source(release)
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:
@@ -115,6 +115,40 @@ class Site:
             self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
         else:
             self.contribution = units
+
+    def compute(self, values: Any, *, name: str | None = None) -> Any:
+        """Run the mechanism of a computed release on this party's values; what it found.
+
+        One debit, noted before anything is drawn, covers all that the mechanism draws. What the step `sends` leaves
+        with the reply. A release whose receiver is the party itself stays, under its `name`, for later steps
+        (`computed`). The same ask again finds the same result.
+        """
+        name = name or self._sends or ""
+        release, index = self._host.agreed.declaration[name], int(self.label)
+        protection, stays = release.protection, release.to == ITSELF
+        leaves = name == self._sends and not self.contributed
+        if not isinstance(protection, Computed) or not (stays or leaves):
+            raise Refused(f"{self._path} computes no {name}, or a second time", code="undeclared", key=name)
+        self._require_source(release)
+        if index >= release.times or (name, index) in self.effects.draws:
+            raise Refused(f"{self._path}: {name} is computed more often than declared", code="too-often", key=name)
+        protection.mechanism.check(values)
+        permit = self.effects.draw(name, index)
+        result = protection.mechanism.run(self._host.noise, values, permit=permit)
+        release.check(result, self.party, self.party if stays else COORDINATOR, self.consortium, self.dims)
+        if stays:
+            self.keep(_computed(name, index), result)
+        else:
+            self.contribution, self.contributed = result, True
+        return result
+
+    def _require_source(self, release: Release) -> None:
+        if not self.consortium.includes(release.source, self.party):
+            raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
+
+    def computed(self, name: str, index: int = 0) -> Any:
+        """What an earlier step, or this one, computed for the party itself."""
+        return self.kept(_computed(name, index))
 
     def draw(self, name: str, *, sensitivity: float) -> NDArray[np.int64]:
         """The noise of a release that is selected under encryption, in grid units; drawing it is the debit.
@@ -313,6 +347,10 @@ class Site:
 
     def abandon(self) -> None:
         self.effects.abandon = True
+
+
+def _computed(name: str, index: int) -> str:
+    return f"computed:{name}/{index}"
 
 
 def _slot(name: str, sender: str) -> str:
