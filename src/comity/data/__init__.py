@@ -14,10 +14,12 @@ from comity.data.records import Records
 from comity.data.schema import Schema
 from comity.data.sources import Csv, Frame, Parquet, Source, check_table, open_source
 from comity.data.sql import Sql
+from comity.data.streamed_records import IN_MEMORY, Held, StreamedRecords, fits, open_records
 from comity.data.tally import Tally
 
 __all__ = [
     "DATASETS",
+    "IN_MEMORY",
     "Bounded",
     "Categorical",
     "Classes",
@@ -29,6 +31,7 @@ __all__ = [
     "Finding",
     "Frame",
     "Group",
+    "Held",
     "NormBounds",
     "Numeric",
     "Ordinal",
@@ -37,6 +40,7 @@ __all__ = [
     "Schema",
     "Source",
     "Sql",
+    "StreamedRecords",
     "Tally",
     "Target",
     "by_anchors",
@@ -51,7 +55,9 @@ __all__ = [
     "even",
     "explain",
     "explain_size",
+    "fits",
     "nearest",
+    "open_records",
     "open_source",
     "public_cohort",
 ]

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
+from comity.data import Held
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -53,7 +53,7 @@ class Host:
         agreed: Agreed,
         party: str,
         *,
-        records: Records | Callable[[], Records],
+        records: Held | Callable[[], Held],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
@@ -81,7 +81,7 @@ class Host:
         return self.agreed.declaration
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> Held:
         if not callable(self._records):
             return self._records
         try:

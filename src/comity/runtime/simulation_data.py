@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from comity.data import Finding, Schema, check_table, explain, open_source
+from comity.data import Finding, Schema, Source, check_table, explain, open_source
 from comity.errors import StudyError
 
 if TYPE_CHECKING:
@@ -51,8 +51,12 @@ def _sources(data: Any, test: Any, parties: Iterable[str]) -> Iterator[tuple[str
         yield "simulation.test", test
 
 
+def opened(study: Study, value: Any, key: str) -> Source:
+    return open_source(value, where=f"{study.where}: {key}", base=study.folder, confined=True)
+
+
 def read_records(study: Study, value: Any, key: str) -> pd.DataFrame:
-    return open_source(value, where=f"{study.where}: {key}", base=study.folder, confined=True).read()
+    return opened(study, value, key).read()
 
 
 def named(study: Study, value: Any) -> str:
