@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, overload
 from comity._version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
+    from comity.artefacts.artefact import load_artefact as load_artefact
+    from comity.artefacts.dataset import Dataset as Dataset
+    from comity.artefacts.table import Table as Table
     from comity.data import Encoding as Encoding
     from comity.data import Records as Records
     from comity.data import Schema as Schema
@@ -43,6 +46,7 @@ __all__ = [
     "AveragedClassifier",
     "AveragedRegressor",
     "Averaging",
+    "Dataset",
     "Encoding",
     "Ledger",
     "PublishedSoftLabel",
@@ -52,8 +56,10 @@ __all__ = [
     "SoftLabel",
     "SoftLabelClassifier",
     "Study",
+    "Table",
     "VerticalRegression",
     "__version__",
+    "load_artefact",
     "load_model",
     "load_result",
     "simulate",
@@ -63,6 +69,7 @@ _HOMES = {
     "AveragedClassifier": "comity.estimators",
     "AveragedRegressor": "comity.estimators",
     "Averaging": "comity.protocols.averaging",
+    "Dataset": "comity.artefacts.dataset",
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
     "PublishedSoftLabel": "comity.protocols.softlabel",
@@ -72,7 +79,9 @@ _HOMES = {
     "SoftLabel": "comity.protocols.softlabel",
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.runtime.study",
+    "Table": "comity.artefacts.table",
     "VerticalRegression": "comity.protocols.vertical",
+    "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",
 }
@@ -101,10 +110,11 @@ def simulate(
     neighbours: str = "replace",
     colluders: int | None = None,
     dropouts: int = 0,
+    roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | None = None,
+    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.federation.bounds import RecordSum
-from comity.federation.plan import spent_by
+from comity.federation.payers import spent_by
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging.losses import TOLERANCE, loss_of
 from comity.protocols.averaging.published_noise import gradient_diameter

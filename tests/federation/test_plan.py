@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from comity.crypto.neighbours import COMPLETE
 from comity.errors import Refused
 from comity.federation.bounds import Ball
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -145,6 +146,6 @@ def test_a_plan_of_very_many_says_what_their_sums_rest_on():
         shown = plan("study", Mean(), who)
         return [note for note in shown.notes if note.startswith("secure sums: ")]
 
-    assert noted(100) == []
-    (note,) = noted(101)
+    assert noted(COMPLETE) == []
+    (note,) = noted(COMPLETE + 1)
     assert "draws 8 others" in note and "6 of which" in note and "2^-39" in note

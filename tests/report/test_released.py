@@ -19,8 +19,8 @@ from comity.federation.kept import is_kept
 from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Public, Sealed, Selected, Summed
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.report.released import Released, load_released, released_of, save_released
 from comity.report.result import Result, load_result
+from comity.runtime.released import Released, load_released, released_of, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
 

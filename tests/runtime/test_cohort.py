@@ -15,7 +15,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.cohort import Cohort, Numbered
+from comity.runtime.local.cohort import Cohort
+from comity.runtime.numbered import Numbered
 from comity.runtime.simulate import stacks
 from tests.federation.toy import NoNoise, Rounds, setup
 from tests.federation.toy import run as run_parties

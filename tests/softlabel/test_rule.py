@@ -14,7 +14,7 @@ from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import cell_count, choose, class_sum_directions, noise_multiplier, vote_directions
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Votes
-from comity.runtime.local.cohort import Numbered
+from comity.runtime.numbered import Numbered
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 

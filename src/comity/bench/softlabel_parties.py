@@ -33,7 +33,8 @@ from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
-from comity.runtime.local.cohort import Block, Cohort, Numbered
+from comity.runtime.local.cohort import Block, Cohort
+from comity.runtime.numbered import Numbered
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9

@@ -39,7 +39,7 @@ from comity.entropy import Stream
 from comity.errors import Refused
 
 # Up to so many parties everyone is everyone's holder.
-COMPLETE = 100
+COMPLETE = 40
 PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 

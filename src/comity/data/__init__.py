@@ -1,21 +1,50 @@
-"""Records and their public description: schema, encoding with norm bounds, sources, splits, generated visits."""
+"""Records and their public description: schema, encoding with norm bounds, sources, splits, generated visits.
+
+What reads tables comes with pandas, which takes longer to import than a plan to make: it is imported when first used.
+"""
 
 from __future__ import annotations
 
-from comity.data.check import Finding, explain, explain_size
-from comity.data.clinics import clinic_schema, clinics, public_cohort
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
-from comity.data.datasets import DATASETS, dataset
-from comity.data.draft import draft
-from comity.data.encoding import Encoded, Encoding, Group, NormBounds
 from comity.data.nearest import nearest
-from comity.data.partition import by_anchors, by_column, by_features, by_sizes, even
 from comity.data.records import Records
 from comity.data.schema import Schema
-from comity.data.sources import Csv, Frame, Parquet, Source, check_table, open_source
-from comity.data.sql import Sql
-from comity.data.streamed_records import IN_MEMORY, Held, StreamedRecords, fits, open_records
 from comity.data.tally import Tally
+
+if TYPE_CHECKING:
+    from comity.data.check import Finding as Finding
+    from comity.data.check import explain as explain
+    from comity.data.check import explain_size as explain_size
+    from comity.data.datasets import DATASETS as DATASETS
+    from comity.data.datasets import dataset as dataset
+    from comity.data.drafting import draft as draft
+    from comity.data.encoding import Encoded as Encoded
+    from comity.data.encoding import Encoding as Encoding
+    from comity.data.encoding import Group as Group
+    from comity.data.encoding import NormBounds as NormBounds
+    from comity.data.partition import by_anchors as by_anchors
+    from comity.data.partition import by_column as by_column
+    from comity.data.partition import by_features as by_features
+    from comity.data.partition import by_sizes as by_sizes
+    from comity.data.partition import even as even
+    from comity.data.sources import Csv as Csv
+    from comity.data.sources import Frame as Frame
+    from comity.data.sources import Parquet as Parquet
+    from comity.data.sources import Source as Source
+    from comity.data.sources import check_table as check_table
+    from comity.data.sources import open_source as open_source
+    from comity.data.sql import Sql as Sql
+    from comity.data.streamed_records import IN_MEMORY as IN_MEMORY
+    from comity.data.streamed_records import Held as Held
+    from comity.data.streamed_records import StreamedRecords as StreamedRecords
+    from comity.data.streamed_records import fits as fits
+    from comity.data.streamed_records import open_records as open_records
+    from comity.data.visits import clinic_schema as clinic_schema
+    from comity.data.visits import clinics as clinics
+    from comity.data.visits import public_cohort as public_cohort
 
 __all__ = [
     "DATASETS",
@@ -61,3 +90,48 @@ __all__ = [
     "open_source",
     "public_cohort",
 ]
+
+_HOMES = {
+    "Csv": "comity.data.sources",
+    "DATASETS": "comity.data.datasets",
+    "Encoded": "comity.data.encoding",
+    "Encoding": "comity.data.encoding",
+    "Finding": "comity.data.check",
+    "Frame": "comity.data.sources",
+    "Group": "comity.data.encoding",
+    "Held": "comity.data.streamed_records",
+    "IN_MEMORY": "comity.data.streamed_records",
+    "NormBounds": "comity.data.encoding",
+    "Parquet": "comity.data.sources",
+    "Source": "comity.data.sources",
+    "Sql": "comity.data.sql",
+    "StreamedRecords": "comity.data.streamed_records",
+    "by_anchors": "comity.data.partition",
+    "by_column": "comity.data.partition",
+    "by_features": "comity.data.partition",
+    "by_sizes": "comity.data.partition",
+    "check_table": "comity.data.sources",
+    "clinic_schema": "comity.data.visits",
+    "clinics": "comity.data.visits",
+    "dataset": "comity.data.datasets",
+    "draft": "comity.data.drafting",
+    "even": "comity.data.partition",
+    "explain": "comity.data.check",
+    "explain_size": "comity.data.check",
+    "fits": "comity.data.streamed_records",
+    "open_records": "comity.data.streamed_records",
+    "open_source": "comity.data.sources",
+    "public_cohort": "comity.data.visits",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'comity.data' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,7 @@ class Batch:
         return len(self), len(self.batch.schema)
 
     def series(self, place: int) -> pd.Series:
+        import pandas as pd
         import pyarrow as pa
 
         column = self.batch.column(place)
@@ -44,5 +47,6 @@ class Batch:
         return made
 
 
-Table = pd.DataFrame | Batch
-"""Records as a source gives them."""
+if TYPE_CHECKING:
+    Table = pd.DataFrame | Batch
+    """Records as a source gives them."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.arrow_frames import Batch, Table
+from comity.data.arrow_frames import Batch
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.dates import likely_formats, named, read_days
 from comity.data.nearest import nearest
@@ -16,10 +16,17 @@ from comity.data.reading import MISSING, UNKNOWN, decimal_commas, read_codes, re
 from comity.data.tally import Tally
 from comity.errors import DataError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data.arrow_frames import Table
+
 
 def column_of(frame: Table, name: str, where: str) -> pd.Series:
     """The one column of that name, or an error naming the nearest. A table without columns and without records has
     every column: a party without records need not know their names."""
+    import pandas as pd
+
     if frame.shape == (0, 0):
         return pd.Series([], dtype=object, name=name)
     present = [str(column) for column in frame.columns]

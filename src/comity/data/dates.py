@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Step = Literal["day", "week", "month", "year"]
 STEPS: tuple[str, ...] = get_args(Step)
@@ -52,6 +54,8 @@ class ReadDays:
 
 def read_days(series: pd.Series, format: str | None = None) -> ReadDays:
     """Dates and times of any source, and text: ISO 8601, or what `format` says."""
+    import pandas as pd
+
     if pd.api.types.is_datetime64_any_dtype(series.dtype):
         zone = getattr(series.dtype, "tz", None)
         shown = series if zone is None else series.dt.tz_localize(None)

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, inf, nextafter, sqrt
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data.arrow_frames import Table
 from comity.data.columns import Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.conforming import categories, column_of, dates, first_record, numbers
 from comity.data.nearest import did_you_mean
@@ -23,6 +21,11 @@ from comity.data.records import Records
 from comity.data.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data.arrow_frames import Table
 
 Scaling = Literal["symmetric", "unit"]
 Rows = Literal["none", "scaled", "clipped", "normalised"]

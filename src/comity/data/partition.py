@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isclose
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from comity.data.columns import category_text
@@ -20,6 +20,9 @@ from comity.data.reading import read_ids
 from comity.data.schema import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError, StudyError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rows = NDArray[np.int64]
 
@@ -123,6 +126,8 @@ def by_column(frame: pd.DataFrame, column: str, where: str = "the data") -> dict
             "it, or remove these records.",
             key=column,
         )
+    import pandas as pd
+
     codes, parties = pd.factorize(names, sort=True)
     order = np.argsort(codes, kind="stable").astype(np.int64)
     parts = np.split(order, np.cumsum(np.bincount(codes, minlength=len(parties)))[:-1])

@@ -11,12 +11,15 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from comity.data.columns import category_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING = -1
 UNKNOWN = -2
@@ -47,6 +50,8 @@ def read_numbers(series: pd.Series, *, integer: bool = False) -> Numbers:
     """Numbers, booleans and text that spells a number are read; dates and other text are wrong; blank text
     is missing.
     """
+    import pandas as pd
+
     if pd.api.types.is_numeric_dtype(series.dtype) and not pd.api.types.is_complex_dtype(series.dtype):
         values = np.array(series.to_numpy(dtype=np.float64, na_value=np.nan))
         missing = np.isnan(values)
@@ -69,6 +74,8 @@ def read_numbers(series: pd.Series, *, integer: bool = False) -> Numbers:
 
 def read_codes(series: pd.Series, values: tuple[str, ...]) -> Codes:
     """Look every distinct value up once, by its category text."""
+    import pandas as pd
+
     positions = {value: position for position, value in enumerate(values)}
     found, distinct = pd.factorize(series, use_na_sentinel=True)
     table = np.full(len(distinct) + 1, MISSING, np.int64)
@@ -116,6 +123,8 @@ def decimal_commas(series: pd.Series, wrong: NDArray[np.bool_]) -> bool:
 
 
 def _blank(series: pd.Series) -> NDArray[np.bool_]:
+    import pandas as pd
+
     missing = series.isna().to_numpy(dtype=np.bool_).copy()
     if (
         series.dtype == object

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from comity.data.arrow_frames import Batch, Table
+from comity.data.arrow_frames import Batch
 from comity.data.conforming import missing_column
 from comity.data.csv_dialect import Dialect
 from comity.data.database_url import check_url, file_of
@@ -23,6 +21,11 @@ from comity.data.nearest import did_you_mean, nearest
 from comity.data.sql import Sql
 from comity.data.statement import check_reads
 from comity.errors import DataError, StudyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data.arrow_frames import Table
 
 Columns = Sequence[str] | None
 
@@ -144,8 +147,11 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
     """
     if isinstance(value, Frame | Csv | Parquet | Sql):
         return value
-    if isinstance(value, pd.DataFrame):
-        return Frame(value, where)
+    if not isinstance(value, str | Path | Mapping):
+        import pandas as pd
+
+        if isinstance(value, pd.DataFrame):
+            return Frame(value, where)
     if isinstance(value, str | Path):
         value = {"source": _kind_of(Path(value), where, base), "path": value}
     if not isinstance(value, Mapping):
@@ -333,6 +339,8 @@ def _select(frame: pd.DataFrame, columns: Columns, where: str) -> pd.DataFrame:
     if columns is None:
         return frame
     if frame.shape == (0, 0):
+        import pandas as pd
+
         return pd.DataFrame(columns=list(columns), dtype=object)
     _present(columns, [str(name) for name in frame.columns], where)
     return frame[list(columns)]

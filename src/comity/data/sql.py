@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import pandas as pd
-
-from comity.data.arrow_frames import Batch, Table
+from comity.data.arrow_frames import Batch
 from comity.data.conforming import missing_column
 from comity.data.database_url import check_url, file_of, password_in
 from comity.data.statement import check_reads, not_reading
 from comity.errors import DataError, StudyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data.arrow_frames import Table
 
 _SQLITE = b"SQLite format 3\x00"
 # DuckDB hands out results in vectors of this many rows.
@@ -63,6 +66,8 @@ class Sql:
                 object.__setattr__(self, "url", None)
 
     def read(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        import pandas as pd
+
         return pd.concat(list(self.batches(columns)), ignore_index=True)
 
     def batches(self, columns: Sequence[str] | None = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
@@ -162,6 +167,8 @@ class Sql:
             engine.dispose()
 
     def _streamed(self, alchemy: ModuleType, connection: Any, rows: int) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
         if connection.dialect.name == "postgresql":
             connection = connection.execution_options(postgresql_readonly=True)
             # A time with a zone reads the same on every machine.

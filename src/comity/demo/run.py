@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from comity.artefacts.section import Curve, Curves, Dot
+from comity.artefacts.writing import write_text
 from comity.demo.consortia import DEFAULT, L2, SmallConsortium, clinic_consortium, tumour_consortium
 from comity.federation.consortium import Consortium
 from comity.federation.parties import Progress
@@ -21,10 +23,9 @@ from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 from comity.report.page import render
-from comity.report.plots import Curve, curves_plot
+from comity.report.plots import curves_plot
 from comity.report.result import Result
 from comity.report.versions import versions
-from comity.report.writing import write_text
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import simulate, stacks
 
@@ -72,7 +73,7 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
     said("one run without a seed")
     result = saved_run(consortia[0], out / "run")
     said("writing the report")
-    plots = [curves_plot(_curves(rows, one.name), _levels(rows, one.name), one.name, repeats) for one in consortia]
+    plots = [curves_plot(_curves(rows, one.name, repeats), one.name) for one in consortia]
     page = render(
         "demo.html.jinja",
         consortia=list(zip(consortia, map(Markup, plots), (_of(rows, one.name) for one in consortia))),
@@ -181,22 +182,25 @@ def _of(rows: Sequence[Row], dataset: str) -> list[Row]:
     return [row for row in rows if row.dataset == dataset]
 
 
-def _curves(rows: Sequence[Row], dataset: str) -> list[Curve]:
-    return [
-        Curve(
-            method,
-            [row.epsilon for row in found],
-            [row.error for row in found],
-            [row.spread for row in found],
-        )
-        for method in METHODS
-        if (found := [row for row in _of(rows, dataset) if row.method == method])
-    ]
-
-
-def _levels(rows: Sequence[Row], dataset: str) -> dict[str, float]:
-    row = _of(rows, dataset)[0]
-    return {"constant": row.constant, "own data": row.own_data, "pooled": row.pooled}
+def _curves(rows: Sequence[Row], dataset: str, repeats: int) -> Curves:
+    of = _of(rows, dataset)
+    return Curves(
+        dataset,
+        "epsilon spent by each party (more is less private)",
+        f"test error, mean of {repeats} ± spread",
+        tuple(
+            Curve(
+                method,
+                tuple(row.epsilon for row in found),
+                tuple(row.error for row in found),
+                tuple(row.spread for row in found),
+            )
+            for method in METHODS
+            if (found := [row for row in of if row.method == method])
+        ),
+        (Dot("constant", of[0].constant), Dot("own data", of[0].own_data), Dot("pooled", of[0].pooled)),
+        logarithmic=True,
+    )
 
 
 def _standalone(plot: str) -> str:

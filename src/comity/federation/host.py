@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Held
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -24,12 +23,16 @@ from comity.federation.forms import Count
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
 from comity.federation.policy import Policy
-from comity.federation.protocol import StepSpec
+from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
+from comity.federation.sum_site import SumSite
 from comity.privacy.ledger import Draw
 from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.data import Held
 
 log = logging.getLogger("comity.site")
 
@@ -117,9 +120,10 @@ class Host:
         key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
         return self.answered(raw).reply
 
-    def answered(self, raw: bytes) -> Answer:
-        """`answer`, with the sentence of a refusal for whoever is at home here."""
-        digests = Digests.of_signed(raw)
+    def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
+        """`answer`, with the sentence of a refusal for whoever is at home here. `digests` are those of `raw`, where
+        they are known."""
+        digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
         try:
             reply = self._reply(raw, digests)
@@ -160,19 +164,14 @@ class Host:
         agreed = self.agreed
         function, spec = agreed.step(ask.path)
         declared = agreed.declared(ask.path.mount)
-        site = Site(self, ask.run, ask.path, spec.sends)
+        kind = SumSite if ask.path.mount == SUM else Site
+        site = kind(self, ask.run, ask.path, spec.sends)
         values = self._opened(site, ask, spec, declared)
         if ask.path == BEGIN:
             site.bind(ask.nonce)
         for letter in ask.mail:
             self._open(site, letter)
         reply = self._run(site, function, spec, declared, values)
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in agreed.declaration.paid_by(self.party, self.who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
         return self.store.commit(
             agreed.study,
             ask.run,
@@ -180,12 +179,21 @@ class Host:
             digest,
             reply,
             site.effects,
-            draws,
+            self._draws() if site.effects.reserve else (),
             keys=self.keys,
             party=self.party,
             title=agreed.title,
             most=self.policy.allowed(agreed.study),
         )
+
+    def _draws(self) -> list[Draw]:
+        """What a run may draw here: reserved when it begins."""
+        return [
+            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
+            for release in self.declaration.paid_by(self.party, self.who)
+            if release.loss is not None
+            for index in range(release.times)
+        ]
 
     def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
         """The values of an ask in clear, each of its declared form."""

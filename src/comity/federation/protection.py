@@ -71,13 +71,21 @@ class Sealed:
         return f"sealed end to end; the receiver sees {self.why}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Derived:
-    of: str
+    """Made by whoever holds the releases `of`, from nothing else that is private."""
+
+    of: tuple[str, ...]
+
+    def __init__(self, *of: str) -> None:
+        if not of:
+            raise ValueError("a derived release names what it is made from")
+        object.__setattr__(self, "of", of)
 
     @property
     def text(self) -> str:
-        return f"made from {self.of}"
+        *most, last = self.of
+        return f"made from {', '.join(most)} and {last}" if most else f"made from {last}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Held, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused
 from comity.federation import heads as ledger_heads
@@ -26,6 +25,7 @@ from comity.federation.rows import Rows
 from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
+    from comity.data import Held, Records
     from comity.federation.host import Host
 
 log = logging.getLogger("comity.site")
@@ -121,6 +121,8 @@ class Site:
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
         release = self._host.agreed.declaration[self._sends]
+        if not self.consortium.includes(release.source, self.party):
+            raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from comity.data import open_source
@@ -21,6 +20,9 @@ from comity.data.reading import MISSING, read_codes, read_numbers, shown
 from comity.errors import DataError
 from comity.learn.newton import Floats
 from comity.learn.voting import one_hot
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Written decimals leave a row's sum this far from one; anything further off is another kind of number.
 SLACK = 1e-6
@@ -58,7 +60,7 @@ def from_predictions(
     by their sum. Whatever is wrong is a `DataError` now, at the owner's terminal.
     """
     frame = open_source(source, where=where, base=base).read()
-    name = where if isinstance(source, pd.DataFrame | Mapping) else f"{where}: {source}"
+    name = where if not isinstance(source, str | Path) else f"{where}: {source}"
     if len(frame) != rows:
         raise DataError(
             f"{name}: expected a prediction for each of the {rows} auxiliary records, in their order, found "

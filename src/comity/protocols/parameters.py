@@ -9,14 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ABSENT = "absent"
 """The code of the DataError about a file that is not there, as opposed to one that can't be read."""

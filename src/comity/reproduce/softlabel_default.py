@@ -21,7 +21,7 @@ from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Statistic
 from comity.reproduce.softlabel_release import DELTA, consortium, noisy_means, opened, total
-from comity.runtime.local.cohort import Numbered
+from comity.runtime.numbered import Numbered
 from comity.runtime.simulate import simulate
 
 Floats = NDArray[np.float64]

@@ -39,7 +39,8 @@ from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel_default import Layout, row_over_hosts
 from comity.reproduce.softlabel_default import case_of as case_by_default
 from comity.reproduce.softlabel_default import reproduced as by_statistic
-from comity.runtime.local.cohort import Cohort, Numbered
+from comity.runtime.local.cohort import Cohort
+from comity.runtime.numbered import Numbered
 from comity.runtime.simulate import simulate, stacks
 
 L2 = 1e-4

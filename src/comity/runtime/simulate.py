@@ -21,12 +21,16 @@ from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explai
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
-from comity.federation.plan import describe, plan, spent_by
+from comity.federation.payers import describe, largest
+from comity.federation.payers import payers as paid_by
+from comity.federation.plan import plan
 from comity.federation.policy import SIMULATION
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
@@ -61,10 +65,11 @@ def simulate(
     neighbours: str = "replace",
     colluders: int | None = None,
     dropouts: int = 0,
+    roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | None = None,
+    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,
@@ -77,9 +82,10 @@ def simulate(
     """Run a protocol over these parties' records.
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
-    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
-    left out it is one, as long as another party stays honest.
+    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
+    one for all or by party. `models` are local models, one for all parties or by party
+    (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
+    `roles` names the parties of each role that the method has.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -93,6 +99,7 @@ def simulate(
         neighbours=Neighbours(neighbours),
         colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
         dropouts=dropouts,
+        roles={role: tuple(names) for role, names in (roles or {}).items()},
         schema=schema,
     )
     started = time.perf_counter()
@@ -133,7 +140,9 @@ def simulate(
             who,
             blocks=lambda most: stacks(list(records.values()), most),
             noise=noise_source(seed, "cohort"),
-            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, protocol, who)),
+            ledger=Ledger.in_memory(
+                unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, declaration, who, who.parties[0])
+            ),
             study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
@@ -148,7 +157,7 @@ def simulate(
             who,
             records,
             known,
-            granted(grant, delta, protocol, who),
+            {party: granted(grant, delta, declaration, who, party) for party in who.parties},
             seed,
             journal,
             run_id,
@@ -169,19 +178,18 @@ def simulate(
         run_id=run_id,
         seed=seed,
     )
-    error, compared = None, list[Baseline]()
+    assessed = Assessment()
     if tested is not None:
-        error = protocol.score(outcome.model, tested)
         whole = [held for held in records.values() if isinstance(held, Records)]
         # Fits on all records need all of them at once.
-        if baselines and len(whole) == len(records):
-            compared = protocol.compare(whole, tested)
-            if local:
-                compared = [replace(one, note=_without_models(one)) for one in compared]
+        compared = whole if baselines and len(whole) == len(records) else None
+        assessed = protocol.assess(outcome.presented, compared, tested)
+        if local:
+            noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
+            assessed = replace(assessed, baselines=noted)
     return replace(
         outcome,
-        error=error,
-        baselines=tuple(compared),
+        assessment=assessed,
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -199,7 +207,7 @@ def _with_hosts(
     who: Consortium,
     records: Mapping[str, Held],
     ledgers: Mapping[str, Ledger],
-    grant: Granted,
+    grants: Mapping[str, Granted],
     seed: int | None,
     journal: Path | None,
     run_id: str,
@@ -216,7 +224,7 @@ def _with_hosts(
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
-            dataset=party, unit=who.unit, neighbours=who.neighbours, **grant
+            dataset=party, unit=who.unit, neighbours=who.neighbours, **grants[party]
         )
         hosts[party] = Host(
             agreed,
@@ -261,8 +269,8 @@ def _outcome(
     run_id: str,
     seed: int | None,
 ) -> Outcome:
-    declaration = protocol.declare(who)
-    spent = spent_by(declaration, who.parties[0], who)
+    declaration = protocol.accepted(who)
+    spent = largest(declaration, who)
     delta = delta_of(who.loss)
     shown = plan(study, protocol, who)
     return Outcome(
@@ -270,7 +278,8 @@ def _outcome(
         study_hash=study_hash,
         run=run_id,
         protocol=protocol.name,
-        model=protocol.present(released, who),
+        presented=protocol.present(released, who),
+        beside=protocol.beside(released, who, study=study_hash, run=run_id),
         released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
@@ -281,6 +290,7 @@ def _outcome(
             adversary=declaration.adversary,
             claim=declaration.claim,
             seeded=seed is not None,
+            payers=paid_by(declaration, who),
         ),
         plan=shown,
         declaration=declaration,
@@ -324,14 +334,17 @@ class Granted(TypedDict):
     currency: Currency | None
 
 
-def granted(grant: float | None, delta: float, protocol: Protocol, who: Consortium) -> Granted:
-    """A grant in the currency that the protocol's losses enter: pure where all of them are, whatever δ is agreed on."""
+def granted(
+    grant: float | Mapping[str, float] | None, delta: float, declaration: Declaration, who: Consortium, party: str
+) -> Granted:
+    """A grant in the currency that this party's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
         return Granted(grant=None, currency=None)
-    losses = [release.loss for release in protocol.declare(who).releases if release.loss is not None]
-    whole = Approx(grant, delta) if delta else Pure(grant)
+    own = grant[party] if isinstance(grant, Mapping) else grant
+    losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
+    whole = Approx(own, delta) if delta else Pure(own)
     currency = currency_for(losses, whole)
-    return Granted(grant=Pure(grant) if currency is Currency.PURE else whole, currency=currency)
+    return Granted(grant=Pure(own) if currency is Currency.PURE else whole, currency=currency)
 
 
 def account(party: str, ledger: Ledger, delta: Decimal) -> Account:

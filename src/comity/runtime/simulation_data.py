@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from comity.data import Finding, Schema, Source, check_table, explain, open_source
+from comity.data import Schema
 from comity.errors import StudyError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data import Finding, Source
     from comity.runtime.study import Study
 
 # Keys by which a table is known to name one source, unless these are the parties' own names.
@@ -31,6 +32,8 @@ def is_one(data: Any, parties: Iterable[str]) -> bool:
 
 def check_data(data: Any, test: Any, parties: Iterable[str], where: str) -> None:
     """Every source is of a known form. No file is looked for: a plan needs none."""
+    from comity.data.sources import check_table
+
     for key, value in _sources(data, test, parties):
         if isinstance(value, Mapping):
             check_table(value, f"{where}: {key}")
@@ -52,6 +55,8 @@ def _sources(data: Any, test: Any, parties: Iterable[str]) -> Iterator[tuple[str
 
 
 def opened(study: Study, value: Any, key: str) -> Source:
+    from comity.data import open_source
+
     return open_source(value, where=f"{study.where}: {key}", base=study.folder, confined=True)
 
 
@@ -71,6 +76,8 @@ def odd(
 ) -> list[Finding]:
     """What the owner would be told by `comity schema check`: all records of the study, or those of one party."""
     declared = None if party is None else study.parameters.declared_records(party)
+    from comity.data import explain
+
     return explain(schema or study.schema, frame, where, unit=study.privacy.unit.value, records=declared)
 
 

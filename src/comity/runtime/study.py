@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from comity.crypto.sealed import PublicIdentity
-from comity.data import Schema, nearest, open_source
+from comity.data import Schema, nearest
 from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.plan import Plan, plan
@@ -30,9 +29,12 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
-from comity.runtime.local.cohort import Numbered
+from comity.runtime.numbered import Numbered
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -156,7 +158,7 @@ class Study:
             roster = {
                 n: _pinned(p.keys, f"parties.{n}", self.where) for n, p in self.parties.items() if p.keys is not None
             }
-            for role in {p.role for p in self.parties.values() if p.role is not None}:
+            for role in dict.fromkeys(p.role for p in self.parties.values() if p.role is not None):
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
@@ -245,6 +247,7 @@ class Study:
         setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
         with naming(where):
             protocol = parameters.build(setting)
+        _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
             "schema": schema.digest(),
@@ -311,6 +314,19 @@ def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | in
             key="parties",
         )
     return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
+
+
+def _check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, where: str) -> None:
+    """A role that the method does not have would be ignored."""
+    known = protocol.roles
+    for name, party in () if isinstance(parties, int) else parties.items():
+        if party.role is not None and party.role not in known:
+            has = f"has the roles {', '.join(known)}" if known else "has no roles"
+            raise StudyError(
+                f"{where}: parties.{name}.role = {party.role!r}: {protocol.name} {has}{_nearest(party.role, known)}; "
+                + ("choose one of them" if known else "remove the key"),
+                key=f"parties.{name}.role",
+            )
 
 
 def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
@@ -396,6 +412,8 @@ def _public(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
         raise DataError(
             f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
         )
+    from comity.data.sources import open_source
+
     try:
         return open_source(name, where=f"{where}: {key}", base=folder).read()
     except BadInput as error:

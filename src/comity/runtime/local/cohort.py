@@ -6,8 +6,8 @@ send. The result says so. All parties of a cohort spend alike, so that its ledge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast, overload
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,31 +32,6 @@ from comity.privacy.randomness import NoiseSource
 STACK_BYTES = 32 << 20
 # No stack has more parties, so that what a step computes on the way stays small too.
 STACK_PARTIES = 512
-
-
-class Numbered(Sequence[str]):
-    """Names of very many parties without a string for each."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [f"p{k}" for k in range(self._count)[place]]
-        return f"p{range(self._count)[place]}"
-
-    def __iter__(self) -> Iterator[str]:
-        return (f"p{k}" for k in range(self._count))
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name[:1] == "p" and name[1:].isdecimal() and int(name[1:]) < self._count
 
 
 class Stack:
