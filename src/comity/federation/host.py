@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -30,6 +29,9 @@ from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
 from comity.federation.sum_site import SumSite
 from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.data import Held
 
 log = logging.getLogger("comity.site")
 
@@ -53,7 +55,7 @@ class Host:
         agreed: Agreed,
         party: str,
         *,
-        records: Records | Callable[[], Records],
+        records: Held | Callable[[], Held],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
@@ -81,7 +83,7 @@ class Host:
         return self.agreed.declaration
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> Held:
         if not callable(self._records):
             return self._records
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
 from comity.entropy import Stream, derive, fresh_seed
-from comity.errors import Malformed, Refused
+from comity.errors import BadInput, Malformed, Refused
 from comity.federation import heads as ledger_heads
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
@@ -21,10 +21,14 @@ from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
 from comity.federation.protection import Computed, Entrusted, Selected, Summed
+from comity.federation.rows import Rows
 from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
+    from comity.data import Held, Records
     from comity.federation.host import Host
+
+log = logging.getLogger("comity.site")
 
 _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
@@ -54,12 +58,42 @@ class Site:
     # The owner's records.
 
     @property
-    def records(self) -> Records:
+    def records(self) -> Held:
         return self._host.records
+
+    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
+        are there already.
+
+        `part` bounds each record by itself, as it would with all of them before it: where blocks begin is no secret
+        and no promise. Every record is in one block of one pass. What goes wrong while they are read is a stop that
+        the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
+        """
+        found: NDArray[np.float64] | None = None
+        for block in self._blocks():
+            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_)))
+            # A sum of its own: what a part hands back may be the block itself, which the next one overwrites.
+            found = np.array(one) if found is None else np.add(found, one, out=found)
+        assert found is not None
+        return found
+
+    def _blocks(self) -> Iterator[Records]:
+        try:
+            yield from self.records.blocks()
+        except BadInput as error:
+            raise Refused(str(error), code="stopped") from error
+        except (Exception, SystemExit):
+            # A driver's text may hold a path or a password.
+            log.exception("%s: the records can't be read", self.party)
+            raise Refused("the records can't be read; the log of this site says why", code="stopped") from None
 
     @property
     def features(self) -> NDArray[np.float64]:
-        return self.records.features
+        try:
+            return self.records.features
+        except BadInput as error:
+            # More records than fit into memory are no failed fit, to be answered neutrally and paid for.
+            raise Refused(str(error), code="stopped") from error
 
     @property
     def labels(self) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Records, Schema, explain
+from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
@@ -51,7 +51,7 @@ from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
-Data = pd.DataFrame | Records
+Data = pd.DataFrame | Held
 
 
 def simulate(
@@ -67,7 +67,7 @@ def simulate(
     dropouts: int = 0,
     roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
-    test: Data | None = None,
+    test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
     grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
@@ -107,14 +107,20 @@ def simulate(
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
         require_stacks(protocol, declaration)
-    records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
+    records: dict[str, Held] = {
+        party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
+        for party, data in parties.items()
+    }
+    for held in records.values():
+        if isinstance(held, StreamedRecords) and (len(parties) > REAL_HOSTS or not protocol.streams(who)):
+            held.require_memory()
     odd = [
         finding
         for party, data in parties.items()
         if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
         for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
     ]
-    tested = None if test is None else encoded(protocol, test, "test")
+    tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
     name_hash = study_hash or derive(fresh_seed(), study).hex()
@@ -174,7 +180,10 @@ def simulate(
     )
     assessed = Assessment()
     if tested is not None:
-        assessed = protocol.assess(outcome.presented, list(records.values()) if baselines else None, tested)
+        whole = [held for held in records.values() if isinstance(held, Records)]
+        # Fits on all records need all of them at once.
+        compared = whole if baselines and len(whole) == len(records) else None
+        assessed = protocol.assess(outcome.presented, compared, tested)
         if local:
             noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
             assessed = replace(assessed, baselines=noted)
@@ -196,7 +205,7 @@ def _without_models(baseline: Baseline) -> str:
 def _with_hosts(
     protocol: Protocol,
     who: Consortium,
-    records: Mapping[str, Records],
+    records: Mapping[str, Held],
     ledgers: Mapping[str, Ledger],
     grants: Mapping[str, Granted],
     seed: int | None,
@@ -293,11 +302,9 @@ def _outcome(
     )
 
 
-def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None) -> Records:
+def encoded(protocol: Protocol, data: pd.DataFrame, where: str, party: str | None = None) -> Records:
     """Records as the protocol wants them; a frame is encoded by the protocol's own encoding, or, where parties hold
     different columns, by that of the party."""
-    if isinstance(data, Records):
-        return data
     return encoding_of(protocol, where, party).encode(data, where=where).records
 
 
@@ -351,7 +358,7 @@ def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
     )
 
 
-def stacks(records: Sequence[Records], most: int) -> Iterator[Block]:
+def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
     """Blocks of parties padded to one size; `present` tells records from padding."""
     for start in range(0, len(records), most):
         block = records[start : start + most]
