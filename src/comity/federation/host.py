@@ -18,8 +18,10 @@ from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, received
 from comity.federation.envelope import Digests, sign_reply, verify_ask
 from comity.federation.forms import Count
+from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
 from comity.federation.policy import Policy
@@ -114,6 +116,10 @@ class Host:
         for mount in agreed.protocol.parts:
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
+    def received(self, run: str) -> Received:
+        """What this party has of a run: what was released to it, and what its own steps left with it."""
+        return received(self.store.delivered(run), self.declaration)
+
     def answer(self, raw: bytes) -> bytes:
         """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
         key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
@@ -198,6 +204,8 @@ class Host:
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
+            if is_kept(release) and release in self.declaration.releases:
+                site.arrived(release, value)
         return values
 
     def _open(self, site: Site, letter: Letter) -> None:
@@ -274,6 +282,7 @@ def _stopped(site: Site) -> dict[str, Any]:
     site.effects.mail.clear()
     site.effects.boxes.clear()
     site.effects.state.clear()
+    site.effects.delivered.clear()
     return {"stopped": True}
 
 

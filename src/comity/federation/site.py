@@ -13,15 +13,18 @@ from comity.crypto.sealed import Identity, PublicIdentity
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused
 from comity.federation import heads as ledger_heads
+from comity.federation.agreed import is_release_name
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium
 from comity.federation.declaration import Release
+from comity.federation.delivery import OWN, Named, check_received
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
 from comity.federation.protection import Computed, Entrusted, Selected, Summed
 from comity.federation.rows import Rows
+from comity.federation.sealed_values import opened_value
 from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ log = logging.getLogger("comity.site")
 _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
 _KEY_OF = "run:key:"
+YOURS = "yours"
+"""The name under which a run's end brings what is for one party alone."""
 
 
 class Site:
@@ -268,6 +273,44 @@ class Site:
         for party in found:
             self.forget(_slot(name, party))
         return found
+
+    # Towards this owner.
+
+    def deliver(self, name: str, value: Any) -> None:
+        """Leave a value with this party's owner, in its own results, and nowhere else: no ask or reply carries it.
+
+        What a party makes for itself (its own model, trained on what was shared) is not released, so that its name is
+        none of the declared ones. It is delivered once: the same again is no harm, another value is refused.
+        """
+        declared = {release.name for release in self._host.agreed.declaration.releases}
+        if name in declared or not is_release_name(name):
+            raise Refused(f"{name!r} can't be delivered: a plain name that no release has was expected", code="form")
+        raw = encode(value)
+        before = self.effects.delivered.get((name, OWN), self._delivered(name).get(OWN))
+        if before is not None and before != raw:
+            raise Refused(f"{name} was delivered with another value before", code="delivered", key=name)
+        if before is None:
+            self.effects.delivered[name, OWN] = raw
+
+    def arrived(self, release: Release, value: Any) -> None:
+        """Keep a value of a release that an ask brought."""
+        self.effects.delivered[release.name, str(self._path)] = encode(value)
+
+    def receive(self, released: Mapping[str, Any], box: bytes) -> None:
+        """Keep what the end of a run brings, if each value was declared to this party and is of its form."""
+        alone = opened_value(box, self.run_key(), self.heads(COORDINATOR)(YOURS)) if box else {}
+        if not Named().fits(alone, self.dims, self.consortium) or set(alone) & set(released):
+            raise Malformed("what a run releases to a party has names, each once", code="form")
+        for name, value in {**released, **alone}.items():
+            release = self._host.agreed.declaration[name]
+            check_received(release, value, self.party, self.consortium, self.dims)
+            raw = encode(value)
+            if release.times == 1 and any(before != raw for before in self._delivered(name).values()):
+                raise Refused(f"{name} was released with another value before", code="delivered", key=name)
+            self.effects.delivered[name, str(self._path)] = raw
+
+    def _delivered(self, name: str) -> dict[str, bytes]:
+        return self._host.store.delivered(self._run, name).get(name, {})
 
     # Between steps of a run.
 

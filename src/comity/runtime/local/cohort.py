@@ -81,6 +81,9 @@ class Stack:
                 units = units + noise.draw(self._noise, scale, shape, permit=permit, part=part)
         self.units = units
 
+    def deliver(self, name: str, value: Any) -> None:
+        raise Refused(f"{name}: parties in a stack keep no results of their own; use at most 1,000", code="no-step")
+
 
 Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 Blocks = Callable[[int], Iterable[Block]]
