@@ -151,7 +151,7 @@ def leading_text(raw: bytes, *, most: int) -> str | None:
     and may be anything."""
     reader = _Reader(raw[: len(MAGIC) + 10 + most])
     try:
-        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count() > 0
+        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count(1) > 0
         return _text(reader.counted()) if begins and reader.take(1) == b"s" else None
     except Malformed:
         return None
