@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -19,8 +18,10 @@ from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, received
 from comity.federation.envelope import Digests, sign_reply, verify_ask
 from comity.federation.forms import Count
+from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
 from comity.federation.policy import Policy
@@ -30,6 +31,9 @@ from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
 from comity.federation.sum_site import SumSite
 from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.data import Held
 
 log = logging.getLogger("comity.site")
 
@@ -53,7 +57,7 @@ class Host:
         agreed: Agreed,
         party: str,
         *,
-        records: Records | Callable[[], Records],
+        records: Held | Callable[[], Held],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
@@ -81,7 +85,7 @@ class Host:
         return self.agreed.declaration
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> Held:
         if not callable(self._records):
             return self._records
         try:
@@ -111,6 +115,10 @@ class Host:
         )
         for mount in agreed.protocol.parts:
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
+
+    def received(self, run: str) -> Received:
+        """What this party has of a run: what was released to it, and what its own steps left with it."""
+        return received(self.store.delivered(run), self.declaration)
 
     def answer(self, raw: bytes) -> bytes:
         """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
@@ -196,6 +204,8 @@ class Host:
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
+            if is_kept(release) and release in self.declaration.releases:
+                site.arrived(release, value)
         return values
 
     def _open(self, site: Site, letter: Letter) -> None:
@@ -272,6 +282,7 @@ def _stopped(site: Site) -> dict[str, Any]:
     site.effects.mail.clear()
     site.effects.boxes.clear()
     site.effects.state.clear()
+    site.effects.delivered.clear()
     return {"stopped": True}
 
 

@@ -119,6 +119,10 @@ class Protocol:
             part.declare(who).accept(who, beside=declaration)
         return declaration
 
+    def streams(self, who: Consortium) -> bool:
+        """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
+        return False
+
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps and return the released values by the name of their release."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")

@@ -11,13 +11,23 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Finding, Records, by_anchors, by_column, by_sizes, even, explain_size
+from comity.data import (
+    Encoding,
+    Finding,
+    Held,
+    Records,
+    StreamedRecords,
+    by_anchors,
+    by_column,
+    by_sizes,
+    even,
+    explain_size,
+)
 from comity.entropy import Stream
 from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
@@ -31,6 +41,8 @@ from comity.runtime.by_features import by_features, check_rows, is_vertical, par
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
+from comity.runtime.own_records import own_records
+from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
 from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
@@ -49,7 +61,7 @@ class Material:
     """What a simulation starts from: each party's records, records to test on that no party has, and the local models
     of parties that have their own; and what is odd about the records (`comity.runtime.simulation_data`)."""
 
-    parties: Mapping[str, Records]
+    parties: Mapping[str, Held]
     test: Records | None
     models: Mapping[str, LocalModel] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
@@ -64,12 +76,13 @@ def run_study(
     progress: Progress | None = None,
     material: Material | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
     stand in for those of the file, where they are made in Python. A folder whose run began with other records is
-    refused: steps that ran and steps that are to come would not belong together.
+    refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
     """
     if material is None:
         if progress is not None:
@@ -103,6 +116,7 @@ def run_study(
             settings=settings_of(study),
             models=material.models if models is None else models,
             progress=progress,
+            results=results,
         )
         return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:
@@ -199,9 +213,8 @@ def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
 
 
 def file_name(party: str) -> str:
-    """A party's name as a file's: names come from studies and data, and may hold anything."""
-    safe = quote(party, safe=" ").lstrip(".")
-    return f"{safe}.ledger" if 0 < len(safe) <= 120 else f"{Stream.public('file name', party).bytes(16).hex()}.ledger"
+    """The file of a party's ledger."""
+    return f"{safe_name(party)}.ledger"
 
 
 def gather(study: Study) -> Material:
@@ -230,7 +243,7 @@ def _dealt(study: Study) -> Material:
         frame, where = read_records(study, table.data, "simulation.data"), named(study, table.data)
         _some_records(study, len(frame))
         whole = encoded(study.protocol, frame, where)
-        parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
+        parties: dict[str, Held] = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
         found += odd(study, frame, where)
         for name, records in parties.items():
             declared = study.parameters.declared_records(name)
@@ -240,9 +253,8 @@ def _dealt(study: Study) -> Material:
         _matching(study, list(table.data), "simulation.data has")
         parties = {}
         for name, value in table.data.items():
-            frame, where = read_records(study, value, f"simulation.data.{name}"), named(study, value)
-            parties[name] = encoded(study.protocol, frame, where)
-            found += odd(study, frame, where, party=name)
+            parties[name], told = own_records(study, value, name)
+            found += told
         if study.privacy.unit is not Unit.PARTY:
             _some_records(study, sum(map(len, parties.values())))
     if table.test is not None:
@@ -329,11 +341,16 @@ def _rows(records: Records, rows: Rows) -> Records:
     )
 
 
-def _held_out(study: Study, parties: Mapping[str, Records]) -> Material:
-    """Sets the same share of each party's records aside; a fraction of a record is decided by public chance."""
+def _held_out(study: Study, parties: Mapping[str, Held]) -> Material:
+    """Sets the same share of each party's records aside; a fraction of a record is decided by public chance. Of records
+    that are read in blocks none is."""
     stream = Stream.public(study.hash, "holdout")
-    kept, tested = {}, []
+    kept: dict[str, Held] = {}
+    tested = []
     for name, records in parties.items():
+        if isinstance(records, StreamedRecords):
+            kept[name] = records
+            continue
         count = int(len(records) * study.simulation.holdout + stream.uniform(1)[0])
         order = stream.permutation(len(records))
         tested.append(_rows(records, np.sort(order[:count])))

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Records, Schema, explain
+from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
@@ -25,6 +25,7 @@ from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, presented_to
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
@@ -51,7 +52,10 @@ from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
-Data = pd.DataFrame | Records
+RESULTS = 16
+"""Up to so many parties a simulation keeps what each of them received, without being asked."""
+
+Data = pd.DataFrame | Held
 
 
 def simulate(
@@ -67,7 +71,7 @@ def simulate(
     dropouts: int = 0,
     roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
-    test: Data | None = None,
+    test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
     grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
@@ -78,6 +82,7 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
@@ -85,7 +90,8 @@ def simulate(
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
     one for all or by party. `models` are local models, one for all parties or by party
     (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
-    `roles` names the parties of each role that the method has.
+    `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
+    the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -107,14 +113,20 @@ def simulate(
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
         require_stacks(protocol, declaration)
-    records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
+    records: dict[str, Held] = {
+        party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
+        for party, data in parties.items()
+    }
+    for held in records.values():
+        if isinstance(held, StreamedRecords) and (len(parties) > REAL_HOSTS or not protocol.streams(who)):
+            held.require_memory()
     odd = [
         finding
         for party, data in parties.items()
         if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
         for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
     ]
-    tested = None if test is None else encoded(protocol, test, "test")
+    tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
     name_hash = study_hash or derive(fresh_seed(), study).hex()
@@ -145,8 +157,9 @@ def simulate(
         released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
+        received: dict[str, Received] = {}
     else:
-        released, kept, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript, received = _with_hosts(
             protocol,
             who,
             records,
@@ -159,6 +172,7 @@ def simulate(
             study,
             progress,
             local,
+            results=len(parties) <= RESULTS if results is None else results,
         )
     outcome = _outcome(
         protocol,
@@ -174,13 +188,18 @@ def simulate(
     )
     assessed = Assessment()
     if tested is not None:
-        assessed = protocol.assess(outcome.presented, list(records.values()) if baselines else None, tested)
+        whole = [held for held in records.values() if isinstance(held, Records)]
+        # Fits on all records need all of them at once.
+        compared = whole if baselines and len(whole) == len(records) else None
+        assessed = protocol.assess(outcome.presented, compared, tested)
         if local:
             noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
             assessed = replace(assessed, baselines=noted)
     return replace(
         outcome,
         assessment=assessed,
+        received=received,
+        presented_to={party: presented_to(protocol, found, who) for party, found in received.items()},
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -196,7 +215,7 @@ def _without_models(baseline: Baseline) -> str:
 def _with_hosts(
     protocol: Protocol,
     who: Consortium,
-    records: Mapping[str, Records],
+    records: Mapping[str, Held],
     ledgers: Mapping[str, Ledger],
     grants: Mapping[str, Granted],
     seed: int | None,
@@ -206,7 +225,9 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
+    *,
+    results: bool,
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript, dict[str, Received]]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
@@ -244,7 +265,8 @@ def _with_hosts(
             raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, kept, accounts, coordinator.transcript
+    received = {party: host.received(run_id) for party, host in hosts.items()} if results else {}
+    return released, kept, accounts, coordinator.transcript, received
 
 
 def _outcome(
@@ -293,11 +315,9 @@ def _outcome(
     )
 
 
-def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None) -> Records:
+def encoded(protocol: Protocol, data: pd.DataFrame, where: str, party: str | None = None) -> Records:
     """Records as the protocol wants them; a frame is encoded by the protocol's own encoding, or, where parties hold
     different columns, by that of the party."""
-    if isinstance(data, Records):
-        return data
     return encoding_of(protocol, where, party).encode(data, where=where).records
 
 
@@ -351,7 +371,7 @@ def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
     )
 
 
-def stacks(records: Sequence[Records], most: int) -> Iterator[Block]:
+def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
     """Blocks of parties padded to one size; `present` tells records from padding."""
     for start in range(0, len(records), most):
         block = records[start : start + most]

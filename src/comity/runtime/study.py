@@ -114,6 +114,8 @@ class SimulationTable(_Table):
     holdout: float = Field(0.2, gt=0, lt=1)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
+    # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.
+    memory: float = Field(1.0, gt=0)
     models: dict[str, ModelTable] | None = None
 
 

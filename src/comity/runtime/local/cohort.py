@@ -22,6 +22,7 @@ from comity.federation.parties import Parties, Progress
 from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
 from comity.federation.released import Total, checked, perturbed
+from comity.federation.rows import Rows
 from comity.federation.transcript import Line, Transcript
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
@@ -55,6 +56,10 @@ class Stack:
         self._noise = noise
         self.units: NDArray[np.int64] | None = None
 
+    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Of each party of the stack, whose records are one block."""
+        return part(Rows(self.features, self.labels, self.present))
+
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
         release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3
         count = len(self.features) if stacked else 1
@@ -75,6 +80,9 @@ class Stack:
                 permit = Permit(release.name, 0)
                 units = units + noise.draw(self._noise, scale, shape, permit=permit, part=part)
         self.units = units
+
+    def deliver(self, name: str, value: Any) -> None:
+        raise Refused(f"{name}: parties in a stack keep no results of their own; use at most 1,000", code="no-step")
 
 
 Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
