@@ -198,7 +198,7 @@ class Declaration:
         and is shown, as noised at the site.
         """
         for release in self.releases:
-            self._require_participants(release, who)
+            _require_participants(release, who)
         settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
         for release in settled.releases:
             if isinstance(release.protection, Summed):
@@ -206,57 +206,12 @@ class Declaration:
                 choose(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(who)
-        settled._require_debits()
-        settled._require_hidden_parts(who, () if beside is None else beside.releases)
+        known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}
+        for release in settled.releases:
+            origins = _origins(release, known)
+            _require_debits(release, origins)
+            _require_hidden_parts(release, origins, who)
         return settled
-
-    def _require_participants(self, release: Release, who: Consortium) -> None:
-        if release.to == ITSELF and not isinstance(release.protection, Computed):
-            raise ValueError(f"{release.name} stays where it is made, which only a computed release does")
-        for named in (release.source, release.to):
-            for one in (named,) if isinstance(named, str) else named:
-                if one != COORDINATOR and not len(who.among(one)):
-                    raise Refused(
-                        f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has "
-                        f'no party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
-                        code="roles",
-                        key="parties",
-                    )
-
-    def _require_debits(self) -> None:
-        """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is
-        laid out together."""
-        for release in self.releases:
-            if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
-                continue
-            paid = [r for r in self.releases if r.name == release.protection.of and isinstance(r.protection, Entrusted)]
-            if paid and release.times > paid[0].times:
-                raise ValueError(
-                    f"{release.name} is noised {release.times} times and {paid[0].name} is paid for {paid[0].times}"
-                )
-
-    def _require_hidden_parts(self, who: Consortium, beside: tuple[Release, ...]) -> None:
-        """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made
-        from the sum, directly or over other releases, at least one colluder must be counted with. One that did not
-        contribute knows no part."""
-        known = {release.name: release for release in (*beside, *self.releases)}
-        for release in self.releases:
-            for origin in _origins(release, known):
-                if not isinstance(origin.protection, Summed):
-                    continue
-                over = origin.summed_over(who)
-                reads = any(who.includes(release.to, party) for party in over.parties)
-                if not reads or over.colluders or over.size == 1:
-                    continue
-                advice = "set privacy.colluders to 1 or more"
-                if over.survivors == 1:
-                    advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
-                raise Refused(
-                    f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a "
-                    f"part of; {advice}",
-                    code="colluders",
-                    key="privacy.colluders",
-                )
 
     @property
     def private(self) -> bool:
@@ -323,3 +278,52 @@ def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
                 found[name] = known[name]
                 waiting.append(known[name])
     return list(found.values())
+
+
+def _require_participants(release: Release, who: Consortium) -> None:
+    ends = [one for named in (release.source, release.to) for one in ((named,) if isinstance(named, str) else named)]
+    stays = release.to == ITSELF and isinstance(release.protection, Computed)
+    if ends.count(ITSELF) != stays:
+        raise ValueError(f"{release.name} stays where it is made, which a computed release does and goes nowhere else")
+    for one in ends:
+        if one != COORDINATOR and not len(who.among(one)):
+            raise Refused(
+                f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has no "
+                f'party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                code="roles",
+                key="parties",
+            )
+
+
+def _require_debits(release: Release, origins: list[Release]) -> None:
+    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
+    out together."""
+    if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
+        return
+    for origin in origins:
+        if isinstance(origin.protection, Entrusted) and release.times > origin.times:
+            raise ValueError(
+                f"{release.name} is noised {release.times} times and {origin.name} is paid for {origin.times}"
+            )
+
+
+def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
+    """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
+    the sum, directly or over other releases, at least one colluder must be counted with. One that did not contribute
+    knows no part."""
+    for origin in origins:
+        if not isinstance(origin.protection, Summed):
+            continue
+        over = origin.summed_over(who)
+        reads = any(who.includes(release.to, party) for party in over.parties)
+        if not reads or over.colluders or over.size == 1:
+            continue
+        advice = "set privacy.colluders to 1 or more"
+        if over.survivors == 1:
+            advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
+        raise Refused(
+            f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a part of; "
+            f"{advice}",
+            code="colluders",
+            key="privacy.colluders",
+        )
