@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 from comity._version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -111,10 +111,11 @@ def simulate(
     neighbours: str = "replace",
     colluders: int | None = None,
     dropouts: int = 0,
+    roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | None = None,
+    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,

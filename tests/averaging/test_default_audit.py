@@ -13,7 +13,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
-from comity.federation.plan import spent_by
+from comity.federation.payers import spent_by
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise

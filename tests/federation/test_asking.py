@@ -15,6 +15,7 @@ from comity.federation import exchange
 from comity.federation.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
 from comity.federation.channel import FOR_EVER, MOST, Patience
 from comity.federation.codec import encode
+from comity.federation.envelope import sign_reply
 from comity.federation.exchange import Terms, exchanged
 from comity.federation.host import Answer
 from comity.federation.journal import Journal, Own
@@ -198,7 +199,13 @@ def test_once_too_few_can_answer_the_rest_is_not_waited_for():
 
 def test_a_last_word_waits_for_all_whatever_one_says():
     """The end of a run is everybody's: a refusal decides nothing there, and no grace begins."""
-    parties, _, slow = held("elm", "run.abandon[0]", patience=Patience(grace=0.0))
+    parties, hosts, slow = held("elm", "run.abandon[0]", patience=Patience(grace=0.0))
+
+    class Refusing:
+        def answered(self, raw):
+            return Answer(sign_reply(identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
+
+    parties.channel = LocalChannel({**hosts, "ash": Refusing(), "elm": slow})
     threading.Timer(0.3, slow.go.set).start()
     assert parties.under("run").tell("abandon", parties.consortium.parties)
 

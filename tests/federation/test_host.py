@@ -273,9 +273,9 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
     assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
-    one = begun()
+    one = begun(protocol=Rounds())
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
-    two = host(Rounds(protection=Noised), consortium(), "ash")
+    two = host(Rounds(), consortium(), "ash")
     two.agreed, two.store = replace(two.agreed, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))

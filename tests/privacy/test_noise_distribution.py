@@ -166,31 +166,6 @@ def test_keep_probability_against_the_sum_over_the_integers(dimension):
     assert np.allclose(keep_probabilities(variances, dimension), expected, rtol=1e-11, atol=0)
 
 
-def chances(scores: np.ndarray, scale: float) -> np.ndarray:
-    """Permute-and-flip, by all orders: candidates are kept in turn with probability exp(−gap/scale)."""
-    keep = np.exp((scores - scores.max()) / scale)
-    out = np.zeros(len(scores))
-    orders = list(itertools.permutations(range(len(scores))))
-    for order in orders:
-        passed = 1.0
-        for candidate in order:
-            out[candidate] += passed * keep[candidate] / len(orders)
-            passed *= 1 - keep[candidate]
-    return out
-
-
-@pytest.mark.parametrize(
-    ("source", "count"), [(ReleasedNoise(), 2000), (SeededNoise(2), 20_000)], ids=["released", "seeded"]
-)
-def test_noisy_max(source, count):
-    scores = np.array([0, 3, 5, 5])
-    won = np.bincount([source.noisy_max(scores, 4.0, permit=permit()) for _ in range(count)], minlength=4)
-    assert chisquare(won, chances(scores, 4.0) * count).pvalue > ALARM
-    if source.seeded:
-        exponential_mechanism = np.exp(scores / 4) / np.exp(scores / 4).sum()
-        assert chisquare(won, exponential_mechanism * count).pvalue < ALARM
-
-
 def test_seeds_repeat_and_differ():
     def draws(seed: int) -> list[np.ndarray]:
         source = SeededNoise(seed)

@@ -141,6 +141,17 @@ def decode(raw: bytes, *, limit: int = LIMIT) -> Value:
     return value
 
 
+def leading_text(raw: bytes, *, most: int) -> str | None:
+    """The text that the list in a message begins with, where there is one of up to so many bytes. The rest is not read
+    and may be anything."""
+    reader = _Reader(raw[: len(MAGIC) + 10 + most])
+    try:
+        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count() > 0
+        return _text(reader.counted()) if begins and reader.take(1) == b"s" else None
+    except Malformed:
+        return None
+
+
 def _wrong(why: str) -> Malformed:
     return Malformed(f"malformed message: {why}")
 

@@ -312,7 +312,9 @@ class Journal:
             self._connection.execute("delete from boxed where run = ?", (run,))
             marks = ", ".join("?" * len(_LASTING))
             self._connection.execute(f"delete from once where run = ? and name not in ({marks})", (run, *_LASTING))
-        self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        with self._lock:
+            # A statement of its own: it can't run inside a transaction, nor beside one of another run.
+            self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
     def _is_settled(self, run: str, path: str) -> bool:
         with self._lock:

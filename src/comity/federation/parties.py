@@ -24,7 +24,7 @@ from comity.federation.agreed import Agreed
 from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaration import Declaration, Release
 from comity.federation.delivery import at_the_end
 from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
 from comity.federation.forms import Count
@@ -32,7 +32,7 @@ from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
-from comity.federation.protection import Summed
+from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
@@ -325,10 +325,11 @@ class Parties:
         if spec.sends is None:
             raise Refused(f"{spec.name} contributes nothing", code="undeclared")
         release = self.declaration[spec.sends]
-        index = self._memory.counts.get(release.name, -1) + 1
-        self._memory.counts[release.name] = index
-        sources = [party for party in self.alive if self.consortium.includes(release.source, party)]
-        got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
+        if isinstance(release.protection, Computed):
+            raise Refused(f"{release.name} is computed at each site, there is no sum: ask for it", code="no-step")
+        index = self._next(release)
+        sources = self.consortium.among(release.source)
+        got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
             from comity.federation.sum_opening import open_sum
@@ -342,14 +343,23 @@ class Parties:
         value = np.asarray(units * grid, np.float64)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
-        return Total(value, len(names), names)
+        given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
+        return Total(value, len(names), names, given)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
+        """A trusted coordinator's noise on a value made from entrusted releases: drawn once for each time that the
+        release is made, in their order, and journalled."""
         release = self.declaration[name]
-        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
-        self._memory.kept.add(release, name, noisy)
+        index = self._next(release)
+        noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
+        self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def _next(self, release: Release) -> int:
+        """The index of a release that is made now: running again counts again from the first."""
+        index = self._memory.counts.get(release.name, -1) + 1
+        self._memory.counts[release.name] = index
+        return index
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -424,8 +434,15 @@ def begin(parties: Parties) -> None:
     parties.remember(heads.handed_back(who, (values["remembered"] for values in begun.values())))
     writers = parties.agreed.writers()
     if writers:
-        readable = {party: keys[party] for party in set().union(*writers.values()) if party in keys}
-        view.ask("meet", to=list(writers), need=len(writers) - who.dropouts, run_keys=readable)
+        need = len(writers) - who.dropouts
+        circles = {party: {*to, party} for party, to in writers.items()}
+        circle = next(iter(circles.values()))
+        if all(other == circle for other in circles.values()):
+            # All write to all: the same keys for everybody, which are written down once.
+            view.ask("meet", to=list(writers), need=need, run_keys={p: keys[p] for p in sorted(circle) if p in keys})
+        else:
+            each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}
+            view.ask("meet", each=each, need=need)
 
 
 def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], keys: Mapping[str, bytes]) -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-STANDING = ("run", "sum")
+SUM = "sum"
+STANDING = ("run", SUM)
 """What is mounted in every run."""
 
 
@@ -38,6 +39,7 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
+    per_circle: bool
     gives: tuple[str, ...] = ()
     may_give: tuple[str, ...] = ()
 
@@ -54,17 +56,23 @@ def step(
     stacked: bool = False,
     times: int = 1,
     per_sum: bool = False,
+    per_circle: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
-    ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
-    leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
-    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
+    contributes to or computes, `gives` those that it returns to the coordinator (beside that, if need be), `may_give`
+    those that some parties return. Both ends check it: a reply with a value more or less is no reply. Where it fails
+    before its draw its party contributes neutrally, but not where it gives anything else, for which nothing is neutral.
+    `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many parties at once.
+    `times` limits how often a run may ask for a step that contributes nothing; `per_sum` allows it once for each secure
+    sum of the run instead, under the sum's label, and `per_circle` once for each set of parties that sum
+    together, under their place."""
+    if stacked and (gives or may_give):
+        raise ValueError("a step that runs on stacks of parties contributes and gives nothing else")
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
         function.__dict__["spec"] = StepSpec(
-            function.__name__, sends, stacked, times, takes, per_sum, tuple(gives), tuple(may_give)
+            function.__name__, sends, stacked, times, takes, per_sum, per_circle, tuple(gives), tuple(may_give)
         )
         return function
 
@@ -83,6 +91,8 @@ class Protocol:
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ()
+    """What the releases of this method call parties that do not all do the same."""
 
     @property
     def stackable(self) -> bool:
@@ -106,8 +116,12 @@ class Protocol:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
         declaration = self.declare(who).accept(who)
         for part in self.parts.values():
-            part.declare(who).accept(who)
+            part.declare(who).accept(who, beside=declaration)
         return declaration
+
+    def streams(self, who: Consortium) -> bool:
+        """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
+        return False
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps and return the released values by the name of their release."""

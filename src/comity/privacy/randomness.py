@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from comity.entropy import fresh_seed
 from comity.errors import DataError, StudyError
+from comity.privacy.choices import permute_and_flip
 from comity.privacy.gamma import gamma
 from comity.privacy.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance
 from comity.privacy.lazy_words import LazyWords
@@ -58,8 +59,12 @@ class NoiseSource(Protocol):
         """One lattice vector, `parts` of which add up to spherical noise and a little smoothing."""
         ...
 
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
-        """The index of the largest score after adding exponential noise of mean `scale` to each."""
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        """Where along the last axis the largest score is, after adding exponential noise of mean `scale` to each."""
+        ...
+
+    def seed(self, *, permit: Permit) -> bytes:
+        """32 secret bytes from which a mechanism makes the noise of several rounds."""
         ...
 
 
@@ -98,13 +103,16 @@ class ReleasedNoise:
         variance = mixing_variance(float(beta), parts, dimension)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         _checked(scale, ())
         listed = _checked_scores(scores)
-        from comity.privacy.exact_draws import exact_noisy_max
-
         permit.use()
-        return exact_noisy_max(listed, float(scale))
+        rows = listed.reshape(-1, listed.shape[-1])
+        return permute_and_flip(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return fresh_seed()
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
         """Discrete Gaussians, of which spherical noise is mixed."""
@@ -149,11 +157,15 @@ class SeededNoise:
         permit.use()
         return self._part_rows(beta, parts, 1, dimension).reshape(shape)
 
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         _checked(scale, ())
         listed = _checked_scores(scores)
         permit.use()
-        return int(np.argmax(listed + self._generator.exponential(scale, listed.shape)))
+        return np.asarray(np.argmax(listed + self._generator.exponential(scale, listed.shape), axis=-1), np.int64)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return self._generator.bytes(32)
 
     def _laplace(self, scale: float, count: int) -> Integers:
         success = -math.expm1(-1 / scale)
@@ -241,9 +253,9 @@ def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
 
 def _checked_scores(scores: Integers) -> Integers:
     listed = np.asarray(scores)
-    if listed.ndim != 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
+    if listed.ndim < 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
         raise DataError(
-            f"scores are a list of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
+            f"scores are rows of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
             "put them on the mechanism's grid first"
         )
     if np.abs(listed.astype(np.float64)).max() > WIDEST:

@@ -37,5 +37,8 @@ class SeededDraws:
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
         return self._of(permit).spherical_part(beta, parts, shape, permit=permit)
 
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         return self._of(permit).noisy_max(scores, scale, permit=permit)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        return self._of(permit).seed(permit=permit)

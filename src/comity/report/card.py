@@ -16,7 +16,7 @@ def card_text(result: Result, artefact: Artefact) -> str:
     sections = {
         "Guarantee": "\n".join(
             [
-                f"- Loss of each party: {guarantee.loss}",
+                *(f"- Loss of {payer}: {loss}" for payer, loss in guarantee.losses.items()),
                 f"- Unit: {guarantee.unit}, {guarantee.neighbours}",
                 f"- Holds against: {guarantee.adversary}",
                 f"- Claim: {'none: simulated with a seed' if guarantee.seeded else guarantee.claim}",

@@ -21,6 +21,7 @@ from comity.errors import ComityError, DataError
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR
+from comity.federation.payers import Payer
 from comity.federation.plan import Plan, PlanRow
 from comity.federation.protection import Perturbed
 from comity.federation.transcript import Line, Transcript
@@ -241,6 +242,7 @@ def _result(
     values = {one.name: one.value for one in releases if one.source == COORDINATOR}
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
+    guarantee["payers"] = tuple(Payer(**payer) for payer in guarantee.get("payers", ()))
     return Result(
         study=page["study"],
         study_hash=page["study_hash"],
@@ -264,6 +266,7 @@ def _result(
             claim=planned["claim"],
             expected=planned["expected"],
             notes=tuple(planned["notes"]),
+            payers=tuple(Payer(**payer) for payer in planned.get("payers", ())),
             warnings=tuple(planned["warnings"]),
         ),
         views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),

@@ -12,13 +12,17 @@ from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received
+from comity.federation.payers import Payer, in_words
 from comity.federation.plan import Plan
 from comity.federation.transcript import Transcript
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What the run cost each party, in which unit, against whom. A seeded run is no private result."""
+    """What the run cost, in which unit, against whom. A seeded run is no private result.
+
+    `loss` and `epsilon` are the most that it cost a party; `payers` are all that paid differently, the largest first.
+    """
 
     loss: str
     epsilon: float
@@ -28,13 +32,20 @@ class Guarantee:
     adversary: str
     claim: str
     seeded: bool
+    payers: tuple[Payer, ...] = ()
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """What each distinct payer lost, by what it is called."""
+        return {payer.name: payer.loss for payer in self.payers} or {"each party": self.loss}
 
     @property
     def private(self) -> bool:
         return self.claim == "private" and not self.seeded
 
     def __str__(self) -> str:
-        text = f"{self.loss} per party; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
+        paid = in_words(self.payers) if len(self.payers) > 1 else f"{self.loss} per party"
+        text = f"{paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
         if self.claim != "private":
             text += f"; {self.claim}"
         return text + ("; made with a seed: a simulation, not a private release" if self.seeded else "")

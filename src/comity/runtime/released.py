@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, worded
 from comity.federation.declaration import Declaration
 
 _FORMAT: Final = "comity-released-1"
@@ -57,9 +57,9 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     return tuple(
         Released(
             release.name,
-            release.source,
-            release.to,
-            tuple(who.roles.get(release.to, ())),
+            worded(release.source),
+            worded(release.to),
+            () if release.to in (EVERY_PARTY, EVERYONE) else tuple(who.among(release.to)),
             release.protection.text,
             str(release.form),
             values[release.name],
