@@ -28,6 +28,7 @@ from comity.privacy.ledger import Draw
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
 
@@ -135,6 +136,8 @@ class Release:
         """Standard deviation of the noise on one coordinate, in grid units."""
         if isinstance(self.noise, Spherical):
             return scale.total * math.sqrt(math.prod(self.shape) + 1)
+        if isinstance(self.noise, PrefixSums):
+            return scale.total * float(self.noise.deviations[-1])
         return scale.total * math.sqrt(2) if isinstance(self.noise, Laplace) else scale.total
 
     def reach(self, who: Consortium, scale: Scale) -> float:
@@ -298,7 +301,14 @@ def _require_participants(release: Release, who: Consortium) -> None:
 def _require_debits(release: Release, origins: list[Release]) -> None:
     """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
     out together."""
-    if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
+    if not isinstance(release.protection, Perturbed):
+        return
+    noise: object = release.noise
+    if isinstance(noise, Correlated):
+        if release.times > noise.rounds:
+            raise ValueError(
+                f"{release.name} is made {release.times} times and its noise is laid out for {noise.rounds}"
+            )
         return
     for origin in origins:
         if isinstance(origin.protection, Entrusted) and release.times > origin.times:
