@@ -97,6 +97,7 @@ def simulate(
     run_id: str | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Result: ...
 @overload
 def simulate(
@@ -122,6 +123,7 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Result: ...
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.

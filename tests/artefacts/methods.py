@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from comity.federation.bounds import Ball
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
-from comity.federation.protection import Derived, Summed
+from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -78,6 +78,26 @@ class Drawn(Protocol):
                 ),
             ),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaving(Drawn):
+    """Leaves each party its own mean."""
+
+    @step(sends="total")
+    def add(self, site):
+        site.deliver("own-mean", site.features.mean(axis=-2))
+        site.contribute(site.features.mean(axis=-2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrusting(Drawn):
+    """Without a secure sum, for many hosts in a moment."""
+
+    def declare(self, who):
+        declared = super().declare(who)
+        total, mean = declared.releases
+        return replace(declared, releases=(replace(total, protection=Noised(total.noise)), mean))
 
 
 def records(count: int, rows: int = 4) -> dict[str, Records]:

@@ -147,14 +147,14 @@ def test_noisy_histograms_hold_their_claim(source):
     before, after = np.array([5, 5]), np.array([4, 6])
     mechanism = NoisyCounts(loss=Pure(1), sensitivity=2)
 
-    def measured(claim: NoisyCounts, count: int = 20_000) -> float:
+    def measured(claim: NoisyCounts, count: int = 8000) -> float:
         views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
         # How far each count lies beyond what it would be in the other table.
         scores = (np.clip(v - [5, 5], -1, 1) @ [-1, 1] for v in views)
         return epsilon_lower_bound(*scores, confidence=SURE)
 
-    assert 0.5 <= measured(mechanism) <= 1
-    assert measured(replace(mechanism, sensitivity=0.8)) > 1
+    assert 0.4 <= measured(mechanism) <= 1
+    assert measured(replace(mechanism, sensitivity=0.6)) > 1
 
     def gaussian(claim: NoisyCounts, count: int = 200_000) -> float:
         views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
@@ -178,7 +178,7 @@ def worst_bit(width: float, reach: int) -> float:
 
 def test_a_bit_is_within_its_loss_for_all_small_values():
     width = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0, grid=1.0).scale.total
-    assert 0.9 < worst_bit(width, 2) <= 1 + 1e-12
+    assert 0.9 < worst_bit(width, 2) <= 1 + 1e-9
     assert worst_bit(width / 2, 2) > 1.5
 
 
@@ -187,14 +187,14 @@ def test_bits_of_rows(source):
     mechanism = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=3.0, grid=1.0, touched=2)
     assert mechanism.scale.total == pytest.approx(4)
     values = np.array([0, 3, 5])
-    bits = mechanism.run(source, np.tile(values, (10_000, 1)), permit=permit())
+    bits = mechanism.run(source, np.tile(values, (4000, 1)), permit=permit())
     assert bits.dtype == np.bool_
     for row, value in enumerate(values.tolist()):
         chance = reached(value, 3, 4.0)
-        assert chisquare(np.bincount(bits[:, row], minlength=2), np.array([1 - chance, chance]) * 10_000).pvalue > ALARM
+        assert chisquare(np.bincount(bits[:, row], minlength=2), np.array([1 - chance, chance]) * 4000).pvalue > ALARM
 
     def measured(width: float) -> float:
-        drawn = (v + source.discrete_laplace(width, (20_000, 2), permit=permit()) >= 3 for v in (3, 1))
+        drawn = (v + source.discrete_laplace(width, (8000, 2), permit=permit()) >= 3 for v in (3, 1))
         return epsilon_lower_bound(*(d.sum(axis=1).astype(float) for d in drawn), confidence=SURE)
 
     assert 0.4 <= measured(4.0) <= 1
@@ -256,14 +256,14 @@ def transcript_loss(mechanism: MWEM, seed: int) -> float:
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_every_transcript_of_multiplicative_weights_is_within_the_loss(rounds):
     mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=rounds)
-    losses = [transcript_loss(mechanism, seed) for seed in range(30)]
+    losses = [transcript_loss(mechanism, seed) for seed in range(12)]
     assert 0.4 < max(losses) <= 1
 
 
 def test_a_budget_that_is_not_split_is_seen(monkeypatch):
     mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=3)
     monkeypatch.setattr(MWEM, "share", property(lambda self: 0.5))
-    assert max(transcript_loss(mechanism, seed) for seed in range(30)) > 1.2
+    assert max(transcript_loss(mechanism, seed) for seed in range(8)) > 1.2
 
 
 @pytest.mark.parametrize("source", SOURCES)

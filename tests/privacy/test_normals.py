@@ -90,6 +90,21 @@ def test_the_tail_behind_the_last_cell(sigma, monkeypatch):
     assert kstest(beyond, lambda x: 1 - np.exp(log_ndtr(-x) - log_ndtr(-start))).pvalue > ALARM
 
 
+def test_each_stretch_behind_the_last_cell_has_half_the_weight_of_the_one_before():
+    """A cell is chosen as often as its weight says, which is what it is kept by."""
+    curve, words = step_curve(5.0, 3.0), seeded(11)
+    start, (first,) = words.take(1, 8000)
+    last = len(curve.weights) - 1
+    found = [curve.beyond(words, start + index, word) for index, word in enumerate(first.tolist())]
+    offsets = np.array([cell - last for cell, _ in found])
+    expected = [Fraction(curve.weights[-1], 32 << int(offset // 16)) for offset in offsets]
+    assert [weight for _, weight in found] == expected
+    shares = 0.5 ** np.arange(1, 9)
+    seen = np.bincount(np.minimum(offsets // 16, 8), minlength=9)
+    assert chisquare(seen, 8000 * np.append(shares, shares[-1])).pvalue > ALARM
+    assert chisquare(np.bincount(offsets % 16)).pvalue > ALARM
+
+
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 1.999, 2.0, 3.1, 2.0**50])
 @pytest.mark.parametrize("reach", [3.0, 12.0])
 def test_the_steps_lie_above_the_density_and_add_up(sigma, reach):

@@ -47,6 +47,7 @@ def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_pat
     assert (tmp_path / "again.html").read_bytes() == (tmp_path / "run" / "report.html").read_bytes()
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "model",
+        "parties",
         "released",
         "report.html",
         "result.json",

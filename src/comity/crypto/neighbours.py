@@ -38,12 +38,15 @@ from scipy.special import gammaln, logsumexp
 from comity.entropy import Stream
 from comity.errors import Refused
 
-# Up to so many parties everyone is everyone's holder.
+# Up to so many parties everyone is everyone's holder, so that nothing rests on chance or on when colluders were chosen.
+# The work of the complete graph grows with the square of the parties: with so many it is about that of 100 in a sparse
+# one.
 COMPLETE = 40
 PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 
 _EACH = 2000
+_FEWEST = 4
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +75,7 @@ def choose(parties: int, colluders: int, dropouts: int) -> Degree:
             key="privacy.dropouts",
         )
     if parties > COMPLETE:
-        degree = 8
+        degree = _FEWEST
         # Where most of the others would be holders anyway, all of them are simpler.
         while degree < (parties // 2 if fits else parties - 1):
             found = _tried(parties, degree, colluders, dropouts)
@@ -82,7 +85,8 @@ def choose(parties: int, colluders: int, dropouts: int) -> Degree:
     if fits:
         return Degree(parties - 1, complete, complete)
     raise Refused(
-        f"no graph on {parties} parties stands {colluders} colluders and {dropouts} drop-outs; lower one of them",
+        f"no graph on {parties} parties stands {colluders} colluders and {dropouts} drop-outs; lower one of them, "
+        f"privacy.dropouts to {max(parties - complete, 0)} for instance",
         code="dropouts",
         key="privacy.dropouts",
     )

@@ -21,6 +21,10 @@ _RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 
+def is_release_name(name: str) -> bool:
+    return _RELEASE.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, eq=False)
 class Agreed:
     """`study` is the study's hash, `title` what its ledger entries are called by.
@@ -57,7 +61,7 @@ class Agreed:
                 if mount not in known:
                     made = self._owner(mount).declare(self.consortium)
                     for release in made.releases:
-                        if not _RELEASE.fullmatch(release.name):
+                        if not is_release_name(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
                     known[mount] = made if mount else made.accept(self.consortium)
         return known[mount]

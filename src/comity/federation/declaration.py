@@ -10,9 +10,21 @@ from typing import Any
 from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.bounds import Bound, Counts, Opened
-from comity.federation.consortium import COORDINATOR, Consortium, Named, worded
+from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
 from comity.federation.forms import Array, Form
-from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Sealed, Summed
+from comity.federation.protection import (
+    Computed,
+    Correlated,
+    Derived,
+    Disclosed,
+    Entrusted,
+    Noised,
+    Perturbed,
+    Protection,
+    Sealed,
+    Summed,
+)
+from comity.privacy.ledger import Draw
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
@@ -51,6 +63,8 @@ class Release:
     @property
     def loss(self) -> Loss | None:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.charged
         return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
 
     @property
@@ -81,7 +95,9 @@ class Release:
 
     @property
     def sensitivity(self) -> float:
-        """How far one unit moves what the noise is added to, in the norm of that noise."""
+        """How far one unit moves what the noise is added to, in the norm of that noise; or what a mechanism states."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.sensitivity
         return self.bounded.l1 if self.noise is not None and self.noise.norm == "l1" else self.bounded.l2
 
     def scale(self, who: Consortium) -> Scale:
@@ -139,9 +155,21 @@ class Release:
             return self.grid
         return self.scale(who).grid
 
+    def draws(self) -> list[Draw]:
+        """What one of its source is debited for."""
+        drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
+        if self.loss is None:
+            return []
+        return [
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity) for index in range(self.times)
+        ]
+
+    def _strays(self, source: str, to: str) -> bool:
+        return self.to == ITSELF and source != to
+
     def check(self, value: Any, source: str, to: str, who: Consortium, dims: Mapping[str, int]) -> None:
         """The one place where a value meets its declaration: both ends call it, before sending and on receipt."""
-        if not who.includes(self.source, source) or not who.includes(self.to, to):
+        if not who.includes(self.source, source) or not who.includes(self.to, to) or self._strays(source, to):
             raise Malformed(f"{self.name} is not declared from {source} to {to}", code="undeclared", key=self.name)
         if not self.form.fits(value, dims, who):
             raise Malformed(f"{self.name} is not of its declared form {self.form}", code="form", key=self.name)
@@ -176,7 +204,7 @@ class Declaration:
         and is shown, as noised at the site.
         """
         for release in self.releases:
-            self._require_participants(release, who)
+            _require_participants(release, who)
         settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
         for release in settled.releases:
             if isinstance(release.protection, Summed):
@@ -184,42 +212,12 @@ class Declaration:
                 choose(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(who)
-        settled._require_hidden_parts(who, () if beside is None else beside.releases)
+        known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}
+        for release in settled.releases:
+            origins = _origins(release, known)
+            _require_debits(release, origins)
+            _require_hidden_parts(release, origins, who)
         return settled
-
-    def _require_participants(self, release: Release, who: Consortium) -> None:
-        for named in (release.source, release.to):
-            for one in (named,) if isinstance(named, str) else named:
-                if one != COORDINATOR and not len(who.among(one)):
-                    raise Refused(
-                        f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has "
-                        f'no party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
-                        code="roles",
-                        key="parties",
-                    )
-
-    def _require_hidden_parts(self, who: Consortium, beside: tuple[Release, ...]) -> None:
-        """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made
-        from the sum, directly or over other releases, at least one colluder must be counted with. One that did not
-        contribute knows no part."""
-        known = {release.name: release for release in (*beside, *self.releases)}
-        for release in self.releases:
-            for origin in _origins(release, known):
-                if not isinstance(origin.protection, Summed):
-                    continue
-                over = origin.summed_over(who)
-                reads = any(who.includes(release.to, party) for party in over.parties)
-                if not reads or over.colluders or over.size == 1:
-                    continue
-                advice = "set privacy.colluders to 1 or more"
-                if over.survivors == 1:
-                    advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
-                raise Refused(
-                    f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a "
-                    f"part of; {advice}",
-                    code="colluders",
-                    key="privacy.colluders",
-                )
 
     @property
     def private(self) -> bool:
@@ -228,6 +226,10 @@ class Declaration:
     def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
         """The releases whose noise this party pays for."""
         return tuple(r for r in self.releases if r.loss is not None and who.includes(r.source, party))
+
+    def draws(self, party: str, who: Consortium) -> list[Draw]:
+        """What a run may draw at this party: reserved when it begins."""
+        return [draw for release in self.paid_by(party, who) for draw in release.draws()]
 
     def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
         return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
@@ -282,3 +284,52 @@ def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
                 found[name] = known[name]
                 waiting.append(known[name])
     return list(found.values())
+
+
+def _require_participants(release: Release, who: Consortium) -> None:
+    ends = [one for named in (release.source, release.to) for one in ((named,) if isinstance(named, str) else named)]
+    stays = release.to == ITSELF and isinstance(release.protection, Computed)
+    if ends.count(ITSELF) != stays:
+        raise ValueError(f"{release.name} stays where it is made, which a computed release does and goes nowhere else")
+    for one in ends:
+        if one != COORDINATOR and not len(who.among(one)):
+            raise Refused(
+                f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has no "
+                f'party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                code="roles",
+                key="parties",
+            )
+
+
+def _require_debits(release: Release, origins: list[Release]) -> None:
+    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
+    out together."""
+    if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
+        return
+    for origin in origins:
+        if isinstance(origin.protection, Entrusted) and release.times > origin.times:
+            raise ValueError(
+                f"{release.name} is noised {release.times} times and {origin.name} is paid for {origin.times}"
+            )
+
+
+def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
+    """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
+    the sum, directly or over other releases, at least one colluder must be counted with. One that did not contribute
+    knows no part."""
+    for origin in origins:
+        if not isinstance(origin.protection, Summed):
+            continue
+        over = origin.summed_over(who)
+        reads = any(who.includes(release.to, party) for party in over.parties)
+        if not reads or over.colluders or over.size == 1:
+            continue
+        advice = "set privacy.colluders to 1 or more"
+        if over.survivors == 1:
+            advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
+        raise Refused(
+            f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a part of; "
+            f"{advice}",
+            code="colluders",
+            key="privacy.colluders",
+        )

@@ -24,18 +24,20 @@ from comity.federation.agreed import Agreed
 from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaration import Declaration, Release
+from comity.federation.delivery import at_the_end
 from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
-from comity.federation.protection import Summed
+from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
-from comity.federation.sealed_values import sealed_values
+from comity.federation.sealed_values import sealed_value, sealed_values
+from comity.federation.site import YOURS
 from comity.federation.transcript import Transcript, entrusted_steps, transcript_of
 from comity.privacy.randomness import NoiseSource
 
@@ -178,14 +180,16 @@ class Parties:
         self._memory.kept.exchanged(self.declaration, own, str(path), values, each or {}, got)
         return got
 
-    def tell(self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
+    def tell(
+        self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None, **values: Any
+    ) -> bool:
         """A last word to parties, lost ones included; whether all have heard it. It stays open until each has, and is
         said again when the run is run again. Whoever refuses it has heard it: there is nothing left to tell."""
         path = self._path(step, 0)
         if self.progress is not None:
             self.progress(str(path))
         told = list(to)
-        self._open(path, told, {}, each or {})
+        self._open(path, told, values, each or {})
         if self.journal.is_closed(self.run, str(path)):
             return True
         # Nobody's answer decides this one.
@@ -321,8 +325,9 @@ class Parties:
         if spec.sends is None:
             raise Refused(f"{spec.name} contributes nothing", code="undeclared")
         release = self.declaration[spec.sends]
-        index = self._memory.counts.get(release.name, -1) + 1
-        self._memory.counts[release.name] = index
+        if isinstance(release.protection, Computed):
+            raise Refused(f"{release.name} is computed at each site, there is no sum: ask for it", code="no-step")
+        index = self._next(release)
         sources = self.consortium.among(release.source)
         got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         grid = release.spacing(self.consortium)
@@ -338,14 +343,23 @@ class Parties:
         value = np.asarray(units * grid, np.float64)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
-        return Total(value, len(names), names)
+        given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
+        return Total(value, len(names), names, given)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
+        """A trusted coordinator's noise on a value made from entrusted releases: drawn once for each time that the
+        release is made, in their order, and journalled."""
         release = self.declaration[name]
-        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
-        self._memory.kept.add(release, name, noisy)
+        index = self._next(release)
+        noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
+        self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def _next(self, release: Release) -> int:
+        """The index of a release that is made now: running again counts again from the first."""
+        index = self._memory.counts.get(release.name, -1) + 1
+        self._memory.counts[release.name] = index
+        return index
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -388,15 +402,19 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
             _abandon(parties, parties.consortium.parties)
             raise
         released = journal.once(name, RELEASED, lambda: _released(parties))
-    _end(parties)
-    values, kept = released
+    values, kept, keys = released
+    _end(parties, values, kept, keys)
     return values, kept
 
 
 def _released(parties: Parties) -> list[dict[str, Any]]:
-    """Both in one record: a run that is killed before its end finds what was released on the way there too."""
-    values = parties.protocol.coordinate(parties)
-    return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
+    """In one record, because a run that is killed before its end finds what was released on the way there too: values,
+    what was released on the way, and the keys of parties that are to receive something alone."""
+    values = checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
+    kept = parties.kept
+    _, single = at_the_end(parties.agreed, values, kept)
+    keys = {party: signed["key"] for party, signed in parties.memo[RUN_KEYS].items() if party in single}
+    return [values, kept, keys]
 
 
 def begin(parties: Parties) -> None:
@@ -427,18 +445,24 @@ def begin(parties: Parties) -> None:
             view.ask("meet", each=each, need=need)
 
 
-def _end(parties: Parties) -> None:
-    """Tell the end to all that began, lost ones included, and to the others that the run is over without them."""
+def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], keys: Mapping[str, bytes]) -> None:
+    """Tell the end to all that began, lost ones included, with what was released to each, and to the others that the
+    run is over without them."""
     journal, who, name = parties.journal, parties.consortium, parties.run
     begun = journal.once(name, BEGUN, lambda: journal.answered(name, str(BEGIN)))
     journal.settle(parties.study, name, keeping=[str(END), str(ABANDON)])
-    each = {}
+    common, single = at_the_end(parties.agreed, values, kept)
+    each: dict[str, dict[str, Any]] = {}
     for party in who.parties:
         if party in begun:
             seen = {peer: parties.seen(peer) for peer in heads.watched(who, party)}
-            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}}
+            box = b""
+            if party in single:
+                head = Head(parties.study, name, str(END), COORDINATOR, party, YOURS)
+                box = sealed_value(single[party], PublicIdentity.from_sealing(keys[party]), head)
+            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}, YOURS: box}
     view = parties.under("run")
-    heard = view.tell("end", list(each), each)
+    heard = view.tell("end", list(each), each, released=common)
     absent = [party for party in who.parties if party not in each]
     if absent:
         heard = _abandon(parties, absent) and heard

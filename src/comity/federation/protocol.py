@@ -59,11 +59,15 @@ def step(
     per_circle: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
-    ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
-    leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
-    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label,
-    and `per_circle` once for each set of parties that sum together, under their place."""
+    contributes to or computes, `gives` those that it returns to the coordinator (beside that, if need be), `may_give`
+    those that some parties return. Both ends check it: a reply with a value more or less is no reply. Where it fails
+    before its draw its party contributes neutrally, but not where it gives anything else, for which nothing is neutral.
+    `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many parties at once.
+    `times` limits how often a run may ask for a step that contributes nothing; `per_sum` allows it once for each secure
+    sum of the run instead, under the sum's label, and `per_circle` once for each set of parties that sum
+    together, under their place."""
+    if stacked and (gives or may_give):
+        raise ValueError("a step that runs on stacks of parties contributes and gives nothing else")
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]

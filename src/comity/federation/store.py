@@ -7,7 +7,8 @@ carries the head after it: a file that was put back is noticed by whoever saw a 
 in between.
 
 When a run ends, or is abandoned, its state and the bodies of its replies are deleted in the same commit, their pages
-overwritten and the log cut off; digests stay, so that nothing is answered anew.
+overwritten and the log cut off; digests stay, so that nothing is answered anew. What was delivered to the owner stays
+after an end, and goes with a run that is abandoned.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ create table if not exists reply(owner text, run text, path text, study text, di
 create table if not exists state(owner text, run text, name text, value blob,
                                  primary key(owner, run, name));
 create table if not exists ended(owner text, run text, primary key(owner, run));
+create table if not exists delivered(owner text, run text, name text, path text, value blob,
+                                     primary key(owner, run, name, path));
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
@@ -150,6 +153,20 @@ class Store:
             ).fetchone()
         return None if row is None else bytes(row[0])
 
+    def delivered(self, run: str, name: str | None = None) -> dict[str, dict[str, bytes]]:
+        """What this owner received in a run, or that of one name: by name, then by path, in the order in which it
+        came."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select name, path, value from delivered where owner = ? and run = ? and name = ifnull(?, name) "
+                "order by rowid",
+                (self._owner, run, name),
+            ).fetchall()
+        found: dict[str, dict[str, bytes]] = {}
+        for name, path, value in rows:
+            found.setdefault(name, {})[path] = bytes(value)
+        return found
+
     def replies(self, run: str) -> dict[str, str]:
         """SHA-256 of each reply that was sent, by path."""
         with self.ledger.reading() as connection:
@@ -201,6 +218,10 @@ class Store:
                     )
                     continue
                 connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
+            connection.executemany(
+                "insert into delivered values(?, ?, ?, ?, ?)",
+                [(self._owner, run, name, at, value) for (name, at), value in effects.delivered.items()],
+            )
             if effects.close:
                 transaction.close(run)
                 self._clear(connection, run)
@@ -234,6 +255,7 @@ class Store:
         except Refused as refusal:
             if refusal.code != "unreserved":
                 raise
+        transaction.connection.execute("delete from delivered where owner = ? and run = ?", (self._owner, run))
         self._clear(transaction.connection, run)
 
     def _clear(self, connection: sqlite3.Connection, run: str) -> None:

@@ -63,6 +63,10 @@ class NoiseSource(Protocol):
         """Where along the last axis the largest score is, after adding exponential noise of mean `scale` to each."""
         ...
 
+    def seed(self, *, permit: Permit) -> bytes:
+        """32 secret bytes from which a mechanism makes the noise of several rounds."""
+        ...
+
 
 class ReleasedNoise:
     """Draws that may be released: exact or to eighty digits, the operating system's entropy, no seed anywhere."""
@@ -105,6 +109,10 @@ class ReleasedNoise:
         permit.use()
         rows = listed.reshape(-1, listed.shape[-1])
         return permute_and_flip(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return fresh_seed()
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
         """Discrete Gaussians, of which spherical noise is mixed."""
@@ -154,6 +162,10 @@ class SeededNoise:
         listed = _checked_scores(scores)
         permit.use()
         return np.asarray(np.argmax(listed + self._generator.exponential(scale, listed.shape), axis=-1), np.int64)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return self._generator.bytes(32)
 
     def _laplace(self, scale: float, count: int) -> Integers:
         success = -math.expm1(-1 / scale)

@@ -39,3 +39,6 @@ class SeededDraws:
 
     def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         return self._of(permit).noisy_max(scores, scale, permit=permit)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        return self._of(permit).seed(permit=permit)

@@ -1,8 +1,8 @@
 """The result of a run: what was released, what it cost, what crossed the wire; as an object and as a folder.
 
 A folder holds `result.json` (everything but arrays), `released/` with what was paid for, a folder for each artefact
-(`model/`, `data/`, ...) with its card, `transcript.json` and `report.html`. `result.json` is written last: a folder
-that has it has everything.
+(`model/`, `data/`, ...) with its card, `transcript.json` and `report.html`; for a few parties also `parties/NAME/`,
+what each of them received. `result.json` is written last: a folder that has it has everything.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from comity.report.quality import not_covered
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
 from comity.runtime.outcome import Account, Guarantee, Outcome
+from comity.runtime.received import safe_name, save_received
 from comity.runtime.released import Released, load_released, released_of, save_released
 
 _FORMAT = "comity-result-3"
@@ -147,11 +148,29 @@ class Result:
             save_artefact(artefact, folder / place)
             write_text(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))
         save_released(self.releases, folder / "released")
+        self._save_received(folder / "parties")
         write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
         self.report(folder / "report.html")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         write_text(folder / "result.json", text + "\n")
         return folder
+
+    def _save_received(self, folder: Path) -> None:
+        """Each party's own results, where the run kept them: what it has at home after a deployment."""
+        outcome = self.outcome
+        if outcome is None:
+            return
+        for party, found in outcome.received.items():
+            save_received(
+                found,
+                outcome.presented_to[party],
+                folder / safe_name(party),
+                party=party,
+                study=self.study_hash,
+                run=self.run,
+                declaration=outcome.declaration,
+                who=outcome.consortium,
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Everything but arrays and the transcript's lines."""

@@ -11,6 +11,7 @@ from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received
 from comity.federation.payers import Payer, in_words
 from comity.federation.plan import Plan
 from comity.federation.transcript import Transcript
@@ -78,6 +79,9 @@ class Outcome:
     accounts: tuple[Account, ...] = ()
     assessment: Assessment = field(default_factory=Assessment)
     beside: Mapping[str, Artefact] = field(default_factory=dict)
+    # What each party has of the run, where parties are few or somebody asked; and what the method makes of it for each.
+    received: Mapping[str, Received] = field(default_factory=dict)
+    presented_to: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     parties: int = 0
     masks: bool = True

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -43,6 +42,7 @@ from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
 from comity.runtime.own_records import own_records
+from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
 from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
@@ -76,12 +76,13 @@ def run_study(
     progress: Progress | None = None,
     material: Material | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
     stand in for those of the file, where they are made in Python. A folder whose run began with other records is
-    refused: steps that ran and steps that are to come would not belong together.
+    refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
     """
     if material is None:
         if progress is not None:
@@ -115,6 +116,7 @@ def run_study(
             settings=settings_of(study),
             models=material.models if models is None else models,
             progress=progress,
+            results=results,
         )
         return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:
@@ -211,9 +213,8 @@ def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
 
 
 def file_name(party: str) -> str:
-    """A party's name as a file's: names come from studies and data, and may hold anything."""
-    safe = quote(party, safe=" ").lstrip(".")
-    return f"{safe}.ledger" if 0 < len(safe) <= 120 else f"{Stream.public('file name', party).bytes(16).hex()}.ledger"
+    """The file of a party's ledger."""
+    return f"{safe_name(party)}.ledger"
 
 
 def gather(study: Study) -> Material:

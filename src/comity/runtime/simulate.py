@@ -25,6 +25,7 @@ from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, presented_to
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
@@ -50,6 +51,9 @@ from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
+
+RESULTS = 16
+"""Up to so many parties a simulation keeps what each of them received, without being asked."""
 
 Data = pd.DataFrame | Held
 
@@ -78,6 +82,7 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
@@ -85,7 +90,8 @@ def simulate(
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
     one for all or by party. `models` are local models, one for all parties or by party
     (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
-    `roles` names the parties of each role that the method has.
+    `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
+    the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -151,8 +157,9 @@ def simulate(
         released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
+        received: dict[str, Received] = {}
     else:
-        released, kept, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript, received = _with_hosts(
             protocol,
             who,
             records,
@@ -165,6 +172,7 @@ def simulate(
             study,
             progress,
             local,
+            results=len(parties) <= RESULTS if results is None else results,
         )
     outcome = _outcome(
         protocol,
@@ -190,6 +198,8 @@ def simulate(
     return replace(
         outcome,
         assessment=assessed,
+        received=received,
+        presented_to={party: presented_to(protocol, found, who) for party, found in received.items()},
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -215,7 +225,9 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
+    *,
+    results: bool,
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript, dict[str, Received]]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
@@ -253,7 +265,8 @@ def _with_hosts(
             raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, kept, accounts, coordinator.transcript
+    received = {party: host.received(run_id) for party, host in hosts.items()} if results else {}
+    return released, kept, accounts, coordinator.transcript, received
 
 
 def _outcome(

@@ -15,6 +15,7 @@ from comity.privacy.mechanisms.mwem import MWEM
 from comity.privacy.mechanisms.noisy_counts import NoisyCounts
 from comity.privacy.mechanisms.noisy_max import NoisyMax
 from comity.privacy.mechanisms.noisy_threshold import NoisyThreshold
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import Permit
@@ -31,6 +32,7 @@ __all__ = [
     "NoisyCounts",
     "NoisyMax",
     "NoisyThreshold",
+    "PrefixSums",
     "Scale",
     "Spherical",
 ]
