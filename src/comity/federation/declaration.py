@@ -9,7 +9,7 @@ from typing import Any
 
 from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import Bound, Opened
+from comity.federation.bounds import Bound, Counts, Opened
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
 from comity.federation.forms import Array, Form
 from comity.federation.protection import (
@@ -106,7 +106,13 @@ class Release:
         noise = self.noise
         if noise is None:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
-        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=self.parts(who), grid=self.grid)
+        scale = noise.scale(
+            sensitivity=self.sensitivity,
+            shape=self.shape,
+            parts=self.parts(who),
+            grid=self.grid,
+            exact=isinstance(self.bound, Counts),
+        )
         if self.reach(who, scale) >= 2 ** (self.ring - 2):
             raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
         return scale
