@@ -90,8 +90,8 @@ def simulate(
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
     one for all or by party. `models` are local models, one for all parties or by party
     (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
-    `roles` names the parties of each role that the method has. `results` asks for what each party received
-    beside what the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
+    `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
+    the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
