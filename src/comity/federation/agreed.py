@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.paths import StepPath
 from comity.federation.protection import Sealed
-from comity.federation.protocol import STANDING, Protocol, StepSpec, spec_of
+from comity.federation.protocol import EVALUATION, STANDING, Protocol, StepSpec, spec_of
+
+if TYPE_CHECKING:
+    from comity.federation.evaluation.protocol import Measuring
 
 _RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -40,9 +43,28 @@ class Agreed:
         """Every protocol of the run by what it is mounted under, the study's own under the empty name."""
         parts = dict(self.protocol.parts)
         for name in parts:
-            if name in STANDING or not _MOUNT.fullmatch(name):
-                raise ValueError(f"a part can't be mounted as {name!r}: a plain name was expected, not {STANDING}")
-        return {"": self.protocol, **{name: self.protocol.part(name) for name in STANDING}, **parts}
+            if name in STANDING or name.startswith(EVALUATION) or not _MOUNT.fullmatch(name):
+                raise ValueError(
+                    f"a part can't be mounted as {name!r}: a plain name was expected, not {(*STANDING, EVALUATION)}"
+                )
+        standing = {name: self.protocol.part(name) for name in STANDING}
+        return {"": self.protocol, **standing, **parts, **self._measuring}
+
+    @cached_property
+    def measuring(self) -> Measuring | None:
+        """How the run's model is measured, where the study has an evaluation."""
+        return None if self.consortium.evaluation is None else self.protocol.measured(self.consortium)
+
+    @property
+    def _measuring(self) -> Mapping[str, Protocol]:
+        if self.measuring is None:
+            return {}
+        named = {f"{EVALUATION}_{name}": part for name, part in self.measuring.parts.items()}
+        return {EVALUATION: self.measuring, **named}
+
+    def is_aside(self, mount: str) -> bool:
+        """Whether steps of what is mounted here see the records that were set aside, instead of the others."""
+        return self.measuring is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
 
     @property
     def declaration(self) -> Declaration:
@@ -55,7 +77,8 @@ class Agreed:
         if mount not in known:
             with self._declaring:
                 if mount not in known:
-                    made = self._owner(mount).declare(self.consortium)
+                    owner, who = self._owner(mount), self.consortium
+                    made = owner.declare(who) if mount else owner.declared(who)
                     for release in made.releases:
                         if not _RELEASE.fullmatch(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
@@ -83,6 +106,8 @@ class Agreed:
         spec = spec_of(function)
         if spec.per_sum and path.label in self.declaration.sums():
             return function, spec
+        if spec.sends and (spec.sends in self.declaration.aside) != self.is_aside(path.mount):
+            raise Refused(f"{path} does not see the records that {spec.sends} is made from", code="undeclared")
         times = self.declaration[spec.sends].times if spec.sends else spec.times
         label = path.label
         if not (label.isascii() and label.isdecimal()) or label != str(int(label)) or int(label) >= times:

@@ -123,11 +123,16 @@ class Release:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed."""
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
+
+    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
+    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    """
 
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
+    aside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [release.name for release in self.releases]

@@ -12,14 +12,17 @@ from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.data import Records
+from comity.entropy import fresh_seed
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
 from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.costs import draws_of
 from comity.federation.declaration import Declaration
 from comity.federation.envelope import Digests, sign_reply, verify_ask
+from comity.federation.evaluation.split import is_aside, only
 from comity.federation.forms import Count
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
@@ -28,7 +31,6 @@ from comity.federation.protocol import StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
-from comity.privacy.ledger import Draw
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.site")
@@ -45,7 +47,8 @@ class Answer:
 class Host:
     """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
 
-    `agreed` is what the owner approved, `policy` its own terms: there is no host without either.
+    `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
+    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Host:
         noise: NoiseSource,
         policy: Policy,
         local: Callable[..., Any] | None = None,
+        chance: Callable[[], bytes] = fresh_seed,
     ) -> None:
         self.agreed = agreed
         self.party = party
@@ -68,6 +72,8 @@ class Host:
         self.noise = noise
         self.policy = policy
         self.local = local
+        self.chance = chance
+        self._parts: tuple[bytes, Records, Records] | None = None
         self._turns = _Turns()
         # What can't be kept as declared is found before anything is asked.
         _ = agreed.declaration, agreed.letters
@@ -92,6 +98,16 @@ class Host:
             # A driver's text may hold a path or a password, and its code is not one of ours.
             log.exception("%s: the records can't be read", self.party)
             raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
+
+    def part_of_records(self, key: bytes, *, aside: bool) -> Records:
+        """The records that this key sets aside, or the others."""
+        if self._parts is None or self._parts[0] != key:
+            terms, who, whole = self.who.evaluation, self.who, self.records
+            assert terms is not None
+            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours)
+            self._parts = (key, only(whole, ~which), only(whole, which))
+        _, training, set_aside = self._parts
+        return set_aside if aside else training
 
     def identity_of(self, party: str) -> PublicIdentity:
         identity = self.who.roster.get(party)
@@ -167,12 +183,7 @@ class Host:
         for letter in ask.mail:
             self._open(site, letter)
         reply = self._run(site, function, spec, declared, values)
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in agreed.declaration.paid_by(self.party, self.who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
+        draws = draws_of(agreed.declaration, self.party, self.who)
         return self.store.commit(
             agreed.study,
             ask.run,

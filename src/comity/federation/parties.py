@@ -32,7 +32,7 @@ from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
 from comity.federation.protection import Summed
-from comity.federation.protocol import spec_of
+from comity.federation.protocol import EVALUATION, spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
 from comity.federation.sealed_values import sealed_values
@@ -359,6 +359,10 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
 def _released(parties: Parties) -> list[dict[str, Any]]:
     """Both in one record: a run that is killed before its end finds what was released on the way there too."""
     values = parties.protocol.coordinate(parties)
+    if parties.agreed.measuring is not None:
+        # What is measured is what would be released, and nothing else: it meets its declaration first.
+        checked(values, parties.declaration, parties.consortium, parties.dims)
+        values = {**values, **parties.agreed.measuring.measure(parties.under(EVALUATION), values)}
     return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from comity.crypto.neighbours import COMPLETE, choose
 from comity.federation.consortium import Consortium
+from comity.federation.costs import spent_by
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
@@ -78,15 +79,6 @@ class Plan:
         return "\n".join(lines)
 
 
-def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
-    """What a whole run costs one party: losses that are fixed before it begins, so that they add up by kind."""
-    spent = Spent.zero()
-    for release in declaration.paid_by(party, who):
-        assert release.loss is not None
-        spent = spent.add(release.loss, release.times)
-    return spent
-
-
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
     declaration = protocol.accepted(who)
     rows, notes = [], []
@@ -105,6 +97,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
             )
     notes += _holders(declaration, who)
+    notes += _evaluated(who)
     if who.unit is not Unit.PARTY:
         charged = protocol.charged_once or of_several(declaration, who)
         notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
@@ -140,22 +133,36 @@ def _holders(declaration: Declaration, who: Consortium) -> list[str]:
     ]
 
 
+def _evaluated(who: Consortium) -> list[str]:
+    """What measuring the model costs, and on what it is measured."""
+    terms = who.evaluation
+    if terms is None:
+        return []
+    share = f"evaluation: {terms.share:.3g} of each owner's records are set aside by a keyed hash and not trained on"
+    if terms.parallel:
+        return [
+            f"{share}; whatever a record says, it is trained on or measured on, never both, so that the evaluation "
+            "costs nothing beside the study's epsilon"
+        ]
+    return [f"{share}; a whole party is in both parts and pays for both, out of the study's epsilon"]
+
+
 def of_several(declaration: Declaration, who: Consortium) -> str:
     """What a person loses whose records are several units, at one party or at several: group privacy.
 
     Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
     is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
     """
-    twice, pure, curved = Spent.zero(), False, False
+    pure, curved = False, False
     for release in declaration.paid_by(next(iter(who.parties)), who):
         assert release.loss is not None
         pure, curved = pure or isinstance(release.loss, Pure), curved or not isinstance(release.loss, Pure)
-        twice = twice.add(of_two(release.loss), release.times)
     grows = " and ".join(
         word for word, holds in (("m times epsilon", pure), ("m times mu, which is m^2 times rho", curved)) if holds
     )
     person = "a person at" if who.unit is Unit.PERSON else "a person with a record at each of"
     ledgers = f"every ledger is charged for one; {person} m parties loses {grows}: at 2 parties"
+    twice = spent_by(declaration, next(iter(who.parties)), who, of=of_two)
     return f"{ledgers} {describe(twice, _delta(who))}"
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
 _KEY_OF = "run:key:"
+_PARTS = "run:parts"
 
 
 class Site:
@@ -41,6 +42,7 @@ class Site:
         self._path = path
         self._sends = sends
         self.label = path.label
+        self._aside = host.agreed.is_aside(path.mount)
         self.party = host.party
         self.consortium: Consortium = host.agreed.consortium
         self.effects = Effects()
@@ -54,7 +56,20 @@ class Site:
 
     @property
     def records(self) -> Records:
-        return self._host.records
+        """The records that this step may see. Where the study has an evaluation they are those of the step's part, and
+        no others: what a release of one part costs rests on it."""
+        if self.consortium.evaluation is None:
+            return self._host.records
+        return self._host.part_of_records(self._parts_key(), aside=self._aside)
+
+    def _parts_key(self) -> bytes:
+        measuring = self._host.agreed.measuring
+        if measuring is not None and measuring.public_key:
+            return derive(self._study.encode(), "set aside")
+        key: bytes | None = self.kept(_PARTS)
+        if key is None:
+            raise Refused("this run has set no records aside here, because it has not begun", code="unreserved")
+        return key
 
     @property
     def features(self) -> NDArray[np.float64]:
@@ -87,6 +102,8 @@ class Site:
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
         release = self._host.agreed.declaration[self._sends]
+        if (release.name in self._host.agreed.declaration.aside) != self._aside:
+            raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:
@@ -301,6 +318,9 @@ class Site:
     def reserve(self) -> None:
         self._host.permit_run(self._run)
         self.effects.reserve = True
+        if self.consortium.evaluation is not None and self.kept(_PARTS) is None:
+            # Kept with the run: resumed, it has the same parts, and the next one has others.
+            self.keep(_PARTS, self._host.chance())
 
     def bind(self, nonce: bytes) -> None:
         """From here on the run belongs to the journal with this nonce."""

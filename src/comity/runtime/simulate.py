@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,10 +24,13 @@ from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.costs import spent_by
+from comity.federation.evaluation.protocol import QUALITY
+from comity.federation.evaluation.terms import divided
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
-from comity.federation.plan import describe, plan, spent_by
+from comity.federation.plan import describe, plan
 from comity.federation.policy import SIMULATION
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
@@ -45,7 +49,7 @@ from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
-from comity.runtime.stacks import REAL_HOSTS, require_stacks
+from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
 
 Data = pd.DataFrame | Records
 
@@ -73,22 +77,31 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    evaluation: Mapping[str, float | None] | None = None,
+    laid_out: bool = False,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
     `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
-    left out it is one, as long as another party stays honest.
+    left out it is one, as long as another party stays honest. `evaluation` measures the model under privacy on records
+    that are set aside: {} for the defaults, or "share" of the records and, for whole parties, "budget" (a share of the
+    loss). A study's protocol is `laid_out` for the records that are left; any other is laid out here.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
     loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
     if not epsilon > 0:
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
+    terms = None
+    if evaluation is not None:
+        loss, terms = divided(loss, Unit(unit), **evaluation)
+        protocol = protocol if laid_out else protocol.on_training_part(terms)
     who = Consortium(
         parties=tuple(parties),
         loss=loss,
+        evaluation=terms,
         unit=Unit(unit),
         neighbours=Neighbours(neighbours),
         colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
@@ -100,6 +113,7 @@ def simulate(
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
         require_stacks(protocol, declaration)
+        require_no_evaluation(who)
     records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
     odd = [
         finding
@@ -110,7 +124,7 @@ def simulate(
     tested = None if test is None else encoded(protocol, test, "test")
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
-    name_hash = study_hash or derive(fresh_seed(), study).hex()
+    name_hash = study_hash or derive(_secret_of(None if terms is None else seed), study).hex()
     known = dict(ledgers or {})
     if len(parties) > REAL_HOSTS:
         if known or journal is not None:
@@ -219,6 +233,7 @@ def _with_hosts(
             noise=noise_source(seed, party),
             policy=SIMULATION,
             local=local.get(party),
+            chance=fresh_seed if seed is None else partial(derive, _secret_of(seed), "set aside", party),
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(
@@ -253,7 +268,7 @@ def _outcome(
     run_id: str,
     seed: int | None,
 ) -> Outcome:
-    declaration = protocol.declare(who)
+    declaration = protocol.declared(who)
     spent = spent_by(declaration, who.parties[0], who)
     delta = delta_of(who.loss)
     shown = plan(study, protocol, who)
@@ -281,6 +296,7 @@ def _outcome(
         accounts=accounts,
         parties=who.size,
         seed=seed,
+        evaluation=None if QUALITY not in released else protocol.measured(who).figures(released[QUALITY], who),
     )
 
 
@@ -304,7 +320,11 @@ def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
 def noise_source(seed: int | None, owner: str) -> NoiseSource:
     if seed is None:
         return ReleasedNoise()
-    return SeededDraws(derive(seed.to_bytes(16, "big", signed=True), "noise", owner))
+    return SeededDraws(derive(_secret_of(seed), "noise", owner))
+
+
+def _secret_of(seed: int | None) -> bytes:
+    return fresh_seed() if seed is None else seed.to_bytes(16, "big", signed=True)
 
 
 def delta_of(loss: Loss) -> Decimal:
@@ -322,7 +342,7 @@ def granted(grant: float | None, delta: float, protocol: Protocol, who: Consorti
     """A grant in the currency that the protocol's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
         return Granted(grant=None, currency=None)
-    losses = [release.loss for release in protocol.declare(who).releases if release.loss is not None]
+    losses = [release.loss for release in protocol.declared(who).releases if release.loss is not None]
     whole = Approx(grant, delta) if delta else Pure(grant)
     currency = currency_for(losses, whole)
     return Granted(grant=Pure(grant) if currency is Currency.PURE else whole, currency=currency)

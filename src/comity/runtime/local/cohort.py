@@ -16,6 +16,7 @@ from comity.errors import Malformed, Refused
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
+from comity.federation.costs import draws_of
 from comity.federation.declaration import Declaration, Release
 from comity.federation.kept import Kept, opened
 from comity.federation.parties import Parties, Progress
@@ -23,7 +24,7 @@ from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.transcript import Line, Transcript
-from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 
@@ -101,7 +102,7 @@ class Cohort:
         self.protocol = protocol
         self._local = local
         self.consortium = who
-        self.declaration: Declaration = protocol.declare(who).accept(who)
+        self.declaration: Declaration = protocol.accepted(who)
         self.ledger = ledger
         self._blocks = blocks
         self._noise = noise
@@ -111,12 +112,7 @@ class Cohort:
         self._once: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._kept = Kept()
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in self.declaration.paid_by(next(iter(who.parties)), who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
+        draws = draws_of(self.declaration, next(iter(who.parties)), who)
         with ledger.transaction() as transaction:
             transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
 

@@ -1,0 +1,82 @@
+"""Which of an owner's records are set aside: decided by position or identifier and a key, never by what a record says.
+
+Replace          by position, as many as the public number of records says: both sizes are functions of n, and a record
+                 that is replaced leaves its place, and hence its part, to the other one.
+Add or remove    an independent coin for each record: with a fixed number, removing a record would move another one over
+                 the border. All records with one identifier share a coin.
+Persons          the coin of the identifier, under either relation: a person's records lie in one part.
+By columns       every owner must set the same rows aside: the key is public then (the study's hash). It decides by
+                 position, or where rows are aligned by identifier, which the guarantee of such a study holds fixed.
+
+A key is as good as coins that do not depend on the records: HMAC-SHA-256 of positions or identifiers under a key that
+is fresh for each run and site (proof.md, 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Records
+from comity.entropy import Stream, derive
+from comity.errors import DataError
+from comity.federation.evaluation.terms import Evaluation
+from comity.privacy.unit import Neighbours, Unit
+
+Mask = NDArray[np.bool_]
+
+
+def is_aside(records: Records, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours) -> Mask:
+    """Which records are set aside."""
+    by_person = unit is Unit.PERSON
+    if by_person and records.ids is None:
+        raise DataError(
+            "the unit is a person, so that all records of one are trained on or set aside together, and the records "
+            "have no identifiers; declare [identifier] in the schema",
+            key="identifier",
+        )
+    if by_person or (neighbours is Neighbours.ADD_REMOVE and records.ids is not None):
+        assert records.ids is not None
+        return by_identifier(records.ids, terms.share, key)
+    if neighbours is Neighbours.ADD_REMOVE:
+        return by_coins(len(records), terms.share, key)
+    return by_position(len(records), terms.count(len(records)), key)
+
+
+def by_position(records: int, count: int, key: bytes) -> Mask:
+    """The `count` positions with the lowest keyed hash."""
+    aside = np.zeros(records, bool)
+    aside[np.argsort(_words(records, key), kind="stable")[:count]] = True
+    return aside
+
+
+def by_coins(records: int, share: float, key: bytes) -> Mask:
+    """Each position by itself."""
+    return _words(records, key) < _below(share)
+
+
+def by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
+    """Each identifier by itself; the same one falls on the same side wherever it stands."""
+    secret = derive(key, "identifiers")
+    hashed = (hmac.digest(secret, str(one).encode(), hashlib.sha256)[:8] for one in ids)
+    return np.array([int.from_bytes(one, "big") for one in hashed], np.uint64) < _below(share)
+
+
+def only(records: Records, which: Mask) -> Records:
+    return Records(
+        records.features[which],
+        None if records.labels is None else records.labels[which],
+        None if records.ids is None else records.ids[which],
+    )
+
+
+def _words(records: int, key: bytes) -> NDArray[np.uint64]:
+    # The keystream at a position is a keyed hash of the position.
+    return Stream(derive(key, "positions")).words(records)
+
+
+def _below(share: float) -> np.uint64:
+    return np.uint64(int(share * 2.0**64))
