@@ -62,6 +62,10 @@ class Agreed:
         named = {f"{EVALUATION}_{name}": part for name, part in self.measuring.parts.items()}
         return {EVALUATION: self.measuring, **named}
 
+    @property
+    def measuring_mounts(self) -> tuple[str, ...]:
+        return tuple(self._measuring)
+
     def is_aside(self, mount: str) -> bool:
         """Whether steps of what is mounted here see the records that were set aside, instead of the others."""
         return self.measuring is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
@@ -89,8 +93,21 @@ class Agreed:
     def letters(self) -> Mapping[str, str]:
         """Which protocol each kind of letter belongs to. A protocol may list a part's letters for its plan; two parts
         with one name for theirs would read each other's."""
+        return self._letters(aside=False)
+
+    @cached_property
+    def _letters_aside(self) -> Mapping[str, str]:
+        return self._letters(aside=True)
+
+    def writer_of(self, name: str, *, aside: bool) -> str | None:
+        """Which protocol's letters have this name: among those of one part of the records, a name has one owner."""
+        return (self._letters_aside if aside else self.letters).get(name)
+
+    def _letters(self, *, aside: bool) -> dict[str, str]:
         owners: dict[str, str] = {}
         for mount in self.mounts:
+            if self.is_aside(mount) != aside:
+                continue
             for release in self.declared(mount).releases:
                 if not isinstance(release.protection, Sealed) or COORDINATOR in (release.source, release.to):
                     continue
@@ -118,7 +135,7 @@ class Agreed:
         """The release that a letter of this name is, sent by the step of this path."""
         sent = StepPath.parse(path)
         self.step(sent)
-        if self.letters.get(name) != sent.mount:
+        if self.writer_of(name, aside=self.is_aside(sent.mount)) != sent.mount:
             raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
         return self.declared(sent.mount)[name]
 
@@ -126,7 +143,7 @@ class Agreed:
         """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""
         out: dict[str, set[str]] = {}
         who = self.consortium
-        for name, mount in self.letters.items():
+        for name, mount in (*self.letters.items(), *self._letters_aside.items()):
             if mount == "sum":
                 continue
             release = self.declared(mount)[name]

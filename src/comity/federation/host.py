@@ -104,7 +104,9 @@ class Host:
         if self._parts is None or self._parts[0] != key:
             terms, who, whole = self.who.evaluation, self.who, self.records
             assert terms is not None
-            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours)
+            measuring = self.agreed.measuring
+            aligned = measuring is not None and measuring.common == "identifiers"
+            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
             self._parts = (key, only(whole, ~which), only(whole, which))
         _, training, set_aside = self._parts
         return set_aside if aside else training
@@ -125,7 +127,7 @@ class Host:
             party=self.party,
             who=agreed.consortium,
         )
-        for mount in agreed.protocol.parts:
+        for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
     def answer(self, raw: bytes) -> bytes:

@@ -64,7 +64,7 @@ class Site:
 
     def _parts_key(self) -> bytes:
         measuring = self._host.agreed.measuring
-        if measuring is not None and measuring.public_key:
+        if measuring is not None and measuring.common:
             return derive(self._study.encode(), "set aside")
         key: bytes | None = self.kept(_PARTS)
         if key is None:
@@ -127,7 +127,8 @@ class Site:
             part = isinstance(release.protection, Summed)
             units = units + noise.draw(self._host.noise, scale, shape, permit=permit, part=part)
         if isinstance(release.protection, Summed):
-            self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
+            # Where the secure sum looks for it, whichever part it is of.
+            self.effects.state[f"out:{release.name}/{index}"] = encode(units << np.int64(64 - release.ring))
         else:
             self.contribution = units
 
@@ -183,7 +184,7 @@ class Site:
         return self._run
 
     def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        if self._host.agreed.letters.get(name) != self._path.mount:
+        if self._host.agreed.writer_of(name, aside=self._aside) != self._path.mount:
             raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
         release = self._host.agreed.declared(self._path.mount)[name]
         for to in receivers:
@@ -195,12 +196,15 @@ class Site:
     def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
         """Keep a letter that arrived. The first one under a name and sender stays until it is taken, and one that was
         there before does not come again: a later letter replaces nothing."""
-        had = self.kept(_had(name, sender), [])
-        if path in had or self._raw(_slot(name, sender)) is not None:
+        aside = self._host.agreed.is_aside(StepPath.parse(path).mount)
+        slot, known = _of_part(_slot(name, sender), aside=aside), _of_part(_had(name, sender), aside=aside)
+        stored = self._stored(known)
+        had = [] if stored is None else decode(stored)
+        if path in had or self._stored(slot) is not None:
             return False
         # The one canonical form of the value: no need to encode it again.
-        self.effects.state[_slot(name, sender)] = raw
-        self.keep(_had(name, sender), [*had, path])
+        self.effects.state[slot] = raw
+        self.effects.state[known] = encode([*had, path])
         return True
 
     def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
@@ -216,19 +220,22 @@ class Site:
             self.forget(_slot(name, party))
         return found
 
-    # Between steps of a run.
+    # Between steps of a run. What steps of one part of the records keep is not seen by those of the other.
 
     def keep(self, name: str, value: Any) -> None:
-        self.effects.state[name] = encode(value)
+        self.effects.state[_of_part(name, aside=self._aside)] = encode(value)
 
     def forget(self, name: str) -> None:
-        self.effects.state[name] = None
+        self.effects.state[_of_part(name, aside=self._aside)] = None
 
     def kept(self, name: str, default: Any = None) -> Any:
         raw = self._raw(name)
         return default if raw is None else decode(raw)
 
     def _raw(self, name: str) -> bytes | None:
+        return self._stored(_of_part(name, aside=self._aside))
+
+    def _stored(self, name: str) -> bytes | None:
         state = self.effects.state
         return state[name] if name in state else self._host.store.state(self._run, name)
 
@@ -331,6 +338,11 @@ class Site:
 
     def abandon(self) -> None:
         self.effects.abandon = True
+
+
+def _of_part(name: str, *, aside: bool) -> str:
+    """Where a part's steps keep a value; what belongs to the run has one place."""
+    return f"aside:{name}" if aside and not name.startswith("run:") else name
 
 
 def _slot(name: str, sender: str) -> str:

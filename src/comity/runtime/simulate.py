@@ -25,7 +25,6 @@ from comity.federation.agreed import Agreed
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.costs import spent_by
-from comity.federation.evaluation.protocol import QUALITY
 from comity.federation.evaluation.terms import divided
 from comity.federation.host import Host
 from comity.federation.journal import Journal
@@ -96,7 +95,7 @@ def simulate(
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
     terms = None
     if evaluation is not None:
-        loss, terms = divided(loss, Unit(unit), **evaluation)
+        loss, terms = divided(loss, Unit(unit), Neighbours(neighbours), **evaluation)
         protocol = protocol if laid_out else protocol.on_training_part(terms)
     who = Consortium(
         parties=tuple(parties),
@@ -296,7 +295,7 @@ def _outcome(
         accounts=accounts,
         parties=who.size,
         seed=seed,
-        evaluation=None if QUALITY not in released else protocol.measured(who).figures(released[QUALITY], who),
+        evaluation=None if who.evaluation is None else protocol.measured(who).figures(released, who),
     )
 
 

@@ -299,7 +299,7 @@ def _divided(privacy: PrivacyTable, table: EvaluationTable | None) -> tuple[Loss
     """What the method may lose, and the terms of its evaluation."""
     if table is None:
         return privacy.loss, None
-    return divided(privacy.loss, privacy.unit, share=table.share, budget=table.budget)
+    return divided(privacy.loss, privacy.unit, privacy.neighbours, share=table.share, budget=table.budget)
 
 
 @contextmanager

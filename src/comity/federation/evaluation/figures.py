@@ -111,11 +111,11 @@ def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
     c = total.value**2 - z**2 * total.deviation**2
     inside = b * b - 4 * a * c
     if a <= 0 or count.value < 1.0:
-        return Figure(value, 0.0, 1.0)
+        return Figure(0.5, 0.0, 1.0)
     if inside < 0:
         return Figure(value, value, value)
     low, high = ((-b - sqrt(inside)) / (2 * a), (-b + sqrt(inside)) / (2 * a))
-    return Figure(value, min(value, max(0.0, low)), max(value, min(1.0, high)))
+    return Figure(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
 
 
 def scaled(figure: Figure, factor: float) -> Figure:
@@ -218,7 +218,7 @@ def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
         return Figure(value, -inf, inf)
     b, c = -2 * above.value * below.value, above.value**2 - z**2 * above.deviation**2
     root = sqrt(max(0.0, b * b - 4 * a * c))
-    return Figure(value, (-b - root) / (2 * a), (-b + root) / (2 * a))
+    return Figure(float(value), float((-b - root) / (2 * a)), float((-b + root) / (2 * a)))
 
 
 def _of_numbers(card: Card, sums: Mapping[str, Noisy], count: Noisy, z: float, of: str) -> Figures:

@@ -52,8 +52,11 @@ class Measuring(Protocol):
 
     method: Protocol
 
-    public_key: ClassVar[bool] = False
-    """Whether all owners must set the same rows aside, by a key that everybody knows."""
+    @property
+    def common(self) -> str:
+        """By what all owners set the same rows aside, with a key that everybody knows: "positions" or "identifiers";
+        empty where each has records of its own, and a key that nobody else knows."""
+        return ""
 
     def terms(self, who: Consortium) -> Evaluation:
         assert who.evaluation is not None
@@ -93,8 +96,8 @@ class Measuring(Protocol):
         """Ask the sites to measure what the method released."""
         raise NotImplementedError
 
-    def figures(self, quality: Floats, who: Consortium) -> Figures:
-        """What the released sums say."""
+    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+        """What the released sums say; None where nothing could be measured."""
         raise NotImplementedError
 
 
@@ -143,7 +146,10 @@ class WholeRecords(Measuring):
         predictor = self.method.present({MODEL: model}, site.consortium)
         site.contribute(self.card(site.consortium).sums(predictor, site.features, site.labels))
 
-    def figures(self, quality: Floats, who: Consortium) -> Figures:
+    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+        quality = released.get(QUALITY)
+        if quality is None:
+            return None
         card, party = self.card(who), who.unit is Unit.PARTY
         deviation = self.deviation(self._sums(card, who), who, round(float(quality[-1])))
         of = "parties, each weighing the same" if party else "records"

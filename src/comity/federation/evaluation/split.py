@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import unicodedata
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +30,15 @@ from comity.privacy.unit import Neighbours, Unit
 Mask = NDArray[np.bool_]
 
 
-def is_aside(records: Records, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours) -> Mask:
-    """Which records are set aside."""
-    by_person = unit is Unit.PERSON
+def is_aside(
+    records: Records, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours, aligned: bool = False
+) -> Mask:
+    """Which records are set aside; `aligned` where rows are found by identifier, at several owners."""
+    by_person = unit is Unit.PERSON or aligned
     if by_person and records.ids is None:
         raise DataError(
-            "the unit is a person, so that all records of one are trained on or set aside together, and the records "
-            "have no identifiers; declare [identifier] in the schema",
+            "all records of a person are trained on or set aside together, here and elsewhere, and the records have no "
+            "identifiers; declare [identifier] in the schema",
             key="identifier",
         )
     if by_person or (neighbours is Neighbours.ADD_REMOVE and records.ids is not None):
@@ -61,7 +64,9 @@ def by_coins(records: int, share: float, key: bytes) -> Mask:
 def by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
     """Each identifier by itself; the same one falls on the same side wherever it stands."""
     secret = derive(key, "identifiers")
-    hashed = (hmac.digest(secret, str(one).encode(), hashlib.sha256)[:8] for one in ids)
+    # In the form in which an alignment compares them, or two owners of one person would disagree.
+    texts = (unicodedata.normalize("NFC", str(one)).strip() for one in ids)
+    hashed = (hmac.digest(secret, text.encode(errors="surrogatepass"), hashlib.sha256)[:8] for text in texts)
     return np.array([int.from_bytes(one, "big") for one in hashed], np.uint64) < _below(share)
 
 

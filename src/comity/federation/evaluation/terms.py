@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss, Pure
-from comity.privacy.unit import Unit
+from comity.privacy.unit import Neighbours, Unit
 
 SHARE, BUDGET = 0.2, 0.1
 """Of the records, and of a whole party's budget, where the study says nothing. Not tuned on data."""
@@ -26,34 +26,43 @@ class Evaluation:
 
     `parallel` says that a unit lies in one of the two parts, so that training and evaluation cost the dearer of the
     two and not their sum (proof.md, 2). A whole party lies in both, and pays for both. `pure` takes the place of `loss`
-    beside a method that spends no δ: a ledger counts such a method in pure ε.
+    beside a method that spends no δ: a ledger counts such a method in pure ε. `exact` numbers of records are set aside
+    where numbers are public; otherwise every record has a coin of its own.
     """
 
     share: float
     loss: Loss
     pure: Pure
     parallel: bool
+    exact: bool = True
 
     def count(self, records: int) -> int:
         """How many of so many records are set aside where their number is public."""
         return math.floor(self.share * records)
 
     def left(self, records: int) -> int:
-        """How many of so many records are trained on: at least one."""
-        return max(1, records - self.count(records))
+        """How many of so many records are trained on, at least one; with coins, a number that is hardly ever missed."""
+        by_chance = 0.0 if self.exact else 4 * math.sqrt(records * self.share * (1 - self.share))
+        return max(1, records - self.count(records) - math.ceil(by_chance))
 
 
 def divided(
-    loss: Loss, unit: Unit, *, share: float | None = None, budget: float | None = None
+    loss: Loss,
+    unit: Unit,
+    neighbours: Neighbours,
+    *,
+    share: float | None = None,
+    budget: float | None = None,
 ) -> tuple[Loss, Evaluation]:
     """What the method may lose, and the terms of the evaluation.
 
     A record or person lies in one part: both may lose all of `loss`. A whole party's `budget`, a share of it, goes to
-    the evaluation, in what adds up: pure ε, or the μ² that an (ε, δ) buys.
+    the evaluation.
     """
     part = SHARE if share is None else share
     if not 0 < part <= 0.5:
         raise StudyError(f"evaluation.share must lie above 0 and at most at 0.5, found {part}", key="evaluation.share")
+    exact = neighbours is Neighbours.REPLACE and unit is not Unit.PERSON
     if unit is not Unit.PARTY:
         if budget is not None:
             raise StudyError(
@@ -61,7 +70,7 @@ def divided(
                 "set aside, and the evaluation costs nothing beside the study's epsilon: leave it out",
                 key="evaluation.budget",
             )
-        return loss, Evaluation(part, loss, _pure(loss), parallel=True)
+        return loss, Evaluation(part, loss, _pure(loss), parallel=True, exact=exact)
     given = BUDGET if budget is None else budget
     if not 0 < given < 1:
         raise StudyError(f"evaluation.budget must lie between 0 and 1, found {given}", key="evaluation.budget")
@@ -77,25 +86,12 @@ def _pure(loss: Loss) -> Pure:
 
 
 def _shared(loss: Loss, budget: float) -> tuple[Loss, Loss]:
-    match loss:
-        case Pure(epsilon=epsilon):
-            rest = _DOWN.multiply(epsilon, Decimal(repr(budget)))
-            return Pure(_DOWN.subtract(epsilon, rest)), Pure(rest)
-        case Approx(epsilon=epsilon, delta=delta):
-            whole = gaussian_budget(loss).square
-            wanted = _DOWN.multiply(whole, 1 - Decimal(repr(budget)))
-            low, high = 0.0, float(epsilon)
-            for _ in range(60):
-                middle = (low + high) / 2
-                fits = middle > 0 and gaussian_budget(Approx(middle, delta)).square <= wanted
-                low, high = (middle, high) if fits else (low, middle)
-            if low == 0:
-                raise StudyError(
-                    "too small a budget is left for the method; lower evaluation.budget", key="evaluation.budget"
-                )
-            method = Approx(low, delta)
-            return method, GDP.squared(_DOWN.subtract(whole, gaussian_budget(method).square))
-        case _:
-            raise StudyError(
-                f"a budget to be shared is an epsilon, with or without a delta; found {loss}", key="privacy"
-            )
+    """ε in two parts. With a δ the evaluation has the μ² that the method leaves: squares add up, and what both charge
+    together is what the whole (ε, δ) buys."""
+    epsilon = _pure(loss).epsilon
+    rest = _DOWN.multiply(epsilon, Decimal(repr(budget)))
+    kept = _DOWN.subtract(epsilon, rest)
+    if not isinstance(loss, Approx):
+        return Pure(kept), Pure(rest)
+    method = Approx(kept, loss.delta)
+    return method, GDP.squared(_DOWN.subtract(gaussian_budget(loss).square, gaussian_budget(method).square))
