@@ -104,13 +104,15 @@ class Noisy:
 
 def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
     """θ = total/count in [0, 1]; `chance` times θ(1 − θ) is the variance of one record's part."""
-    n = max(count.value, 1.0)
+    if count.value <= 0:
+        return Figure(0.5, 0.0, 1.0)
+    n = count.value
     value = min(1.0, max(0.0, total.value / n))
     a = count.value**2 - z**2 * count.deviation**2 + z**2 * n * chance
     b = -2 * total.value * count.value - z**2 * n * chance
     c = total.value**2 - z**2 * total.deviation**2
     inside = b * b - 4 * a * c
-    if a <= 0 or count.value < 1.0:
+    if a <= 0:
         return Figure(0.5, 0.0, 1.0)
     if inside < 0:
         return Figure(value, value, value)
@@ -131,19 +133,20 @@ def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
     A(1 − A)/min(P, N) (Birnbaum and Klose 1957).
     """
     q, p = table[:, 0], table[:, 1]
-    negatives, positives = max(1.0, float(q.sum())), max(1.0, float(p.sum()))
+    total_q, total_p = float(q.sum()), float(p.sum())
+    if min(total_q, total_p) <= 0:
+        return Figure(0.5, 0.0, 1.0), 0.5
     w = np.tril(np.ones((len(p), len(p))), -1) + np.eye(len(p)) / 2
-    pairs = negatives * positives
+    pairs = total_q * total_p
     value = min(1.0, max(0.0, float(p @ w @ q) / pairs))
     areas = np.linspace(0.0, 1.0, _GRID)
-    total_q, total_p = float(q.sum()), float(p.sum())
     off = float(p @ w @ q) - areas * total_q * total_p
     # Var of Σ(w − A)(p + e)(q + f): the squares of both gradients times the variance. With the noisy p and q in them
     # they count the product of the two noises as well.
     by_p = ((w @ q)[None, :] - areas[:, None] * total_q) ** 2
     by_q = ((p @ w)[None, :] - areas[:, None] * total_p) ** 2
     noise = deviation**2 * (by_p.sum(1) + by_q.sum(1))
-    chance = pairs**2 * areas * (1 - areas) / min(negatives, positives)
+    chance = pairs**2 * areas * (1 - areas) / min(total_q, total_p)
     kept = areas[off**2 <= z**2 * (noise + chance)]
     low, high = (kept[0], kept[-1]) if len(kept) else (value, value)
     tied = min(1.0, float((np.maximum(p, 0) * np.maximum(q, 0)).sum()) / pairs)
