@@ -56,8 +56,8 @@ def held(label: int | None, changed: int = 0) -> Records:
 def training_sum(records: Records) -> np.ndarray:
     """The gradient at a model that a coordinator chose."""
     assert records.labels is not None
-    present = np.ones(len(records), bool)
-    return METHOD.loss.gradient(0 * MODEL, records.features, records.labels.astype(float), present, METHOD.cut).reshape(-1)
+    y, present = records.labels.astype(float), np.ones(len(records), bool)
+    return METHOD.loss.gradient(0 * MODEL, records.features, y, present, METHOD.cut).reshape(-1)
 
 
 def evaluation_sum(records: Records, who: Consortium) -> np.ndarray:
@@ -72,7 +72,7 @@ def noisy(value: np.ndarray, name: str, who: Consortium, seed: int) -> np.ndarra
     scale, source = release.scale(who), SeededNoise(seed)
     total = np.rint(value / scale.grid) + np.zeros((TRIALS, value.size))
     for _ in range(who.honest_parts):
-        total += source.discrete_gaussian(scale.part, total.shape, permit=Permit(name, 0))
+        total += source.rounded_gaussian(scale.part, total.shape, permit=Permit(name, 0))
     return total * scale.grid
 
 

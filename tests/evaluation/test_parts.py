@@ -16,13 +16,13 @@ from comity.errors import Refused, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.bounds import Ball
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.costs import draws_of, spent_by
 from comity.federation.declaration import Declaration, Release
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import ASIDE, TRAINING, Evaluation, divided
 from comity.federation.forms import Array
 from comity.federation.parties import Parties, run
 from comity.federation.paths import StepPath
+from comity.federation.payers import spent_by
 from comity.federation.policy import Policy
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
@@ -155,7 +155,7 @@ def test_a_whole_party_pays_for_both() -> None:
     agreed = Agreed(toy.STUDY, Sums(), terms)
     spent = spent_by(agreed.declaration, "ash", terms)
     assert spent.gaussian == gaussian_budget(LOSS).square
-    assert {draw.part for draw in draws_of(agreed.declaration, "ash", terms)} == {""}
+    assert {draw.part for draw in agreed.declaration.draws("ash", terms)} == {""}
     own = gaussian_budget(terms.loss).square
     assert own < spent.gaussian and own + gaussian_budget(terms.evaluation.loss).square == spent.gaussian  # type: ignore[union-attr]
 

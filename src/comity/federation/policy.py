@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from comity.errors import Refused
 from comity.federation.consortium import Consortium
-from comity.federation.costs import spent_by
 from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.payers import spent_by
 from comity.federation.protection import Disclosed
 
 
@@ -63,8 +63,7 @@ class Policy:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
         self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
-            # Every run sets other records aside: what is measured on in one is trained on in the next.
-            spent = spent_by(declaration, party, who, of=lambda loss: loss * (runs + 1))
+            spent = spent_by(declaration, party, who, runs=runs + 1)
             asked = spent.epsilon_at(Decimal(self.delta_per_study))
             if asked > self.epsilon_per_study:
                 raise Refused(

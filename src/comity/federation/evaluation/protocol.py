@@ -30,6 +30,7 @@ from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
+from comity.federation.rows import Rows
 from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
@@ -143,8 +144,16 @@ class WholeRecords(Measuring):
 
     @step(sends=SUMS)
     def evaluate(self, site: Site, model: Any) -> None:
-        predictor = self.method.present({MODEL: model}, site.consortium)
-        site.contribute(self.card(site.consortium).sums(predictor, site.features, site.labels))
+        predictor, card = self.method.present({MODEL: model}, site.consortium), self.card(site.consortium)
+        if card.unit is Unit.PARTY:
+            # Divided by its count, which no block knows.
+            site.contribute(card.sums(predictor, site.features, site.labels))
+            return
+
+        def part(rows: Rows) -> Floats:
+            return card.sums(predictor, rows.features, rows.labels)
+
+        site.contribute(site.total(part))
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
         quality = released.get(QUALITY)
