@@ -133,6 +133,12 @@ class WholeRecords(Measuring):
         )
 
     def declare(self, who: Consortium) -> Declaration:
+        if who.unit is Unit.PERSON:
+            raise StudyError(
+                'an evaluation bounds what one record, or a whole party, adds; found privacy.unit = "person", who may '
+                'have several records. Set privacy.unit = "record", or leave [evaluation] out',
+                key="privacy.unit",
+            )
         card = self.card(who)
         return Declaration(
             (self.model(who), self._sums(card, who), self.quality(card.size)), adversary="as the method's"
