@@ -11,6 +11,7 @@ from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.bounds import Bound, Counts, Opened
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
+from comity.federation.evaluation.terms import ASIDE, TRAINING
 from comity.federation.forms import Array, Form
 from comity.federation.protection import (
     Computed,
@@ -31,6 +32,7 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.parallel import WHOLE
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
@@ -158,13 +160,14 @@ class Release:
             return self.grid
         return self.scale(who).grid
 
-    def draws(self) -> list[Draw]:
-        """What one of its source is debited for."""
+    def draws(self, part: str = WHOLE) -> list[Draw]:
+        """What one of its source is debited for, where it is made from this part of the records."""
         drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
         if self.loss is None:
             return []
         return [
-            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity) for index in range(self.times)
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity, part)
+            for index in range(self.times)
         ]
 
     def _strays(self, source: str, to: str) -> bool:
@@ -180,11 +183,16 @@ class Release:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed."""
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
+
+    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
+    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    """
 
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
+    aside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [release.name for release in self.releases]
@@ -232,7 +240,14 @@ class Declaration:
 
     def draws(self, party: str, who: Consortium) -> list[Draw]:
         """What a run may draw at this party: reserved when it begins."""
-        return [draw for release in self.paid_by(party, who) for draw in release.draws()]
+        return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+
+    def part_of(self, release: Release, who: Consortium) -> str:
+        """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in
+        one part, releases of the other cost it nothing."""
+        if who.evaluation is None or not who.evaluation.parallel:
+            return WHOLE
+        return ASIDE if release.name in self.aside else TRAINING
 
     def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
         return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
