@@ -71,13 +71,21 @@ class PrefixSums:
         moved = np.convolve(coefficients(self.rounds), np.ones(self.participations))[: self.rounds]
         return math.sqrt(math.fsum((moved * moved).tolist())) * (1 + 2.0**-40)
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         """The scale of z, for x_t of this shape. The noise of a round is wider: `deviations` times as wide."""
         size = checked_size(sensitivity, shape, parts)
         if parts != 1:
             raise StudyError(f"noise of running sums is drawn by one participant, found {parts} parts")
-        step = grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
-        steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
+        step = 1.0 if exact else grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
         sigma = steps * self.factor / math.sqrt(float(self.charged.square)) * ROUND_UP * ROUND_UP
         return Scale(grid=step, part=sigma, total=sigma, tau=0.0, loss=self.charged)
 
