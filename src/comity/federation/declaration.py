@@ -9,8 +9,9 @@ from typing import Any
 
 from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import Bound, Opened
+from comity.federation.bounds import Bound, Counts, Opened
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
+from comity.federation.evaluation.terms import ASIDE, TRAINING
 from comity.federation.forms import Array, Form
 from comity.federation.protection import (
     Computed,
@@ -28,8 +29,10 @@ from comity.privacy.ledger import Draw
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.parallel import WHOLE
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
@@ -105,7 +108,13 @@ class Release:
         noise = self.noise
         if noise is None:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
-        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=self.parts(who), grid=self.grid)
+        scale = noise.scale(
+            sensitivity=self.sensitivity,
+            shape=self.shape,
+            parts=self.parts(who),
+            grid=self.grid,
+            exact=isinstance(self.bound, Counts),
+        )
         if self.reach(who, scale) >= 2 ** (self.ring - 2):
             raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
         return scale
@@ -135,6 +144,8 @@ class Release:
         """Standard deviation of the noise on one coordinate, in grid units."""
         if isinstance(self.noise, Spherical):
             return scale.total * math.sqrt(math.prod(self.shape) + 1)
+        if isinstance(self.noise, PrefixSums):
+            return scale.total * float(self.noise.deviations[-1])
         return scale.total * math.sqrt(2) if isinstance(self.noise, Laplace) else scale.total
 
     def reach(self, who: Consortium, scale: Scale) -> float:
@@ -149,13 +160,14 @@ class Release:
             return self.grid
         return self.scale(who).grid
 
-    def draws(self) -> list[Draw]:
-        """What one of its source is debited for."""
+    def draws(self, part: str = WHOLE) -> list[Draw]:
+        """What one of its source is debited for, where it is made from this part of the records."""
         drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
         if self.loss is None:
             return []
         return [
-            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity) for index in range(self.times)
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity, part)
+            for index in range(self.times)
         ]
 
     def _strays(self, source: str, to: str) -> bool:
@@ -171,11 +183,16 @@ class Release:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed."""
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
+
+    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
+    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    """
 
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
+    aside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [release.name for release in self.releases]
@@ -223,7 +240,14 @@ class Declaration:
 
     def draws(self, party: str, who: Consortium) -> list[Draw]:
         """What a run may draw at this party: reserved when it begins."""
-        return [draw for release in self.paid_by(party, who) for draw in release.draws()]
+        return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+
+    def part_of(self, release: Release, who: Consortium) -> str:
+        """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in
+        one part, releases of the other cost it nothing."""
+        if who.evaluation is None or not who.evaluation.parallel:
+            return WHOLE
+        return ASIDE if release.name in self.aside else TRAINING
 
     def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
         return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
@@ -298,7 +322,14 @@ def _require_participants(release: Release, who: Consortium) -> None:
 def _require_debits(release: Release, origins: list[Release]) -> None:
     """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
     out together."""
-    if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
+    if not isinstance(release.protection, Perturbed):
+        return
+    noise: object = release.noise
+    if isinstance(noise, Correlated):
+        if release.times > noise.rounds:
+            raise ValueError(
+                f"{release.name} is made {release.times} times and its noise is laid out for {noise.rounds}"
+            )
         return
     for origin in origins:
         if isinstance(origin.protection, Entrusted) and release.times > origin.times:
