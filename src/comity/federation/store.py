@@ -21,7 +21,7 @@ from typing import Any
 
 from comity.crypto.sealed import Identity
 from comity.errors import Refused
-from comity.federation.codec import encode
+from comity.federation.codec import embedded, encode
 from comity.federation.effects import Effects
 from comity.federation.heads import Head, newest, signed
 from comity.federation.paths import ABANDON, BEGIN, END, MEET, StepPath
@@ -264,9 +264,10 @@ class Store:
         self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
     ) -> bytes:
         """The reply with the head that the ledger has once this commit is through."""
-        transaction.note(hashlib.sha256(encode([*what, reply])).digest())
+        parts = {name: embedded(value, depth=2) for name, value in reply.items()}
+        transaction.note(hashlib.sha256(encode([*what, parts])).digest())
         head = transaction.commit_head()
-        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
+        return encode({**parts, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
     def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
         """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that
