@@ -6,8 +6,9 @@ import hashlib
 
 import pytest
 
+from comity.crypto.sealed import Identity
 from comity.errors import Malformed
-from comity.federation import rolls
+from comity.federation import heads, rolls
 from comity.federation.ask import NONCE_BYTES, Ask, ask_bytes
 from comity.federation.codec import DEPTH, Embedded, decode, embedded, encode
 from comity.federation.secure_sum import digest_of, joined
@@ -74,3 +75,11 @@ def test_an_embedded_value_stands_where_it_may() -> None:
     with pytest.raises(TypeError, match="nested deeper"):
         embedded([deep], depth=1)
     assert encode(Embedded(encode({"a": [1.5, b"x"]}))) == encode({"a": [1.5, b"x"]})
+
+
+def test_a_head_is_signed_for_a_number_and_not_for_what_equals_it() -> None:
+    keys = Identity(bytes(32))
+    good = heads.signed(keys, "ash", "ab" * 32, 1, "cd" * 32)
+    heads.verify(keys.public, "ash", good)
+    with pytest.raises(Malformed):
+        heads.verify(keys.public, "ash", {**good, "count": True})
