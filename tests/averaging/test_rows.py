@@ -31,8 +31,8 @@ def test_a_row_inside_stays_as_it_is():
 def test_rows_that_are_inside_by_their_largest_entry_are_inside_by_every_norm(features):
     # The largest entries that pass, in every place: no way of adding the squares may find such a row too long.
     entry = np.sqrt((1 - (features + 8) * 2.0**-53) / features)
-    while _peaks_are_inside(np.full((1, features), np.nextafter(entry, 1))):
-        entry = np.nextafter(entry, 1)
+    while _peaks_are_inside(np.full((1, features), np.nextafter(entry, 2))):
+        entry = np.nextafter(entry, 2)
     while not _peaks_are_inside(np.full((1, features), entry)):
         entry = np.nextafter(entry, 0)
     row = np.full((1, features), entry)

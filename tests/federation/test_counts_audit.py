@@ -63,7 +63,9 @@ def measured(loss: Loss, neighbours: Neighbours, *, left_out: int = 0, taken_for
         np.rint(bound.enforce(tables(records), (SIZE,)) / scale.grid) for records in NEIGHBOURS[neighbours]
     )
     # Counts lie on the grid: nothing was rounded.
-    assert ((first - second) * scale.grid == tables(NEIGHBOURS[neighbours][0]) - tables(NEIGHBOURS[neighbours][1])).all()
+    assert (
+        (first - second) * scale.grid == tables(NEIGHBOURS[neighbours][0]) - tables(NEIGHBOURS[neighbours][1])
+    ).all()
     scores = []
     for seed, centre in enumerate((first, second)):
         source = SeededNoise(seed + 7)
