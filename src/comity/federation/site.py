@@ -98,8 +98,9 @@ class Site:
         return found
 
     def _blocks(self) -> Iterator[Records]:
+        records = self.records
         try:
-            yield from self.records.blocks()
+            yield from records.blocks()
         except BadInput as error:
             raise Refused(str(error), code="stopped") from error
         except (Exception, SystemExit):
