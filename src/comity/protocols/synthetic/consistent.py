@@ -33,7 +33,9 @@ class Consistent:
         return min(sigma for pair, sigma in self.deviation.items() if len(pair) == 2)
 
 
-def agree(layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None) -> Consistent:
+def agree(
+    layout: Layout, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float | None = None
+) -> Consistent:
     """Each number as the mean of all the tables that imply it, weighted by how well they know it.
 
     `total` is the number of records where it is public; else it is estimated with the rest.
@@ -58,7 +60,7 @@ def _total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
 
 def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], float], total: float) -> Floats:
     """Summing a pair over the other column adds that column's number of cells in variance."""
-    weighted, weight = 0.0, 0.0
+    weighted, weight = np.zeros(1), 0.0
     for key, table in noisy.items():
         if column in key:
             axis = 1 - key.index(column) if len(key) == 2 else None

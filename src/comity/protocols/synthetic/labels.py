@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.entropy import Stream
 from comity.protocols.synthetic.consistent import Consistent
 from comity.protocols.synthetic.layout import Layout
 
@@ -24,14 +25,14 @@ _ROUNDS = 30
 
 
 def redraw(
-    layout: Layout, agreed: Consistent, codes: Integers, chance: np.random.Generator, *, ordered: Sequence[int] = ()
+    layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Sequence[int] = ()
 ) -> Integers:
     """New cells of the target for every row. Effects of `ordered` columns vary little from one cell to the next."""
     target = layout.target
     assert target is not None
     used = [k for k in layout.leading if k != target]
     classes = layout.sizes[target]
-    design, starts = one_hot(codes, used, layout.sizes)
+    design = one_hot(codes, used, layout.sizes)
     wanted = np.concatenate([_with(agreed, k, target) for k in used]) * (len(codes) / agreed.total)
     sigma = np.concatenate([np.full(layout.sizes[k], agreed.deviation[_key(k, target)]) for k in used])
     sigma *= len(codes) / agreed.total
@@ -41,12 +42,12 @@ def redraw(
     return draw(chances, chance) if classes > 1 else codes[:, target]
 
 
-def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[np.float32], Integers]:
+def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArray[np.float32]:
     starts = np.concatenate([[0], np.cumsum([sizes[k] for k in used])]).astype(np.int64)
     design = np.zeros((len(codes), int(starts[-1])), np.float32)
     for place, k in enumerate(used):
         design[np.arange(len(codes)), starts[place] + codes[:, k]] = 1
-    return design, starts
+    return design
 
 
 def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Floats:
@@ -103,19 +104,19 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
     return p
 
 
-def draw(chances: Floats, chance: np.random.Generator) -> Integers:
+def draw(chances: Floats, chance: Stream) -> Integers:
     """A class for every row. Along the order of the first class's chance each class comes as often as its chances add
     up to, to within one."""
     rows, classes = chances.shape
-    order = np.lexsort((chance.random(rows), chances[:, 0]))
+    order = np.lexsort((chance.words(rows), chances[:, 0]))
     cumulated = np.cumsum(chances[order], axis=0)
     found = np.empty(rows, np.int64)
     if classes == 2:
-        before = np.floor(cumulated[:, 0] + (coin := chance.random()))
+        before = np.floor(cumulated[:, 0] + (coin := float(chance.uniform())))
         start = np.concatenate([[np.floor(coin)], before[:-1]])
         found[order] = np.where(before > start, 0, 1)
         return found
-    uniform = chance.random(rows)
+    uniform = chance.uniform(rows)
     found[order] = (np.cumsum(chances[order], axis=1) < uniform[:, None]).sum(1).clip(max=classes - 1)
     return found
 

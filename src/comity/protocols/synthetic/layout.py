@@ -49,6 +49,8 @@ class Layout:
     sizes: tuple[int, ...]
     target: int | None = None
     follows: Mapping[int, int] = field(default_factory=dict)
+    sparse: bool = False
+    """Whether only pairs with the label are counted: all that is left where the noise would cover the others."""
 
     @property
     def columns(self) -> int:
@@ -75,8 +77,10 @@ class Layout:
     def _blocks(self) -> Iterator[Block]:
         start = 0
         for k in self.leading:
-            yield Block(k, None, SINGLE, start, (self.sizes[k],))
-            start += self.sizes[k]
+            # Where pairs with the label are all that there is, they say what each column is like as well.
+            if not self.sparse or self.target is None:
+                yield Block(k, None, SINGLE, start, (self.sizes[k],))
+                start += self.sizes[k]
         for first, second in self.pairs:
             tied = first in self.follows or second in self.follows
             weight = LABEL if tied or self.target in (first, second) else PAIR
@@ -88,6 +92,8 @@ class Layout:
     def pairs(self) -> tuple[tuple[int, int], ...]:
         leading = self.leading
         both = [(i, j) for place, i in enumerate(leading) for j in leading[place + 1 :]]
+        if self.sparse:
+            both = [pair for pair in both if self.target in pair]
         tied = [(min(k, of), max(k, of)) for k, of in self.follows.items()]
         return (*both, *sorted(tied))
 

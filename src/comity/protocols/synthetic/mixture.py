@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.entropy import Stream
 from comity.protocols.synthetic.consistent import Consistent
 from comity.protocols.synthetic.layout import Layout
 
@@ -47,7 +48,7 @@ class Mixture:
 def fit(
     layout: Layout,
     agreed: Consistent,
-    chance: np.random.Generator,
+    chance: Stream,
     *,
     components: int = COMPONENTS,
     steps: int = STEPS,
@@ -63,7 +64,7 @@ def fit(
         target[places[i], places[j]], weight[places[i], places[j]] = table / total, believed
         target[places[j], places[i]], weight[places[j], places[i]] = table.T / total, believed
     single = np.concatenate([agreed.singles[k] for k in range(layout.columns)]) / total
-    logits = chance.normal(0, 0.5, (components, width)) + np.log(np.maximum(single, 1e-6))
+    logits = 0.5 * chance.normal((components, width)) + np.log(np.maximum(single, 1e-6))
     if start is not None:
         logits = np.log(np.maximum(start.probabilities, 1e-9))
     scale = total**2
