@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, overload
 from comity._version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
+    from comity.artefacts.artefact import load_artefact as load_artefact
+    from comity.artefacts.dataset import Dataset as Dataset
+    from comity.artefacts.table import Table as Table
     from comity.data import Encoding as Encoding
     from comity.data import Records as Records
     from comity.data import Schema as Schema
@@ -43,6 +46,7 @@ __all__ = [
     "AveragedClassifier",
     "AveragedRegressor",
     "Averaging",
+    "Dataset",
     "Encoding",
     "Ledger",
     "PublishedSoftLabel",
@@ -52,8 +56,10 @@ __all__ = [
     "SoftLabel",
     "SoftLabelClassifier",
     "Study",
+    "Table",
     "VerticalRegression",
     "__version__",
+    "load_artefact",
     "load_model",
     "load_result",
     "simulate",
@@ -63,6 +69,7 @@ _HOMES = {
     "AveragedClassifier": "comity.estimators",
     "AveragedRegressor": "comity.estimators",
     "Averaging": "comity.protocols.averaging",
+    "Dataset": "comity.artefacts.dataset",
     "Encoding": "comity.data",
     "Ledger": "comity.privacy.ledger",
     "PublishedSoftLabel": "comity.protocols.softlabel",
@@ -72,7 +79,9 @@ _HOMES = {
     "SoftLabel": "comity.protocols.softlabel",
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.runtime.study",
+    "Table": "comity.artefacts.table",
     "VerticalRegression": "comity.protocols.vertical",
+    "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",
 }
@@ -88,6 +97,7 @@ def simulate(
     run_id: str | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Result: ...
 @overload
 def simulate(
@@ -101,10 +111,11 @@ def simulate(
     neighbours: str = "replace",
     colluders: int | None = None,
     dropouts: int = 0,
+    roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | None = None,
+    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,
@@ -112,6 +123,7 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Result: ...
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.

@@ -19,13 +19,14 @@ from comity.entropy import derive
 from comity.federation.codec import decode
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.host import Host
+from tests.federation.channels import Whole
 from tests.federation.toy import STUDY, path_of
 
 RUN = "run-1"
 
 
 @dataclass
-class Heard:
+class Heard(Whole):
     """A channel that hears everything. Replies in `late` are heard, but after they count: their parties are lost."""
 
     hosts: Mapping[str, Host]
@@ -36,7 +37,7 @@ class Heard:
     roots: dict[str, bytes] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
         for party, message in messages.items():
             if party in self.lost:

@@ -28,6 +28,7 @@ from comity.privacy.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published import PublishedAverage
 from comity.runtime.local.channel import LocalChannel
+from tests.federation.channels import WholeLocal
 from tests.federation.toy import Watched
 
 STUDY = "a" * 64
@@ -73,19 +74,19 @@ class Interrupted(Exception):
     """The coordinator's process ends here."""
 
 
-class Mortal(LocalChannel):
+class Mortal(WholeLocal):
     """Ends the coordinator before the ask of this number, or after it, when its replies are lost."""
 
     def __init__(self, hosts: Mapping[str, Host], die_at: int | None = None, *, after: bool = False) -> None:
         super().__init__(hosts)
         self.asks, self.die_at, self.after = 0, die_at, after
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         self.asks += 1
         dies = self.asks - 1 == self.die_at
         if dies and not self.after:
             raise Interrupted
-        replies = super().ask(messages)
+        replies = super().carry(messages)
         if dies:
             raise Interrupted
         return replies

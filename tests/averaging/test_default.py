@@ -118,7 +118,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     records, who = made("logistic"), consortium()
     built = protocol(records=records, rounds=3)
     first, hosts = parties(built, records, who, folder=tmp_path)
-    ask, asked = first.channel.ask, []
+    carry, asked = first.channel.carry, []
 
     class Killed(Exception):
         pass
@@ -127,9 +127,9 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
         asked.append(1)
         if len(asked) == 12:
             raise Killed
-        return ask(messages)
+        return carry(messages)
 
-    first.channel.ask = until_killed
+    first.channel.carry = until_killed
     with pytest.raises(Killed):
         run(first)
     again, _ = parties(built, records, who, folder=tmp_path, hosts=hosts)

@@ -13,7 +13,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
-from comity.federation.plan import spent_by
+from comity.federation.payers import spent_by
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
@@ -37,7 +37,7 @@ def heard(release, who, values, seed, *, parts=None, count=COUNT):
         if isinstance(who.loss, Pure):
             total += source._part_rows(scale.total, who.honest_parts, count, int(np.prod(release.shape))).reshape(shape)
         else:
-            total += source.discrete_gaussian(scale.part, shape, permit=Permit(release.name, 0))
+            total += source.rounded_gaussian(scale.part, shape, permit=Permit(release.name, 0))
     return total * scale.grid
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.protocols.averaging.record_sum import RecordSum, in_unit_ball, upper_triangle
+from comity.federation.bounds import RecordSum
+from comity.protocols.averaging.record_sum import in_unit_ball, upper_triangle
 
 
 @pytest.mark.parametrize("length", [1 + 1e-9, 1.02, 1.2, 3.0])

@@ -15,11 +15,11 @@ from comity.cli.progress import progress_bar
 def test_demo_prints_its_table_and_where_the_report_is(comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     fake = ModuleType("comity.demo")
     rows = [{"dataset": "clinics", "method": "avg", "epsilon": 1.0, "error": 0.25}]
-    fake.run_demo = lambda out, progress: {"table": rows, "report": str(out / "report.html")}  # type: ignore[attr-defined]
+    fake.run_demo = lambda out, progress: {"tables": {"softlabel": rows}, "report": str(out / "report.html")}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "comity.demo", fake)
     shown = comity("demo", "--out", tmp_path).out
     assert "clinics" in shown and "0.25" in shown and str(tmp_path / "report.html") in shown
-    assert comity("demo", "--out", tmp_path, "--json").document["table"] == rows
+    assert comity("demo", "--out", tmp_path, "--json").document["tables"] == {"softlabel": rows}
 
 
 class Terminal(io.StringIO):

@@ -15,7 +15,19 @@ from comity.crypto.neighbours import COMPLETE, COMPLETION, PRIVACY, choose, clos
 from comity.entropy import derive
 from comity.errors import Refused
 
-LARGE = [(101, 1, 10), (150, 1, 0), (200, 10, 20), (500, 0, 50), (1000, 10, 100), (1000, 1, 0), (1000, 100, 100)]
+LARGE = [
+    (41, 1, 0),
+    (60, 1, 6),
+    (80, 8, 8),
+    (100, 1, 0),
+    (101, 1, 10),
+    (150, 1, 0),
+    (200, 10, 20),
+    (500, 0, 50),
+    (1000, 10, 100),
+    (1000, 1, 0),
+    (1000, 100, 100),
+]
 
 
 def coins(*label):
@@ -33,7 +45,7 @@ def test_small_consortia_are_complete_and_never_both_holds(parties, colluders, d
     assert chosen.threshold == chosen.quorum <= parties - dropouts
 
 
-@pytest.mark.parametrize(("parties", "colluders", "dropouts"), LARGE)
+@pytest.mark.parametrize(("parties", "colluders", "dropouts"), [*SEVERAL, *LARGE])
 def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_outs(parties, colluders, dropouts):
     chosen = choose(parties, colluders, dropouts)
     assert chosen.degree < parties - 1
@@ -113,7 +125,12 @@ def test_impossible_demands_are_refused_with_the_remedy():
         choose(7, 1, 3)
     with pytest.raises(Refused, match="lower one of them"):
         choose(COMPLETE + 50, 70, 75)
+    with pytest.raises(Refused, match=r"privacy\.dropouts to 19 for instance"):
+        choose(60, 20, 20)
+    assert choose(60, 20, 19).degree == 59
 
 
 def test_where_most_others_would_be_holders_all_of_them_are():
     assert choose(1000, 300, 100).degree == 999
+    assert choose(COMPLETE, 1, 0).degree == COMPLETE - 1
+    assert choose(COMPLETE + 1, 1, 0).degree < COMPLETE // 2

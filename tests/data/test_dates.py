@@ -257,9 +257,10 @@ def test_a_day_comes_back_from_its_text(day: date, format: str | None) -> None:
 
 
 def test_a_model_on_dates_is_saved_loaded_and_predicts(tmp_path: Path) -> None:
-    from comity.learn import LinearClassifier, load_model, save_model
+    from comity.artefacts.artefact import save_artefact
+    from comity.learn import LinearClassifier, load_model
 
     encoding = Encoding(Schema((column(),), Classes("y", ("no", "yes"))), intercept=True)
-    save_model(LinearClassifier([[4.0, 0.0]], ("no", "yes"), encoding), tmp_path / "model")
+    save_artefact(LinearClassifier([[4.0, 0.0]], ("no", "yes"), encoding), tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert loaded.predict(pd.DataFrame({"day": ["2020-01-02", "2020-12-30"]})).tolist() == ["no", "yes"]

@@ -116,11 +116,11 @@ class Recorder(LossyChannel):
         self.rounds = 0
         self.stop = stop
 
-    def ask(self, messages: Any) -> dict[str, bytes]:
+    def carry(self, messages: Any) -> dict[str, bytes]:
         if self.rounds == self.stop:
             raise Enough
         self.rounds += 1
-        replies = super().ask(messages)
+        replies = super().carry(messages)
         for party, message in messages.items():
             if party in replies:
                 self.crossed.append(Crossed(party, decode(message[:-SIGNATURE_BYTES])[2], message, replies[party]))

@@ -131,8 +131,8 @@ def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end():
     class Deaf(LossyChannel):
         """Hears what it is asked, and its answer to the beginning is lost."""
 
-        def ask(self, messages):
-            replies = super().ask(messages)
+        def carry(self, messages):
+            replies = super().carry(messages)
             if path_of(next(iter(messages.values()))) == "run.begin[0]":
                 del replies["elm"]
             return replies

@@ -29,6 +29,7 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.runtime.local.channel import LocalChannel
 
+from .channels import WholeLocal
 from .toy import STUDY, begin, consortium, host, identity, path_of, setup
 
 SIDE, DEALER = "ash", "cedar"
@@ -306,18 +307,18 @@ class Killed(BaseException):
     """Stands for SIGKILL inside this process."""
 
 
-class Fragile(LocalChannel):
+class Fragile(WholeLocal):
     """Dies at one ask, before it is sent or before its reply is journalled, and remembers all that crossed."""
 
     def __init__(self, hosts, crossed, at=None, moment="before"):
         super().__init__(hosts)
         self.crossed, self.at, self.moment, self.asks = crossed, at, moment, 0
 
-    def ask(self, messages):
+    def carry(self, messages):
         self.asks += 1
         if self.asks == self.at and self.moment == "before":
             raise Killed
-        replies = super().ask(messages)
+        replies = super().carry(messages)
         self.crossed.extend((party, messages[party], replies[party]) for party in replies)
         if self.asks == self.at and self.moment == "after":
             raise Killed
@@ -471,8 +472,8 @@ def test_the_curator_refuses_a_reply_of_another_size(monkeypatch, name, change):
     parties, _ = begun(protocol)
     ask = Parties._read
 
-    def changed(self, path, replies):
-        answers = ask(self, path, replies)
+    def changed(self, path):
+        answers = ask(self, path)
         for values in answers.values():
             if name in values:
                 values[name] = change(values[name])
@@ -513,12 +514,12 @@ def test_a_bit_that_is_altered_on_the_way_is_refused_and_the_run_goes_on_without
     protocol = smallest([[5, -2, 4]], DEALER)
     hosts, journal = sites(protocol, tmp_path), Journal(tmp_path / "journal")
 
-    class Altering(LocalChannel):
-        def ask(self, messages):
+    class Altering(WholeLocal):
+        def carry(self, messages):
             here = any(path_of(message) == "argmin.multiply[3]" for message in messages.values())
             if here and direction == "ask":
                 messages = {party: flipped(message) for party, message in messages.items()}
-            replies = super().ask(messages)
+            replies = super().carry(messages)
             return {p: flipped(m) for p, m in replies.items()} if here and direction == "reply" else replies
 
     with pytest.raises((Refused, SiteLost), match=r"altered|signature"):

@@ -18,6 +18,7 @@ from comity.federation.life import Life
 from comity.federation.parties import run
 from comity.federation.secure_sum import SecureSum
 
+from .channels import Whole
 from .children import fork
 from .test_resume import check_ledgers, stored
 from .toy import Rounds, consortium, host, setup
@@ -32,7 +33,7 @@ def members():
     return consortium(4)
 
 
-class PipeChannel:
+class PipeChannel(Whole):
     """Sites in forked processes behind pipes. A site that died is lost."""
 
     def __init__(self, folder, names):
@@ -53,7 +54,7 @@ class PipeChannel:
         (folder / "pids.new").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
         (folder / "pids.new").rename(folder / "pids")  # whoever kills finds all of them, or no file
 
-    def ask(self, messages):
+    def carry(self, messages):
         for name, message in messages.items():
             with contextlib.suppress(BrokenPipeError):
                 os.write(self.sites[name][1], len(message).to_bytes(8, "big") + message)

@@ -22,8 +22,8 @@ def recorded():
     crossed = []
 
     class Recorder(LossyChannel):
-        def ask(self, messages):
-            replies = super().ask(messages)
+        def carry(self, messages):
+            replies = super().carry(messages)
             crossed.extend((party, message, replies[party]) for party, message in messages.items())
             return replies
 
@@ -72,14 +72,14 @@ class Corrupting(LossyChannel):
         super().__init__(hosts)
         self.where, self.faults = where, [True]
 
-    def ask(self, messages):
+    def carry(self, messages):
         hit = self.faults and b"average" in next(iter(messages.values()))
         if hit:
             self.faults.clear()
         if hit and self.where == "ask":
             altered = {**messages, "ash": flipped(messages["ash"], 30, 2)}
             return {party: self.hosts[party].answer(message) for party, message in altered.items()}
-        replies = super().ask(messages)
+        replies = super().carry(messages)
         if hit:
             replies["ash"] = flipped(replies["ash"], 9, 0)
         return replies
@@ -139,8 +139,8 @@ def test_a_reply_from_whoever_was_not_asked_is_not_read():
     parties, hosts = setup(noise=NoNoise())
 
     class Intruding(LossyChannel):
-        def ask(self, messages):
-            replies = super().ask(messages)
+        def carry(self, messages):
+            replies = super().carry(messages)
             return {**replies, "stranger": next(iter(replies.values()))}
 
     parties.channel = Intruding(hosts)

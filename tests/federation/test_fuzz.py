@@ -92,8 +92,8 @@ class Lying(LossyChannel):
         super().__init__(hosts)
         self.liar, self.path, self.chance, self.corpus = liar, path, chance, corpus
 
-    def ask(self, messages):
-        replies = super().ask(messages)
+    def carry(self, messages):
+        replies = super().carry(messages)
         if self.liar in replies and path_of(messages[self.liar]) == self.path:
             lie = replied_otherwise(replies[self.liar], self.corpus, self.chance)
             replies[self.liar] = sent_by(self.liar, messages[self.liar], lie)

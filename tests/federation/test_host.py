@@ -273,9 +273,9 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
     assert decode(ask(one, "sum.advertise[0]"))["refused"] == "unreserved"
-    one = begun()
+    one = begun(protocol=Rounds())
     assert "ok" in decode(ask(one, "sum.advertise[0]"))
-    two = host(Rounds(protection=Noised), consortium(), "ash")
+    two = host(Rounds(), consortium(), "ash")
     two.agreed, two.store = replace(two.agreed, study="6" * 64), one.store
     assert decode(ask(two, "average[0]", study="6" * 64))["refused"] == "unreserved"
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
@@ -407,7 +407,7 @@ def test_answering_never_raises_and_tells_nothing(error, where, monkeypatch, cap
         elif where == "store":
             monkeypatch.setattr(one.store, "commit", fail)
         else:
-            monkeypatch.setattr(NoNoise, "discrete_gaussian", fail)
+            monkeypatch.setattr(NoNoise, "rounded_gaussian", fail)
         with caplog.at_level(logging.CRITICAL):
             reply = ask(one, "wrong_shape[0]" if where == "step" else "average[0]")
     said = decode(reply)

@@ -27,7 +27,7 @@ def run_and_listen(folder):
     """A whole run over files, what was secret in the middle of it, and which of that stood in the files then."""
     parties, hosts = setup(Rounds(rounds=0), folder=folder, noise=NoNoise())
     secrets, seen = {}, {}
-    ask = parties.channel.ask
+    carry = parties.channel.carry
 
     def listening(messages):
         if path_of(next(iter(messages.values()))) == LAST:
@@ -40,9 +40,9 @@ def run_and_listen(folder):
             made = parties.journal._connection.execute("select name, value from once").fetchall()
             secrets.update({("coordinator", what): bytes(value) for what, value in made if what not in PUBLIC})
             seen.update(found_in(folder, secrets))
-        return ask(messages)
+        return carry(messages)
 
-    parties.channel.ask = listening
+    parties.channel.carry = listening
     run(parties)
     return secrets, seen
 

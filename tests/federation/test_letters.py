@@ -200,8 +200,8 @@ def test_a_letter_whose_box_never_came_is_not_relayed():
     begin(parties)
 
     class Withholding(LossyChannel):
-        def ask(self, messages):
-            replies = super().ask(messages)
+        def carry(self, messages):
+            replies = super().carry(messages)
             if path_of(messages["ash"]) == "tell[0]":
                 reply = decode(replies["ash"][:-64])
                 replies["ash"] = sign_reply(identity("ash"), "ash", messages["ash"], encode({**reply, "boxes": []}))

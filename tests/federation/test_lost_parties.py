@@ -29,8 +29,8 @@ class Lying(LossyChannel):
         super().__init__(hosts)
         self.path, self.lie, self.party = path, lie, party
 
-    def ask(self, messages):
-        replies = super().ask(messages)
+    def carry(self, messages):
+        replies = super().carry(messages)
         if self.party in messages and path_of(messages[self.party]) == self.path:
             message = messages[self.party]
             made = self.lie(decode(replies[self.party][:-SIGNATURE_BYTES]))
@@ -144,7 +144,7 @@ def test_more_bad_parties_than_may_be_lost_stop_the_run():
 
 def test_a_stop_after_a_draw_is_a_lost_party():
     class Broken(NoNoise):
-        def discrete_gaussian(self, sigma, shape, *, permit):
+        def rounded_gaussian(self, sigma, shape, *, permit):
             raise MemoryError
 
     parties, hosts = setup(protocol=Rounds(protection=Noised))

@@ -140,11 +140,26 @@ def test_a_plan_checks_the_parts_of_a_protocol():
 
 
 def test_a_plan_of_very_many_says_what_their_sums_rest_on():
-    def noted(size):
-        who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
+    def noted(size, colluders=1):
+        parties = tuple(f"p{k:03}" for k in range(size))
+        who = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
         shown = plan("study", Mean(), who)
         return [note for note in shown.notes if note.startswith("secure sums: ")]
 
-    assert noted(100) == []
-    (note,) = noted(101)
-    assert "draws 8 others" in note and "6 of which" in note and "2^-39" in note
+    assert noted(40) == []
+    for size in (41, 100, 101):
+        (note,) = noted(size)
+        assert "draws 8 others" in note and "6 of which" in note and "2^-39" in note
+        assert "if its colluders do not depend on who was drawn" in note
+    # With so many colluders everyone is everyone's holder, and nothing rests on chance.
+    assert noted(60, colluders=20) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(2, "2 times"), (3, "1.5 times"), (60, "1.02 times"), (300, "1.003 times"), (100_000, "1.00001 times")],
+)
+def test_a_plan_tells_a_factor_of_the_variance_from_one(size, said):
+    who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
+    (note,) = [note for note in plan("study", Mean(), who).notes if "honest parts" in note]
+    assert f": {said} the variance that a trusted coordinator would add" in note

@@ -29,8 +29,8 @@ class Forging(LossyChannel):
         super().__init__(hosts)
         self.place, self.value = place, value
 
-    def ask(self, messages):
-        replies = super().ask(messages)
+    def carry(self, messages):
+        replies = super().carry(messages)
         if path_of(next(iter(messages.values()))) == DEALT:
             reply = decode(replies["birch"][:-SIGNATURE_BYTES])
             for letter in reply["mail"]:
@@ -88,7 +88,7 @@ def test_a_sealed_value_that_crossed_in_clear_is_refused(clear):
 def test_what_comes_after_an_ask_was_decided_is_lost_for_good():
     journal = Journal()
     own = Own(encode({}), encode([]), [])
-    journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own})
+    journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())
     journal.got("run-1", "average[0]", {"ash": b"in time"}, decided=True, why={"elm": "no answer"})
     journal.got("run-1", "average[0]", {"elm": b"late"}, decided=True)
     assert journal.replies("run-1", "average[0]") == {"ash": b"in time", "elm": None}
@@ -98,7 +98,7 @@ def test_what_comes_after_an_ask_was_decided_is_lost_for_good():
 def test_what_comes_before_an_ask_was_decided_counts_and_stays():
     journal = Journal()
     own = Own(encode({}), encode([]), [])
-    journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own})
+    journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())
     journal.got("run-1", "average[0]", {"ash": b"first"}, decided=False)
     journal.got("run-1", "average[0]", {"ash": b"second", "elm": b"later"}, decided=True)
     assert journal.replies("run-1", "average[0]") == {"ash": b"first", "elm": b"later"}

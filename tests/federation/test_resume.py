@@ -54,13 +54,13 @@ def kill_at(parties, hosts, point):
     who, path, moment = point
     if who == "coordinator":
         channel, journal = parties.channel, parties.journal
-        ask, got = channel.ask, journal.got
+        carry, got = channel.carry, journal.got
 
         def asking(messages):
             here = path_of(next(iter(messages.values()))) == path
             if here and moment == "before-ask":
                 raise Killed
-            replies = ask(messages)
+            replies = carry(messages)
             if here and moment == "before-journal":
                 raise Killed
             return replies
@@ -70,7 +70,7 @@ def kill_at(parties, hosts, point):
             if at == path and moment == "after-journal":
                 raise Killed
 
-        channel.ask, journal.got = asking, journalling
+        channel.carry, journal.got = asking, journalling
     else:
         store = hosts[who].store
         commit = store.commit
@@ -146,16 +146,16 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "average[0]", "before-journal"))
     read = {}
-    ask = parties.channel.ask
+    carry = parties.channel.carry
 
     def reading(messages):
         try:
-            return ask(messages)
+            return carry(messages)
         finally:
             if path_of(next(iter(messages.values()))) == "average[0]":
                 read.update({p: hosts[p].answer(m)[:-SIGNATURE_BYTES] for p, m in messages.items()})
 
-    parties.channel.ask = reading
+    parties.channel.carry = reading
     with pytest.raises(Killed):
         run(parties)
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)

@@ -59,7 +59,7 @@ class Alone:
 
     def roll(self, members, count=None):
         near = [name for name in self.holders if name in members][: None if count is None else count - 1]
-        return {name: self.signed(name, "members", digest_of(sorted(members))) for name in [*near, VICTIM]}
+        return {name: self.signed(name, "members", "0", digest_of(sorted(members))) for name in [*near, VICTIM]}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who):
     alone.ask("sum.enlist[0]", members=members)
     stranger = next(party for party in members if party not in alone.holders and party != VICTIM)
     few = alone.roll(members, quorum - 1)
-    for wrong in ({}, few, {**few, stranger: alone.signed(stranger, "members", digest_of(sorted(members)))}):
+    for wrong in ({}, few, {**few, stranger: alone.signed(stranger, "members", "0", digest_of(sorted(members)))}):
         assert alone.ask("sum.mask[mean/0]", roll=wrong)["refused"] == "sum"
     others = alone.roll(without(who, alone.holders[:4]))  # they signed another list
     assert alone.ask("sum.mask[mean/0]", roll=others)["refused"] == "signature"

@@ -24,8 +24,8 @@ class Tampering(LossyChannel):
         super().__init__(hosts)
         self.party, self.path, self.change = party, path, change
 
-    def ask(self, messages):
-        replies = super().ask(messages)
+    def carry(self, messages):
+        replies = super().carry(messages)
         if self.party in messages and path_of(messages[self.party]) == self.path:
             reply = decode(replies[self.party][:-64])
             self.change(reply)
@@ -138,8 +138,8 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name():
     parties, hosts = setup(noise=NoNoise())
     channel = parties.channel = Tampering(hosts, "", "sum.unmask[mean/0]", garbage_by_all)
 
-    def ask(messages):
-        replies = LossyChannel.ask(channel, messages)
+    def carry(messages):
+        replies = LossyChannel.carry(channel, messages)
         for party, raw in messages.items():
             if path_of(raw) == "sum.unmask[mean/0]":
                 reply = decode(replies[party][:-64])
@@ -147,7 +147,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name():
                 replies[party] = sign_reply(identity(party), party, raw, encode(reply))
         return replies
 
-    channel.ask = ask
+    channel.carry = carry
     begin(parties)
     with pytest.raises(Stopped, match="birch's secret"):
         parties.sum(Rounds().average)

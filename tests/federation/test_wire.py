@@ -118,8 +118,7 @@ def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire():
     guessed = psi_keyed.pseudonyms(seed, Packed.of([b"ash alone"])).tobytes()
     assert guessed not in crossed
     # Control: what the coordinator opens holds the guess, so that a dictionary would find everybody.
-    replies = parties.journal.replies(parties.run, "align.pseudonyms[0]")
-    opened = parties._read(StepPath("align", "pseudonyms", "0"), replies)
+    opened = parties._read(StepPath("align", "pseudonyms", "0"))
     assert guessed in opened["ash"]["tokens"]
 
 

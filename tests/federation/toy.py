@@ -36,6 +36,8 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
 
+from .channels import Whole
+
 STUDY = "5" * 64
 NONCE = bytes(32)
 
@@ -99,7 +101,7 @@ class NoNoise:
 
     seeded = True
 
-    def discrete_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
+    def rounded_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         return np.zeros(shape, np.int64)
 
@@ -112,7 +114,7 @@ class NoNoise:
         return np.zeros(shape, np.int64)
 
 
-class LossyChannel:
+class LossyChannel(Whole):
     """Loses a party for good when a chosen step is asked of it."""
 
     def __init__(self, hosts: Mapping[str, Host], lose: Iterable[tuple[str, str]] = ()) -> None:
@@ -122,7 +124,7 @@ class LossyChannel:
         self.asked: list[tuple[str, bytes]] = []
         self.refusals: dict[str, ComityError] = {}
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
         for party, message in messages.items():
             self.asked.append((party, message))
@@ -196,6 +198,8 @@ def ask_for(
     """An ask as the coordinator writes it."""
     if path == "run.begin[0]":
         values = {"coordinator_key": identity(COORDINATOR).public.sealing(), **values}
+    if path == "run.end[0]":
+        values = {"released": {}, "yours": b"", **values}
     return encode([study, run, path, encode(values), encode(own or {}), list(mail), nonce, list(seen)])
 
 

@@ -12,8 +12,10 @@ from comity.federation.codec import decode
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.parties import Parties
 
+from .channels import Whole, carried
 
-class Recorded:
+
+class Recorded(Whole):
     """A channel that keeps a copy of all that it carries."""
 
     def __init__(self, channel: Channel) -> None:
@@ -21,8 +23,8 @@ class Recorded:
         self.asks: list[tuple[str, bytes]] = []
         self.replies: list[tuple[str, bytes]] = []
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        replies = self._channel.ask(messages)
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = carried(self._channel, messages)
         self.asks += messages.items()
         self.replies += replies.items()
         return replies

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from comity.artefacts import arrays
+from comity.artefacts.artefact import save_artefact
 from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import ComityError, DataError
-from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, load_model, save_model, storage
+from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, load_model
 
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 ENCODING = Encoding(SCHEMA, scaling="unit", rows="scaled", intercept=True)
@@ -22,7 +24,7 @@ MODEL = LinearClassifier([[0.1, 1 / 3, -2.0, 1e-17]], ["no", "yes"], ENCODING)
 
 @pytest.fixture
 def folder(tmp_path):
-    save_model(MODEL, tmp_path / "model")
+    save_artefact(MODEL, tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -46,7 +48,7 @@ def mapped(tmp_path):
         np.array([0.1, -0.2]),
         np.array([[2.0], [1]]),
     )
-    save_model(LinearClassifier([[0.7, -0.1]], ["no", "yes"], ENCODING, feature_map), tmp_path / "model")
+    save_artefact(LinearClassifier([[0.7, -0.1]], ["no", "yes"], ENCODING, feature_map), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -82,14 +84,14 @@ def test_a_feature_map_that_is_wrong_is_noticed(mapped):
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], ["a", "b", "ü"], [0.5, 1.5, 2.5], np.array([3, 1, 2])])
 def test_labels_and_bare_weights_come_back(tmp_path, classes):
-    save_model(LinearClassifier(np.eye(3), classes), tmp_path)
+    save_artefact(LinearClassifier(np.eye(3), classes), tmp_path)
     again = load_model(tmp_path)
     assert again.encoding is None
     assert again.classes_.tolist() == np.asarray(classes).tolist()
 
 
 def test_a_constant_comes_back(tmp_path):
-    save_model(ConstantClassifier([0.25, 0.75], ["a", "b"]), tmp_path)
+    save_artefact(ConstantClassifier([0.25, 0.75], ["a", "b"]), tmp_path)
     assert load_model(tmp_path).predict_proba([0]).tolist() == [[0.25, 0.75]]
 
 
@@ -144,7 +146,7 @@ def test_weights_of_another_kind_are_refused(folder, coef):
 
 
 def test_an_archive_that_would_unpack_without_end_is_not_opened(folder, monkeypatch):
-    monkeypatch.setattr(storage, "_MOST_BYTES", 2000)
+    monkeypatch.setattr(arrays, "MOST_BYTES", 2000)
     with zipfile.ZipFile(folder / "weights.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("coef.npy", bytes(100_000))
     with pytest.raises(DataError, match="not opened"):
@@ -184,7 +186,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path):
             return np.ones((len(frame), 1))
 
     with pytest.raises(DataError, match="Own"):
-        save_model(LinearClassifier([[1.0]], [0, 1], Own()), tmp_path / "a")
+        save_artefact(LinearClassifier([[1.0]], [0, 1], Own()), tmp_path / "a")
     with pytest.raises(DataError, match="label"):
-        save_model(LinearClassifier([[1.0]], [(1,), 1]), tmp_path / "a")
+        save_artefact(LinearClassifier([[1.0]], [(1,), 1]), tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -248,7 +248,7 @@ def test_a_replaced_file_is_noticed_by_open_ledgers(path: Path, tmp_path: Path) 
 def test_writing_off_all_leaves_nothing(tmp_path: Path, some: int) -> None:
     ledger = Ledger.create(tmp_path / "a", dataset="patients", grant=Approx(9, "1e-6"), **RECORD)
     if some:
-        draw = Draw("sum", 0, GDP("0.4"), "discrete gaussian", 1)
+        draw = Draw("sum", 0, GDP("0.4"), "rounded gaussian", 1)
         ledger.reserve(study="s", run="r0", draws=[draw], **RECORD)
     ledger.write_off("all", "lost the disk")
     for loss in (Pure("1e-9"), GDP("1e-9")):

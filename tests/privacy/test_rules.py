@@ -18,7 +18,7 @@ from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import gaussian
-from comity.privacy.mechanisms.gaussian import SMOOTHING, Gaussian, unevenness
+from comity.privacy.mechanisms.gaussian import Gaussian, unevenness
 from comity.privacy.unit import Neighbours, Unit
 
 RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
@@ -126,9 +126,9 @@ def test_a_replacement_is_a_removal_and_an_addition(loss: Loss, twice: Loss) -> 
 
 @pytest.mark.parametrize(("width", "refused"), [(1.8, True), (1.9, True), (1.99, True), (2.01, False), (2.1, False)])
 def test_parts_a_little_below_two_units_are_refused(width: float, refused: bool) -> None:
-    """Nine parts of that width: σ = 3·width units, of which eight square units make up for the grid."""
+    """Nine parts of that width: σ = 3·width units."""
     sensitivity, parts = 6 * width, 9
-    mu = (sensitivity + 1) / math.sqrt(parts * width**2 - SMOOTHING)
+    mu = (sensitivity + 1) / (math.sqrt(parts) * width)
     noise = Gaussian(GDP(mu))
     if refused:
         with pytest.raises(StudyError, match="at least 2 are needed"):
@@ -141,7 +141,7 @@ def test_a_sum_of_parts_too_far_from_a_gaussian_is_refused(monkeypatch: pytest.M
     """From two units on that takes very many numbers; the rule holds for any width, so narrower parts show it."""
     monkeypatch.setattr(gaussian, "SMALLEST_PART", 1.0)
     for width, refused in ((1.2, True), (1.6, True), (2.4, False)):
-        mu = 13 / math.sqrt(9 * width**2 - SMOOTHING)
+        mu = 13 / (3 * width)
         assert (unevenness(1, width, 9) > NUMERICAL * mu**2) == refused
         noise = Gaussian(GDP(mu))
         if refused:

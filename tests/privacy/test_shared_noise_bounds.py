@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -10,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import iv
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import StudyError
-from comity.privacy.accounting import zcdp_rho
 from comity.privacy.infinitely_divisible import SMOOTHING, parts_of
-from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
-from comity.privacy.mechanisms.skellam import LEAST_VARIANCE, Skellam, excess
 from comity.privacy.mechanisms.spherical import shared_loss
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
@@ -26,96 +22,6 @@ from comity.privacy.randomness import SeededNoise
 sensitivities = st.floats(1e-6, 1e6)
 sizes = st.integers(1, 5000)
 parties = st.integers(1, 2000)
-
-
-def log_skellam(variance: float, reach: int) -> np.ndarray:
-    """ln P[k], |k| <= reach, by the continued fraction of the ratios P[k+1]/P[k] = 1/(2(k+1)/μ + next ratio)."""
-    ratio, logs = 0.0, []
-    for k in range(reach + 50, -1, -1):
-        ratio = 1 / (2 * (k + 1) / variance + ratio)
-        logs.append(math.log(ratio))
-    half = np.concatenate([[0.0], np.cumsum(logs[::-1])[:reach]])
-    both = np.concatenate([half[:0:-1], half])
-    return both - both.max() - math.log(np.exp(both - both.max()).sum())
-
-
-def divergence(logs: np.ndarray, by: int, order: float) -> float:
-    terms = order * logs[:-by] + (1 - order) * logs[by:]
-    top = terms.max()
-    return float((top + math.log(np.exp(terms - top).sum())) / (order - 1))
-
-
-@pytest.mark.parametrize("variance", [LEAST_VARIANCE, 700.0, 10_000.0])
-def test_skellam_noise_is_zcdp_at_every_order(variance):
-    logs = log_skellam(variance, int(6 * variance) + 2000)
-    for by in (1, 2, 7):
-        # The last orders are so large that the worst outputs lie several variances away.
-        for order in 1 + np.geomspace(1e-3, 4 * variance / by, 40):
-            found = divergence(logs, by, order)
-            assert found <= order * by**2 / (2 * variance) * excess(variance) * (1 + 1e-9)
-            assert found >= order * by**2 / (2 * variance) * 0.4
-
-
-def test_the_brute_force_sees_noise_that_is_too_narrow():
-    variance = LEAST_VARIANCE
-    logs = log_skellam(variance / 1.2, 2600)
-    assert divergence(logs, 1, 3.0) > 3 / (2 * variance) * excess(variance)
-
-
-@pytest.mark.parametrize("variance", [2.2, 10.0, 100.0, 3000.0])
-def test_skellam_noise_bends_no_more_than_the_proof_says(variance):
-    logs = log_skellam(variance, int(3 * variance) + 200)
-    bends = 2 * logs[1:-1] - logs[2:] - logs[:-2]
-    middle = len(bends) // 2
-    assert bends.min() >= -1e-12
-    assert bends.max() <= -math.log1p(-1 / variance - 1 / (4 * variance**2)) + 1e-12
-    sides = np.delete(bends, middle)
-    assert sides.max() <= -math.log1p(-1 / variance) + 1e-12
-
-
-def test_where_the_bound_of_the_first_ratio_starts():
-    """I₁/I₀ at 2.2 lies above 1 − 1/2x − 1/4x², from where on the differential inequality carries it."""
-    assert iv(1, 2.2) / iv(0, 2.2) > 1 - 1 / 4.4 - 1 / (4 * 2.2**2) + 0.005
-
-
-def test_the_excess_falls_towards_one():
-    values = [excess(v) for v in np.geomspace(LEAST_VARIANCE, 1e30, 400)]
-    assert all(a >= b for a, b in itertools.pairwise(values))
-    assert values[0] < 1.14
-    assert excess(1e6) < 1.002
-    assert values[-1] == pytest.approx(1)
-
-
-@given(sensitivities, sizes, st.floats(1e-4, 10), parties)
-def test_skellam_pays_for_the_rounded_sensitivity(sensitivity, size, rho, parts):
-    scale = Skellam(ZCDP(rho)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
-    steps = sensitivity / scale.grid + math.sqrt(size)
-    assert steps**2 * excess(scale.total**2) / (2 * scale.total**2) <= rho
-    assert scale.part**2 * parts >= scale.total**2
-    assert scale.total * scale.grid <= 1.003 * sensitivity / math.sqrt(2 * rho)
-    assert (scale.loss, scale.tau) == (ZCDP(rho), 0.0)
-
-
-def test_an_epsilon_delta_budget_is_charged_in_rho():
-    scale = Skellam(Approx(1, 1e-6)).scale(sensitivity=2.0, shape=(3, 4), parts=10)
-    assert scale.loss == ZCDP(zcdp_rho(1, 1e-6))
-    assert scale.total * scale.grid == pytest.approx(2 * 4.531, rel=3e-3)
-
-
-def test_skellam_parts_may_be_narrower_than_the_grid():
-    """Where Gaussian parts are refused, Skellam parts add up; only the total must not be too narrow."""
-    asked = {"sensitivity": 4.0, "shape": (1,), "parts": 10_000, "grid": 1.0}
-    assert Skellam(Approx(1, 1e-6)).scale(**asked).part < 0.3
-    with pytest.raises(StudyError, match="finer"):
-        Gaussian(Approx(1, 1e-6)).scale(**asked)
-    with pytest.raises(StudyError, match="finer"):
-        Skellam(ZCDP(1)).scale(**asked)
-
-
-@pytest.mark.parametrize("loss", [Pure(1), ZCDP(0), Approx(1, 0)])
-def test_a_loss_that_buys_no_skellam_noise_is_refused(loss):
-    with pytest.raises(StudyError):
-        Skellam(loss)
 
 
 @given(sensitivities, sizes, st.floats(0.01, 20), parties)
@@ -188,7 +94,7 @@ def test_spherical_parts_without_smoothing_exceed_the_claim():
 
 def test_parts_have_the_width_that_is_stated():
     shape, parts = (4000,), 25
-    for noise, unit in ((Skellam(ZCDP("0.1")), 1.0), (Laplace(Pure(1)), math.sqrt(2))):
+    for noise, unit in ((Gaussian(ZCDP("0.1")), 1.0), (Laplace(Pure(1)), math.sqrt(2))):
         scale = noise.scale(sensitivity=1.0, shape=shape, parts=parts)
         part = noise.draw(SeededNoise(1), scale, shape, permit=Permit("x", 0), part=True)
         whole = noise.draw(SeededNoise(2), scale, shape, permit=Permit("x", 1))

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, kstest, logser, nbinom, poisson, skellam
+from scipy.stats import chisquare, kstest, logser, nbinom, poisson
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import Refused, StudyError
@@ -20,7 +20,6 @@ from comity.privacy.gamma import gamma
 from comity.privacy.infinitely_divisible import SMOOTHING, _log_rate, _logarithmic, part_width, parts_of
 from comity.privacy.mixture import PRECISE
 from comity.privacy.permit import Permit
-from comity.privacy.poisson import _sides, centred_poisson
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.table_sampler import poisson_table
 from comity.privacy.uniforms import Uniforms, whole_geometrics
@@ -108,15 +107,10 @@ def test_logarithmic_jumps(scale):
     assert smoothed(drawn, logser.cdf(drawn - 1, q), logser.pmf(drawn, q)) > ALARM
 
 
-@pytest.mark.parametrize("mean", [1e-3, 0.9, 40.5, 4096, 4096.7, 5e4, 1e10])
-def test_poisson_by_table_and_by_rejection(mean):
-    drawn = centred_poisson(Decimal(mean), 100_000) + int(mean)
+@pytest.mark.parametrize("mean", [1e-3, 0.9, 40.5, 900.0])
+def test_poisson_by_table(mean):
+    drawn = poisson_table(Decimal(mean)).draw(100_000)
     assert smoothed(drawn, poisson.cdf(drawn - 1, mean), poisson.pmf(drawn, mean)) > ALARM
-
-
-def test_a_poisson_mean_beyond_64_bits():
-    drawn = centred_poisson(Decimal(2**90), 500)
-    assert kstest(drawn / 2.0**45, "norm").pvalue > ALARM
 
 
 def test_tables_agree_with_the_distribution_function():
@@ -140,25 +134,6 @@ def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
     assert table.draw(3).tolist() == [2, 3, 3]
 
 
-@pytest.mark.parametrize("mean", [5000, 12345.6, 1e9])
-def test_the_curves_lie_above_the_poisson_probabilities(mean):
-    """Keeping a proposal with p/curve needs curve >= p everywhere; doubles and decimals agree on the quotient."""
-    for side in _sides(Decimal(mean)):
-        reach = 6 * math.isqrt(int(mean))
-        away = np.unique(np.linspace(-reach, reach, 401).astype(np.int64))
-        drop = side._drop(away / float(side.contact))
-        assert drop.min() >= -1e-12
-        assert abs(side._drop(np.zeros(1))[0]) < 1e-12
-        first = side.contact - (side.direction > 0)
-        points = first + away
-        logs = poisson.logpmf(points, mean) - poisson.logpmf(first, mean) + side.direction * away * -float(side.log)
-        assert np.allclose(drop, -logs, rtol=1e-6, atol=1e-5)
-        for index in range(0, len(away), 40):
-            edge = PRECISE.exp(Decimal(float(side.constant) - float(drop[index])))
-            assert side._keeps(int(away[index]), edge * Decimal("0.999999999"))
-            assert not side._keeps(int(away[index]), edge * Decimal("1.000000001"))
-
-
 def test_the_decimals_agree_with_the_doubles():
     """Marking every number as unsure must change nothing but the time it takes."""
     count, log = 300, Decimal("-0.01")
@@ -168,22 +143,6 @@ def test_the_decimals_agree_with_the_doubles():
     slow = whole_geometrics(uniforms, logs, lambda _: log, unsure=np.ones(count, bool))
     assert np.array_equal(fast, slow)
     assert np.allclose(uniforms.doubles, [float(uniforms.precise(i)) for i in range(count)], rtol=2.0**-50, atol=0)
-
-
-@pytest.mark.parametrize(("source", "count"), sources())
-@pytest.mark.parametrize(("sigma", "parts"), [(1.3, 4), (20.0, 12), (300.0, 3)])
-def test_skellam_parts(source, count, sigma, parts):
-    drawn = [source.skellam(part_width(sigma, parts), (count,), permit=permit()) for _ in range(parts)]
-    total = sum(drawn)
-    for sample, variance in ((drawn[0], sigma**2 / parts), (total, sigma**2)):
-        reach = int(12 * math.sqrt(variance)) + 20
-        assert agreement(sample, skellam.pmf(np.arange(-reach, reach + 1), variance / 2, variance / 2)) > ALARM
-
-
-@pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(2)], ids=["released", "seeded"])
-def test_wide_skellam_noise_keeps_its_width(source):
-    sigma = 2.0**35
-    assert kstest(source.skellam(sigma, (3000,), permit=permit()) / sigma, "norm").pvalue > ALARM
 
 
 @pytest.mark.parametrize("shape", [Fraction(1, 300), Fraction(2, 3), Fraction(1, 2), Fraction(7), Fraction(51, 14)])
@@ -251,7 +210,6 @@ def test_parts_take_a_permit_and_sane_numbers(source):
     draws = (
         lambda scale, parts, allowed: source.laplace_part(scale, parts, (2, 3), permit=allowed),
         lambda scale, parts, allowed: source.spherical_part(scale, parts, (2, 3), permit=allowed),
-        lambda scale, parts, allowed: source.skellam(scale if parts else 0.0, (2, 3), permit=allowed),
     )
     for draw in draws:
         once = permit()
@@ -270,7 +228,7 @@ def test_seeds_repeat_and_released_draws_do_not():
         return [
             source.laplace_part(50.0, 2, (20,), permit=permit()),
             source.spherical_part(50.0, 2, (20,), permit=permit()),
-            source.skellam(50.0, (20,), permit=permit()),
+            source.rounded_gaussian(50.0, (20,), permit=permit()),
         ]
 
     assert all(np.array_equal(a, b) for a, b in zip(draws(SeededNoise(1)), draws(SeededNoise(1)), strict=True))

@@ -4,10 +4,19 @@ import json
 
 import pytest
 
-from comity.demo import consortia, run_demo
-from comity.demo.run import seeded_error
+from comity.demo import averaging, run_demo, softlabel_consortia, vertical
+from comity.demo.run import demonstration
+from comity.demo.softlabel import seeded_error
+from comity.protocols import PROTOCOLS
 from comity.report.result import load_result
 from tests.report.test_page import Page
+
+METHODS = {
+    ("averaging", "hospitals"): ("gradient", "pure"),
+    ("softlabel", "clinics"): ("default", "avg", "soft", "vote"),
+    ("softlabel", "breast cancer"): ("default", "avg", "soft", "vote"),
+    ("vertical", "patients"): ("Gaussian", "pure"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -15,50 +24,53 @@ def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     words = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(consortia, "CLINICS", 60)
-        patch.setattr(consortia, "TESTED", 400)
+        patch.setattr(softlabel_consortia, "CLINICS", 60)
+        patch.setattr(softlabel_consortia, "TESTED", 400)
+        patch.setattr(averaging, "SIZES", {"ashford": 300, "birkdale": 300, "calder": 200})
+        patch.setattr(averaging, "TESTED", 400)
+        patch.setattr(vertical, "PATIENTS", 2000)
+        patch.setattr(vertical, "SAVED", 300)
+        patch.setattr(vertical, "TESTED", 400)
         found = run_demo(out, words.append, repeats=2)
     return out, words, found
 
 
-def test_the_table_has_every_cell_with_its_baselines(demo):
-    _, words, found = demo
-    rows = found["table"]
-    assert [(row["dataset"], row["method"], row["epsilon"]) for row in rows] == [
-        (dataset, method, epsilon)
-        for dataset in ("clinics", "breast cancer")
-        for method in ("default", "avg", "soft", "vote")
+def test_every_method_there_is_has_a_table_a_page_and_a_run(demo):
+    out, words, found = demo
+    assert list(found["tables"]) == list(found["pages"]) == list(found["runs"]) == list(PROTOCOLS)
+    for name in PROTOCOLS:
+        assert callable(demonstration(name))
+        assert (out / f"{name}.html").is_file() and (out / "runs" / name / "report.html").is_file()
+        assert (out / f"{name}.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+        assert any(word.startswith(f"{name}: ") for word in words)
+    json.dumps(found)
+
+
+def test_the_tables_have_every_cell_with_its_baselines(demo):
+    rows = [row for table in demo[2]["tables"].values() for row in table]
+    assert [(row["protocol"], row["dataset"], row["method"], row["epsilon"]) for row in rows] == [
+        (*case, method, epsilon)
+        for case, methods in METHODS.items()
+        for method in methods
         for epsilon in (0.3, 1.0, 3.0, 10.0)
-    ]
-    assert list(rows[0]) == [
-        "dataset",
-        "method",
-        "epsilon",
-        "error",
-        "spread",
-        "repeats",
-        "constant",
-        "own_data",
-        "pooled",
-        "without_noise",
     ]
     assert {row["repeats"] for row in rows} == {2}
     assert all(row["pooled"] < row["own_data"] < row["constant"] for row in rows)
-    json.dumps(found)
-    assert "error against epsilon 7/8" in words
 
 
 def test_more_epsilon_helps_where_noise_is_what_limits(demo):
-    rows = {(r["dataset"], r["method"], r["epsilon"]): r for r in demo[2]["table"]}
+    tables = demo[2]["tables"]
+    rows = {(r["dataset"], r["method"], r["epsilon"]): r for table in tables.values() for r in table}
+    for dataset, method in [("clinics", "avg"), ("breast cancer", "avg"), ("hospitals", "pure"), ("patients", "pure")]:
+        assert rows[dataset, method, 10.0]["error"] < rows[dataset, method, 0.3]["error"]
     for dataset in ("clinics", "breast cancer"):
-        assert rows[dataset, "avg", 10.0]["error"] < rows[dataset, "avg", 0.3]["error"]
         best = rows[dataset, "avg", 10.0]
         assert best["error"] < best["own_data"]
         assert best["error"] == pytest.approx(best["without_noise"], abs=0.05)
 
 
 def test_repeats_that_share_their_sums_are_whole_runs():
-    one = consortia.tumour_consortium()
+    one = softlabel_consortia.tumour_consortium()
     for method in ("avg", "soft"):
         protocol, sums = one.protocol(method), {}
         shared = [seeded_error(one, protocol, 1.0, seed, sums) for seed in range(6)]
@@ -66,20 +78,28 @@ def test_repeats_that_share_their_sums_are_whole_runs():
         assert len(set(shared)) > 1
 
 
-def test_the_saved_run_has_no_seed_and_left_some_budget(demo):
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_saved_run_has_no_seed_and_left_some_budget(demo, name):
     out, _, found = demo
-    result = load_result(found["run"])
+    result = load_result(found["runs"][name])
     assert result.seed is None and result.guarantee.private
-    assert {account.left for account in result.accounts} == {"eps 3.00"}
-    assert "not a private result" not in (out / "run" / "report.html").read_text()
+    assert all(float(account.left.removeprefix("eps ")) > 1.5 for account in result.accounts)
+    assert "not a private result" not in (out / "runs" / name / "report.html").read_text()
 
 
-def test_the_page_links_to_the_run_alone(demo):
+@pytest.mark.parametrize("name", ["report", *PROTOCOLS])
+def test_a_page_links_to_pages_beside_it_alone(demo, name):
     out, _, found = demo
-    page = Page((out / "report.html").read_text())
+    page = Page((out / f"{name}.html").read_text())
     outside = [address for address in page.addresses if not address.startswith(("#", "data:"))]
-    assert outside == ["run/report.html"] and (out / outside[0]).is_file()
-    assert page.wrong == [] and page.open == []
-    assert "not private results" in page.text and "mean over 2 draws" in page.text
-    assert f"{found['table'][0]['error']:.3f}" in page.text
-    assert (out / "error.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+    assert all((out / address).is_file() for address in outside)
+    assert page.wrong == [] and page.open == [] and page.loose == []
+    assert "not private results" in page.text
+    shown = PROTOCOLS if name == "report" else [name]
+    for method in shown:
+        assert f"runs/{method}/report.html" in outside
+        assert all(f"{row['error']:.3f}" in page.text for row in found["tables"][method])
+    if name == "report":
+        assert {f"{method}.html" for method in PROTOCOLS} <= set(outside)
+    else:
+        assert "mean over 2 draws" in page.text and "report.html" in outside

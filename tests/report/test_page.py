@@ -7,13 +7,16 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from comity.artefacts.section import Curve, Curves, Dot, Dots
 from comity.data import clinics
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.feature_map import FeatureMap
-from comity.report.page import costs, render_result, size, strongest, traffic
-from comity.report.plots import Curve, Weight, curves_plot, errors_plot, weights_plot
+from comity.learn.weights import strongest
+from comity.report.page import costs, render_result, size, traffic
+from comity.report.plots import curves_plot, dots_plot, errors_plot
 from comity.report.quality import verdict
 from comity.runtime.outcome import Account
 from tests.report.small_run import left, protocol, simulated
@@ -102,7 +105,7 @@ def test_seeded_and_disputed_results_open_with_a_banner(result):
 
 
 def test_without_a_score_the_page_gives_the_reason(result):
-    text = Page(render_result(replace(result, error=None, baselines=()))).text
+    text = Page(render_result(replace(result, assessment=Assessment()))).text
     assert "is itself a release" in text and "test error" not in text
 
 
@@ -111,12 +114,12 @@ def test_without_a_score_the_page_gives_the_reason(result):
     [
         (0.2, "Better than a party alone (0.300), 0.100 above"),
         (0.35, "Not better than"),
-        (0.4, "No better than a constant, always the most frequent answer (0.400): of no use"),
+        (0.4, "No better than a constant, always no (0.400): of no use"),
     ],
 )
 def test_the_verdict_is_plain(result, error, said):
-    compared = (Baseline("constant", 0.4), Baseline("own data", 0.3), Baseline("pooled", 0.1))
-    assert said in verdict(replace(result, error=error, baselines=compared))
+    compared = (Baseline("constant", 0.4, note="always no"), Baseline("own data", 0.3), Baseline("pooled", 0.1))
+    assert said in verdict(replace(result, assessment=Assessment(error, baselines=compared)))
 
 
 def test_equal_ledgers_share_a_line(result):
@@ -149,14 +152,20 @@ def test_the_strongest_weights_come_first(result):
     assert sizes[0] == abs(result.model.coef_).max()
     three = protocol(classes=("a", "b", "c")).present({"model": [[1.0] * 21, [-2.0] * 21]}, None)
     assert {weight.label.partition(": ")[0] for weight in strongest(three)} <= {"a", "b", "c"}
-    assert "of no" not in render_result(replace(result, model=three, error=None))
-    assert strongest(object()) == []
+    assert "of no" not in render_result(replace(result, presented=three, assessment=Assessment()))
+    bare = LinearClassifier(three.coef, three.classes)
+    assert strongest(bare) == () and bare.section().plots == ()
+
+
+def errors_of(about, *methods):
+    curves = tuple(Curve(name, (0.3, 1), (0.2, 0.1), (0.01, 0.01)) for name in methods)
+    return Curves(about, "epsilon spent by each party", "error", curves, (Dot("pooled", 0.05),), logarithmic=True)
 
 
 def test_plots_are_text_with_a_description_and_no_shared_ids():
     one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
-    two = weights_plot([Weight("age <65", 1.0), Weight("b", -2.0)], 0.3, "weight")
-    three = curves_plot([Curve("avg", [0.3, 1], [0.2, 0.1], [0.01, 0.01])], {"pooled": 0.05}, "clinics", 5)
+    two = dots_plot(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3), "weights")
+    three = curves_plot(errors_of("clinics", "avg"), "clinics")
     for plot in (one, two, three):
         assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot
     assert ">0.210<" in one and "this result 0.210" in one and "age &lt;65" in two
@@ -197,8 +206,8 @@ def test_two_classes_have_one_weight_for_each_feature(result, rows):
     model = LinearClassifier(np.stack([-slope, slope])[-rows:], ("no", "yes"), result.model.encoding)
     found = strongest(model)
     assert len({weight.label for weight in found}) == len(found) == 12
-    assert found[0] == Weight(names[-1], 2.0 * rows)
-    assert "in favour of yes" in render_result(replace(result, model=model))
+    assert found[0] == Dot(names[-1], 2.0 * rows)
+    assert "in favour of yes" in render_result(replace(result, presented=model))
 
 
 def test_weights_behind_a_map_are_those_of_the_features(result):
@@ -213,7 +222,7 @@ def test_weights_behind_a_map_are_those_of_the_features(result):
         name: pytest.approx(value) for name, value in by_name.items()
     }.items()
     assert change == pytest.approx(float((rows[1] - rows[0]) @ np.array(list(by_name.values()))))
-    assert strongest(replace_map(mapped, normalise=True)) == []
+    assert strongest(replace_map(mapped, normalise=True)) == ()
 
 
 def replace_map(model, **options):
@@ -222,17 +231,17 @@ def replace_map(model, **options):
 
 def test_a_regression_is_measured_and_judged_as_one(result):
     model = LinearRegressor([0.1] * result.model.encoding.width, 0.0, 10.0, result.model.encoding)
-    worse = replace(result, model=model, error=0.5, baselines=(Baseline("constant", 0.4),))
+    assessed = Assessment(0.5, model.measure, (Baseline("constant", 0.4, note="always the mean"),))
+    worse = replace(result, presented=model, assessment=assessed)
     text = Page(render_result(worse)).text
     assert "mean squared error" in text and "predicted wrongly" not in text and "most frequent" not in text
     assert "No better than a constant" in verdict(worse)
 
 
 def test_a_legend_stands_clear_of_the_title_and_the_axes():
-    curves = [Curve(name, [0.3, 1], [0.2, 0.1], [0.01, 0.01]) for name in ("default", "avg", "soft", "vote")]
-    plot = curves_plot(curves, {"pooled": 0.05}, "breast cancer", 5)
+    plot = curves_plot(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
     below = float(re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot).group(1))
     at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}
-    axis = at["epsilon spent by each party (more is less private)"]
+    axis = at["epsilon spent by each party"]
     assert at["breast cancer"] < 0.1 * below
     assert all(axis < at[name] < below for name in ("default", "avg", "soft", "vote"))

@@ -19,8 +19,8 @@ from comity.federation.kept import is_kept
 from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Public, Sealed, Selected, Summed
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.report.released import Released, load_released, released_of, save_released
 from comity.report.result import Result, load_result
+from comity.runtime.released import Released, load_released, released_of, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
 
@@ -83,9 +83,23 @@ def test_soft_labels_are_as_released(case: str, tmp_path: Path) -> None:
     assert "20, 2" in said["form"] and said["protection"] == "made from histograms"
 
 
+def test_the_roles_of_contributing_present_a_dataset_to_the_consumer_alone(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    scope: dict[str, Any] = {"__name__": __name__}
+    for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(example, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
+    again = load_result(Result.of(scope["outcome"]).save(tmp_path))
+    assert set(again.received_by("lab")) == {"numbers"} and not again.received_by("ash")
+    assert len(again.presented) == again.received_by("lab")["numbers"].sum()
+    assert [(one.name, one.loss.partition("=")[2]) for one in again.guarantee.payers] == [
+        ("consumer (lab)", " (eps 70.00, delta 1e-6)"),
+        ("each owner (ash, birch)", " (eps 50.00, delta 1e-6)"),
+    ]
+
+
 def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope: dict[str, Any] = {"__name__": __name__}
     exec(compile(example, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
     result = Result.of(scope["outcome"])

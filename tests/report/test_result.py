@@ -10,6 +10,7 @@ import pytest
 import comity
 from comity.data import Records, clinics
 from comity.errors import BadInput, DataError
+from comity.federation.assessment import Assessment
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
@@ -46,6 +47,7 @@ def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_pat
     assert (tmp_path / "again.html").read_bytes() == (tmp_path / "run" / "report.html").read_bytes()
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "model",
+        "parties",
         "released",
         "report.html",
         "result.json",
@@ -53,6 +55,7 @@ def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_pat
     ]
     assert sorted(p.name for p in (tmp_path / "run" / "model").iterdir()) == [
         "MODEL_CARD.md",
+        "artefact.json",
         "model.json",
         "weights.npz",
     ]
@@ -68,7 +71,7 @@ def test_saving_again_replaces_every_file(result, tmp_path):
 
 def test_result_json_says_what_a_reader_needs(result, tmp_path):
     page = json.loads((result.save(tmp_path) / "result.json").read_text())
-    assert page["format"] == "comity-result-2"
+    assert page["format"] == "comity-result-3"
     assert page["private"] is False and page["seed"] == 3
     assert page["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert page["plan"]["releases"][0]["release"] == "models"
@@ -78,9 +81,9 @@ def test_result_json_says_what_a_reader_needs(result, tmp_path):
     assert page["study_hash"] == result.study_hash
     assert "error and the baselines were measured on the private records of a simulation" in page["not_covered"]
     assert "outside the guarantee" in page["not_covered"]
-    alone = replace(result, baselines=())
+    alone = replace(result, assessment=Assessment(error=0.1))
     assert alone.as_json()["not_covered"].startswith("The error was measured")
-    assert replace(result, error=None, baselines=()).as_json()["not_covered"] is None
+    assert replace(result, assessment=Assessment()).as_json()["not_covered"] is None
 
 
 def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
@@ -104,7 +107,7 @@ def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
         ("result.json", None),
         ("result.json", "{"),
         ("result.json", '{"format": "other"}'),
-        ("result.json", '{"format": "comity-result-2"}'),
+        ("result.json", '{"format": "comity-result-3"}'),
         ("transcript.json", '[{"path": 1}]'),
         ("transcript.json", None),
         ("model/model.json", "[]"),

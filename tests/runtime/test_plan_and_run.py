@@ -21,9 +21,9 @@ from comity.errors import BadInput, ComityError, Refused
 from comity.federation.channel import Channel
 from comity.privacy.ledger import Ledger
 from comity.runtime import simulate as simulation
-from comity.runtime.local.channel import LocalChannel
 from comity.runtime.run import gather
 from comity.runtime.study import Study
+from tests.federation.channels import WholeLocal
 from tests.federation.toy import path_of
 
 PURE, WITH_DELTA = "", "delta = 1e-3"
@@ -120,14 +120,14 @@ def _state(ledgers: Mapping[str, Ledger]) -> list[str]:
     return [repr(ledger.summary()) for ledger in ledgers.values()]
 
 
-class Vanishing(LocalChannel):
+class Vanishing(WholeLocal):
     """Loses as many parties as the study allows for, with the first step after the reservation."""
 
     lost: tuple[str, ...] = ()
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         here = {p: m for p, m in messages.items() if p not in self.lost or path_of(m).startswith("run.begin")}
-        return super().ask(here)
+        return super().carry(here)
 
 
 def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -63,7 +63,7 @@ def released(method, model: np.ndarray, loss, seed: int, *, count: int = COUNT, 
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, count, prod(release.shape)).reshape(shape)
     else:
-        noise = source.discrete_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
     return (np.rint(model / scale.grid) + noise) * scale.grid
 
 

@@ -100,7 +100,7 @@ def opened(tried: SoftLabel, units: np.ndarray, loss, seed: int, *, count: int =
             parts, size = parts_of(scale.total, scale.part), prod(release.shape)
             out += source._part_rows(scale.total * shrink, parts, count, size).reshape(out.shape)
         else:
-            out += source.discrete_gaussian(scale.part * shrink, out.shape, permit=Permit(release.name, 0))
+            out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=Permit(release.name, 0))
     return out.astype(float)
 
 

@@ -152,7 +152,7 @@ def released(tried, model, loss, parties: int, seed: int, shrink: float = 1.0) -
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
     else:
-        noise = source.discrete_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
     return (np.rint(model / scale.grid) + noise) * scale.grid
 
 

@@ -20,6 +20,7 @@ from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published import METHODS, TOLERANCE
 from comity.runtime.simulate import simulate
+from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, NoNoise, begin
 
 from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
@@ -117,15 +118,15 @@ def test_the_radius_of_the_noise_grows_with_the_dimension(noise_norms):
     assert norms.mean() == pytest.approx(8 * sensitivity, rel=0.34)
 
 
-class Recording:
+class Recording(Whole):
     """Keeps every reply beside its ask."""
 
     def __init__(self, channel):
         self.channel = channel
         self.crossed: list[tuple[str, list, dict]] = []
 
-    def ask(self, messages):
-        replies = self.channel.ask(messages)
+    def carry(self, messages):
+        replies = carried(self.channel, messages)
         self.crossed += [
             (party, decode(messages[party][:-SIGNATURE_BYTES]), decode(replies[party][:-SIGNATURE_BYTES]))
             for party in messages
@@ -149,7 +150,8 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method):
         if path == "run.begin[0]":
             assert set(asked) == {"coordinator_key"} and set(reply["ok"]) == {"run_key", "remembered"}
         elif path == "run.end[0]":
-            assert set(asked) == {"heads"} and not reply["ok"]
+            assert set(asked) == {"heads", "released", "yours"} and not reply["ok"]
+            assert set(asked["released"]) == {"model"} and asked["yours"] == b""
         else:
             # Entrusted: the coordinator reads this party's votes or model in clear, and the declaration says so.
             assert not asked and set(reply["ok"]) == {sent}

@@ -108,7 +108,7 @@ def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: 
     if isinstance(terms.loss, Pure):
         drawn = source._part_rows(scale.total * shrink, honest, count * honest, size)
     else:
-        drawn = source.discrete_gaussian(scale.part * shrink, (count * honest, size), permit=Permit(release.name, 0))
+        drawn = source.rounded_gaussian(scale.part * shrink, (count * honest, size), permit=Permit(release.name, 0))
     return drawn.reshape(count, honest, *release.shape).sum(axis=1)
 
 

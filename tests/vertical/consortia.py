@@ -35,7 +35,7 @@ class NoNoise:
 
     seeded = True
 
-    def discrete_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
+    def rounded_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         return np.zeros(shape, np.int64)
 

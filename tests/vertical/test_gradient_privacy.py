@@ -16,6 +16,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.columns import LABEL, PLACES
 from comity.protocols.vertical.gradients_in_one_place import exact_sums
 from comity.protocols.vertical.response import gradient_sensitivity, limits, partial_scores, response_places, responses
+from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 
 from .consortia import NoNoise, consortium, hosted, parts, people
@@ -153,15 +154,16 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     tried, frame = protocol(3, rounds=2), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
-    seen_weights, ask = [], parties.channel.ask
+    parties.channel = WholeLocal(hosts)
+    seen_weights, carry = [], parties.channel.carry
 
     def watched(messages):
         for message in messages.values():
             found = _arrays(decode(message[:-64]))
             seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
-        return ask(messages)
+        return carry(messages)
 
-    parties.channel.ask = watched
+    parties.channel.carry = watched
     take, taken = Site.take, {}
 
     def taking(site, name, senders=None):

@@ -12,17 +12,18 @@ from comity.federation.codec import decode
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.federation.parties import run
 from comity.privacy.randomness import ReleasedNoise
+from tests.federation.channels import Whole
 
 from .consortia import NoNoise, consortium, hosted, parts, people, protocol
 
 
-class Stumbling:
+class Stumbling(Whole):
     """Loses the reply of one party to one step, once, after the party has answered."""
 
     def __init__(self, hosts, party: str, step: str) -> None:
         self.hosts, self.party, self.step = hosts, party, step
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+    def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
         for party, message in messages.items():
             replies[party] = self.hosts[party].answer(message)

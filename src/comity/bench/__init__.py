@@ -17,6 +17,8 @@ class Measurement:
     run: Callable[..., list[dict[str, Any]]]
     # Whether `run` takes a folder `out` for a plot.
     plots: bool = False
+    # Further options of the command that `run` takes.
+    options: tuple[str, ...] = ()
 
 
 def _measure(module: str) -> Callable[..., list[dict[str, Any]]]:
@@ -52,6 +54,12 @@ BENCHES = {
         Measurement("argmin", "argmin of shared integers, and its triples by oblivious transfer", _measure("argmin")),
         Measurement(
             "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
+        ),
+        Measurement(
+            "stream",
+            "averaging over records that stream from Parquet, against numpy on the same batches",
+            _measure("stream"),
+            options=("rows",),
         ),
         Measurement(
             "vertical",

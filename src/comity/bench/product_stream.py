@@ -67,7 +67,7 @@ def _stream(paths: Sequence[Path], rows: int, columns: int) -> Streamed:
         sent += sum(message.nbytes for message in opened)
         exact += form.columns(blocks[0], np.int64) @ form.columns(blocks[1], np.int64).T
     product = join([parties[0].shares()[1], parties[1].shares()[0]])
-    return Streamed(product, exact, _peak_mb(), sent, process_time() - started)
+    return Streamed(product, exact, peak_mb(), sent, process_time() - started)
 
 
 def _batches(path: Path) -> Iterator[NDArray[np.float64]]:
@@ -78,7 +78,7 @@ def _batches(path: Path) -> Iterator[NDArray[np.float64]]:
             yield np.column_stack([column.to_numpy() for column in batch.columns]).astype(np.float64)
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     try:
         # The kernel's own figure for this program alone; getrusage would start from the parent's size.
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():

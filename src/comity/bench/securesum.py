@@ -1,4 +1,4 @@
-"""Masking and unmasking of the secure sum against the plain sum of the same vectors, and its set-up apart."""
+"""Masking and unmasking of the secure sum against the plain sum of the same vectors, its set-up, and whole runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from comity.bench.securesum_runs import measure_runs
 from comity.crypto import prg, shamir
 from comity.crypto.neighbours import choose
 from comity.crypto.sealed import Identity, lock, unlock
@@ -18,7 +19,7 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
     """CPU seconds of one party's masking, of the coordinator's unmasking per party, and of one party's set-up.
 
     The kernels are those that the steps of `comity.federation.secure_sum` call, on vectors of `length` 32- and 64-bit
-    words in the complete graph of `parties`.
+    words in the complete graph of `parties`. Then whole runs, by parties and by numbers.
     """
     if quick:
         parties, length = min(parties, 30), min(length, 20_000)
@@ -50,7 +51,7 @@ def measure(*, parties: int = 100, length: int = 100_000, quick: bool = False) -
     rows.append(
         _row(f"{parties} set-up", set_up, None, "one party's seals, openings, shares, signatures; once per run")
     )
-    return rows
+    return [*rows, *measure_runs(quick=quick)]
 
 
 def _vector(dtype: str, length: int, label: int) -> Any:

@@ -14,6 +14,7 @@ from comity.cli.output import show, table
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to measure, or: list", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="A folder for the plot.", show_default=False)] = None,
+    rows: Annotated[int | None, typer.Option(help="How many records to measure with.", min=1000)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure Comity beside an anchor in the same run.
@@ -23,6 +24,8 @@ def bench(
     Example: comity bench ledger --json
 
     Example: comity bench vertical --out plots
+
+    Example: comity bench stream --rows 50000000
     """
     from comity.bench import BENCHES
     from comity.cli.figures import as_table, document
@@ -43,5 +46,9 @@ def bench(
         except OSError as error:
             raise BadInput(f"{out}: plots can't be written here ({error.strerror}); choose another --out") from error
         options["out"] = out
+    if rows is not None:
+        if "rows" not in BENCHES[name].options:
+            raise typer.BadParameter(f"bench {name} has a size of its own; leave --rows away.")
+        options["rows"] = rows
     found = document(name, BENCHES[name].run(**options))
     show(f"{name} on {found['machine']['cpu']}\n{as_table(found['rows'])}", found, as_json=as_json)

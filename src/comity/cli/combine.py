@@ -23,8 +23,8 @@ def combine(
 
     Example: comity combine runs/2026-11-16-1/shares --to model; comity predict model new.parquet
     """
+    from comity.artefacts.artefact import save_artefact
     from comity.errors import BadInput, DataError
-    from comity.learn import save_model
     from comity.protocols.averaging.shares import SUFFIX, combined, load_share
 
     paths: list[Path] = []
@@ -36,7 +36,7 @@ def combine(
     loaded = [load_share(path) for path in paths]
     model = combined(loaded)
     try:
-        save_model(model, to)
+        save_artefact(model, to)
     except OSError as error:
         raise BadInput(f"{to}: the model can't be written ({error.strerror or error}); choose another --to") from error
     run = loaded[0].terms.run

@@ -1,4 +1,4 @@
-"""`comity demo`: a consortium on generated and bundled data, in under a minute."""
+"""`comity demo`: every method on generated and bundled data, in under a minute."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from comity.cli.progress import progress_bar
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report"),
+    out: Annotated[Path, typer.Option(help="Where the pages go.")] = Path("demo-report"),
     as_json: AsJson = False,
 ) -> None:
-    """Run small studies on generated and bundled data: a table of error against epsilon, and a report.
+    """Run small studies of every method on generated and bundled data: tables of error against epsilon, and pages.
 
     Example: comity demo --out demo-report
     """
@@ -25,4 +25,5 @@ def demo(
 
     with progress_bar("demo") as progress:
         found = run_demo(out, progress)
-    show(f"{as_table(found['table'])}\n  report  {found['report']}", found, as_json=as_json)
+    tables = "\n\n".join(as_table(rows) for rows in found["tables"].values())
+    show(f"{tables}\n  report  {found['report']}", found, as_json=as_json)

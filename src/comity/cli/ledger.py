@@ -47,7 +47,7 @@ def init(
     """Make a ledger with its first grant. An existing file is never overwritten.
 
     The currency is fixed for good, and decides which noise it pays for: pure takes noise without a delta; gaussian
-    takes Gaussian noise, and a pure loss dearly; concentrated takes these and Skellam noise; approx adds up
+    takes Gaussian noise, and a pure loss dearly; concentrated takes these and what has a Rényi bound; approx adds up
     (eps, delta) losses.
 
     Example: comity ledger init north.ledger --dataset patients --epsilon 3 --delta 1e-5 --unit record

@@ -75,16 +75,15 @@ def predict(
 def _at_home(model: Path, data: str, reading: Reading) -> pd.DataFrame:
     """By the whole model, of whole records."""
     from comity.data import Encoding as RecordEncoding
-    from comity.learn import LinearClassifier, LinearRegressor, load_model
+    from comity.learn import load_model
 
     loaded = load_model(model / "model" if (model / "model").is_dir() else model)
     frame = reading.open(data).read()
     rows: Any = frame
-    if isinstance(loaded, LinearClassifier | LinearRegressor) and loaded.encoding is not None:
+    if isinstance(loaded.encoding, RecordEncoding):
         # Encoding here rather than in the model lets an error name the file.
-        assert isinstance(loaded.encoding, RecordEncoding)
         rows = loaded.encoding.encode_features(frame, where=data)
-    return _predicted(frame.iloc[:, :0], loaded, rows)
+    return frame.iloc[:, :0].assign(**loaded.predicted(rows))
 
 
 def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
@@ -94,7 +93,7 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
 
     from comity.cli.run_folder import read_begun
     from comity.errors import Refused
-    from comity.learn import LinearClassifier, LinearRegressor, load_model
+    from comity.learn import load_model
     from comity.runtime.joint_prediction import predict_jointly
     from comity.runtime.study import Study
 
@@ -110,19 +109,14 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     loaded = load_model(folder / "model")
     files = _files(data, list(study.consortium.parties))
     frames = {file: reading.open(file).read() for file in dict.fromkeys(files.values())}
-    coef = np.asarray(loaded.coef_ if isinstance(loaded, LinearClassifier | LinearRegressor) else [], np.float64)
+    coef = np.asarray(getattr(loaded, "coef_", []), np.float64)
     found = predict_jointly(
         study, coef.reshape(-1), {party: frames[file] for party, file in files.items()}, where=files
     )
     typer.echo(found.plan.as_text(), err=True)
-    # A model of one feature, the score itself.
-    one: Any
-    if isinstance(loaded, LinearRegressor):
-        one = LinearRegressor([1.0], loaded.low, loaded.high)
-    else:
-        one = LinearClassifier([[1.0]], loaded.classes)
     beside = {} if found.ids is None else {str(study.schema.identifier): found.ids}
-    return _predicted(pd.DataFrame(beside, index=range(len(found.scores))), one, found.scores[:, None])
+    frame = pd.DataFrame(beside, index=range(len(found.scores)))
+    return frame.assign(**loaded.of_scores().predicted(found.scores[:, None]))
 
 
 def _files(data: list[str], parties: list[str]) -> dict[str, str]:
@@ -142,13 +136,3 @@ def _files(data: list[str], parties: list[str]) -> dict[str, str]:
     if absent:
         raise typer.BadParameter(f"--jointly needs the records of every party; {', '.join(absent)} has none.")
     return found
-
-
-def _predicted(frame: pd.DataFrame, model: Any, rows: Any) -> pd.DataFrame:
-    from comity.learn import LinearRegressor
-
-    out = frame.assign(predicted=model.predict(rows))
-    if not isinstance(model, LinearRegressor):
-        for label, shares in zip(model.classes_, model.predict_proba(rows).T):
-            out[f"p({label})"] = shares
-    return out

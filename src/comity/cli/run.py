@@ -161,7 +161,8 @@ def _show(folder: Path, *, as_json: bool) -> None:
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
         if compared:
             lines.append(f"                 {verdict(result)}")
-    lines.append(f"  spent          {guarantee.loss} by each party; unit: {guarantee.unit}, {guarantee.neighbours}")
+    lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]
+    lines[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"
     left = sorted({account.left for account in result.accounts})
     if left:
         lines.append(f"  left           {left[0]}" + (f" to {left[-1]}" if len(left) > 1 else ""))

@@ -38,8 +38,10 @@ from scipy.special import gammaln, logsumexp
 from comity.entropy import Stream
 from comity.errors import Refused
 
-# Up to so many parties everyone is everyone's holder.
-COMPLETE = 100
+# Up to so many parties everyone is everyone's holder, so that nothing rests on chance or on when colluders were chosen.
+# The work of the complete graph grows with the square of the parties: with so many it is about that of 100 in a sparse
+# one.
+COMPLETE = 40
 PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 
@@ -82,7 +84,8 @@ def choose(parties: int, colluders: int, dropouts: int) -> Degree:
     if fits:
         return Degree(parties - 1, complete, complete)
     raise Refused(
-        f"no graph on {parties} parties stands {colluders} colluders and {dropouts} drop-outs; lower one of them",
+        f"no graph on {parties} parties stands {colluders} colluders and {dropouts} drop-outs; lower one of them, "
+        f"privacy.dropouts to {max(parties - complete, 0)} for instance",
         code="dropouts",
         key="privacy.dropouts",
     )

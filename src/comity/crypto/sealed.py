@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from comity.crypto import signatures
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed
 
@@ -35,20 +36,12 @@ class PublicIdentity:
     x25519: bytes
 
     def verify(self, signature: bytes, data: bytes) -> None:
-        try:
-            Ed25519PublicKey.from_public_bytes(self.sign).verify(signature, data)
-        except (InvalidSignature, ValueError) as error:
-            raise Malformed("a signature does not verify under the pinned key", code="signature") from error
+        """Malformed where the holder of the pinned key did not sign this."""
+        signatures.verify(self.sign, signature, data)
 
     def seal(self, data: bytes, context: bytes) -> bytes:
         """Encrypt to this party alone, bound to `context`, which the receiver must supply again."""
-        try:
-            key = hpke.MLKEM768X25519PublicKey(
-                MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
-            )
-        except ValueError as error:
-            raise Malformed("a public key is not one", code="sealed") from error
-        return SUITE.encrypt(data, key, info=context)
+        return SUITE.encrypt(data, _sealing_key(self.mlkem, self.x25519), info=context)
 
     def sealing(self) -> bytes:
         """The half that others seal to, as bytes."""
@@ -69,19 +62,29 @@ class PublicIdentity:
         return cls(*(bytes.fromhex(texts[name]) for name in ("sign", "mlkem", "x25519")))
 
 
+@lru_cache(maxsize=1024)
+def _sealing_key(mlkem: bytes, x25519: bytes) -> hpke.MLKEM768X25519PublicKey:
+    try:
+        return hpke.MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(mlkem), X25519PublicKey.from_public_bytes(x25519)
+        )
+    except ValueError as error:
+        raise Malformed("a public key is not one", code="sealed") from error
+
+
 class Identity:
     """A party's private keys, all derived from one 32-byte secret."""
 
     def __init__(self, secret: bytes | None = None) -> None:
         root = fresh_seed() if secret is None else secret
-        self._signer = Ed25519PrivateKey.from_private_bytes(derive(root, "identity", "sign"))
+        self._signer = signatures.Signer(derive(root, "identity", "sign"))
         lattice = MLKEM768PrivateKey.from_seed_bytes(
             derive(root, "identity", "mlkem", 0) + derive(root, "identity", "mlkem", 1)
         )
         curve = X25519PrivateKey.from_private_bytes(derive(root, "identity", "x25519"))
         self._opener = hpke.MLKEM768X25519PrivateKey(lattice, curve)
         self.public = PublicIdentity(
-            self._signer.public_key().public_bytes_raw(),
+            self._signer.public,
             lattice.public_key().public_bytes_raw(),
             curve.public_key().public_bytes_raw(),
         )

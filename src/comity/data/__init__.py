@@ -37,12 +37,18 @@ if TYPE_CHECKING:
     from comity.data.sources import check_table as check_table
     from comity.data.sources import open_source as open_source
     from comity.data.sql import Sql as Sql
+    from comity.data.streamed_records import IN_MEMORY as IN_MEMORY
+    from comity.data.streamed_records import Held as Held
+    from comity.data.streamed_records import StreamedRecords as StreamedRecords
+    from comity.data.streamed_records import fits as fits
+    from comity.data.streamed_records import open_records as open_records
     from comity.data.visits import clinic_schema as clinic_schema
     from comity.data.visits import clinics as clinics
     from comity.data.visits import public_cohort as public_cohort
 
 __all__ = [
     "DATASETS",
+    "IN_MEMORY",
     "Bounded",
     "Categorical",
     "Classes",
@@ -54,6 +60,7 @@ __all__ = [
     "Finding",
     "Frame",
     "Group",
+    "Held",
     "NormBounds",
     "Numeric",
     "Ordinal",
@@ -62,6 +69,7 @@ __all__ = [
     "Schema",
     "Source",
     "Sql",
+    "StreamedRecords",
     "Tally",
     "Target",
     "by_anchors",
@@ -76,7 +84,9 @@ __all__ = [
     "even",
     "explain",
     "explain_size",
+    "fits",
     "nearest",
+    "open_records",
     "open_source",
     "public_cohort",
 ]
@@ -89,10 +99,13 @@ _HOMES = {
     "Finding": "comity.data.check",
     "Frame": "comity.data.sources",
     "Group": "comity.data.encoding",
+    "Held": "comity.data.streamed_records",
+    "IN_MEMORY": "comity.data.streamed_records",
     "NormBounds": "comity.data.encoding",
     "Parquet": "comity.data.sources",
     "Source": "comity.data.sources",
     "Sql": "comity.data.sql",
+    "StreamedRecords": "comity.data.streamed_records",
     "by_anchors": "comity.data.partition",
     "by_column": "comity.data.partition",
     "by_features": "comity.data.partition",
@@ -105,6 +118,8 @@ _HOMES = {
     "even": "comity.data.partition",
     "explain": "comity.data.check",
     "explain_size": "comity.data.check",
+    "fits": "comity.data.streamed_records",
+    "open_records": "comity.data.streamed_records",
     "open_source": "comity.data.sources",
     "public_cohort": "comity.data.visits",
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.arrow_frames import Batch
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.dates import likely_formats, named, read_days
 from comity.data.nearest import nearest
@@ -18,8 +19,10 @@ from comity.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from comity.data.arrow_frames import Table
 
-def column_of(frame: pd.DataFrame, name: str, where: str) -> pd.Series:
+
+def column_of(frame: Table, name: str, where: str) -> pd.Series:
     """The one column of that name, or an error naming the nearest. A table without columns and without records has
     every column: a party without records need not know their names."""
     import pandas as pd
@@ -34,7 +37,8 @@ def column_of(frame: pd.DataFrame, name: str, where: str) -> pd.Series:
         )
     if found == 0:
         raise missing_column(where, name, present)
-    return frame.iloc[:, present.index(name)]
+    place = present.index(name)
+    return frame.series(place) if isinstance(frame, Batch) else frame.iloc[:, place]
 
 
 def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
@@ -50,16 +54,33 @@ def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
 def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
     """Numbers within the bounds: outside ones clipped and tallied, missing ones filled or refused."""
     integer = isinstance(column, Numeric) and column.integer
+    inside = _all_inside(series, column.low, column.high, integer=integer)
+    if inside is not None:
+        return inside
     read = read_numbers(series, integer=integer)
     if read.wrong.any():
         kind = "whole numbers" if integer else "numbers"
         raise DataError(
             f"{where}: column {column.name!r} expects {kind}, found {shown(series, read.wrong)} "
-            f"in {first_record(read.wrong)}; {instead_of_numbers(series, read.wrong)}.",
+            f"in {first_record(read.wrong, tally)}; {instead_of_numbers(series, read.wrong)}.",
             key=column.name,
         )
     fill = column.fill if isinstance(column, Numeric) else None
     return _within(column, read.values, read.missing, fill, column.low, column.high, where, tally)
+
+
+def _all_inside(series: pd.Series, low: float, high: float, *, integer: bool) -> NDArray[np.float64] | None:
+    """The values of a plain column of numbers none of which is missing, wrong or outside, as in most blocks of most
+    files: then there is nothing to mark, fill, clip or count."""
+    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "fiu" or not len(series):
+        return None
+    values = np.asarray(series.to_numpy(), np.float64)
+    # Written so that NaN fails.
+    if not (low <= values.min() and values.max() <= high):
+        return None
+    if integer and series.dtype.kind == "f" and (values != np.floor(values)).any():
+        return None
+    return values
 
 
 def dates(column: Date, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
@@ -69,7 +90,7 @@ def dates(column: Date, series: pd.Series, where: str, tally: Tally) -> NDArray[
     if read.wrong.any():
         raise DataError(
             f"{where}: column {column.name!r} expects {expected_dates(column)}, found another form in "
-            f"{first_record(read.wrong)}; {instead_of_dates(column, series, read.wrong)}.",
+            f"{first_record(read.wrong, tally)}; {instead_of_dates(column, series, read.wrong)}.",
             key=column.name,
         )
     fill = None if column.fill is None else float(column.since_low(np.array([column.fill], "datetime64[D]"))[0])
@@ -87,7 +108,7 @@ def _within(
     tally: Tally,
 ) -> NDArray[np.float64]:
     if fill is None:
-        _refuse_missing(column, missing, where, "set missing = 'fill' with a public fill value")
+        _refuse_missing(column, missing, where, "set missing = 'fill' with a public fill value", tally)
     elif missing.any():
         values = np.where(missing, fill, values)
     tally.add("missing", column.name, int(missing.sum()))
@@ -121,13 +142,15 @@ def categories(
 ) -> NDArray[np.int64]:
     """Positions among the declared values: unknown and missing ones by the column's policy, else refused."""
     read = read_codes(series, column.values)
+    if not len(read.codes) or read.codes.min() >= 0:
+        return read.codes
     missing, unknown = read.codes == MISSING, read.codes == UNKNOWN
     other = isinstance(column, Categorical) and column.other
     if unknown.any() and not other:
         remedy = "set other = true or add the value" if isinstance(column, Categorical) else "add the value"
         raise DataError(
             f"{where}: column {column.name!r} expects one of {', '.join(map(repr, column.values))}, found "
-            f"{shown(series, unknown)} in {first_record(unknown)}; correct the value, or {remedy} in the "
+            f"{shown(series, unknown)} in {first_record(unknown, tally)}; correct the value, or {remedy} in the "
             "schema.",
             key=column.name,
         )
@@ -138,24 +161,25 @@ def categories(
     else:
         instead = MISSING
         policy = "set missing = 'other' and other = true" if isinstance(column, Categorical) else "set missing = 'fill'"
-        _refuse_missing(column, missing, where, policy)
+        _refuse_missing(column, missing, where, policy, tally)
     tally.add("missing", column.name, int(missing.sum()))
     tally.add("unknown", column.name, int(unknown.sum()))
     return np.where(missing, instead, np.where(unknown, len(column.values), read.codes))
 
 
-def _refuse_missing(column: Column | Classes | Bounded, missing: NDArray[np.bool_], where: str, policy: str) -> None:
+def _refuse_missing(
+    column: Column | Classes | Bounded, missing: NDArray[np.bool_], where: str, policy: str, tally: Tally
+) -> None:
     if missing.any():
         target = isinstance(column, Classes | Bounded)
         remedy = "remove records without a target" if target else f"complete the record, or {policy} in the schema"
         raise DataError(
-            f"{where}: column {column.name!r} has no value in {first_record(missing)}; {remedy}.",
+            f"{where}: column {column.name!r} has no value in {first_record(missing, tally)}; {remedy}.",
             key=column.name,
         )
 
 
-def first_record(marked: NDArray[np.bool_]) -> str:
-    total = int(marked.sum())
-    return (
-        f"record {int(np.argmax(marked)) + 1}" + (f" and {total - 1} more" if total > 1 else "") + " (the first is 1)"
-    )
+def first_record(marked: NDArray[np.bool_], tally: Tally) -> str:
+    """Which record of the source is the first that is marked, and how many more there are in what is being encoded."""
+    number, more = tally.first + int(np.argmax(marked)) + 1, int(marked.sum()) - 1
+    return f"record {number}" + (f" and {more} more" if more else "") + " (the first is 1)"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, inf, nextafter, sqrt
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from comity.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from comity.data.arrow_frames import Table
 
 Scaling = Literal["symmetric", "unit"]
 Rows = Literal["none", "scaled", "clipped", "normalised"]
@@ -78,6 +80,28 @@ class Encoded:
     tally: Tally
 
 
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Conforming values of `count` records, one array for each column of the schema."""
+
+    count: int
+    values: tuple[NDArray[Any], ...]
+
+    def __getitem__(self, part: slice) -> Values:
+        start, stop, _ = part.indices(self.count)
+        return Values(stop - start, tuple(values[start:stop] for values in self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class Conformed:
+    """Records as the schema allows them, before features are scaled; the tally stays at home."""
+
+    columns: Values
+    labels: NDArray[np.int64] | NDArray[np.float64] | None
+    ids: NDArray[np.object_] | None
+    tally: Tally
+
+
 @dataclass(frozen=True)
 class Encoding:
     """How records become rows: one-hot categories, numbers on [-1, 1] ("symmetric") or [0, 1] ("unit").
@@ -111,6 +135,13 @@ class Encoding:
     def width(self) -> int:
         return len(self.names)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of a source that encoding takes: features, target and identifier."""
+        schema = self.schema
+        target = () if schema.target is None else (schema.target.name,)
+        return (*schema.names, *target, *(() if schema.identifier is None else (schema.identifier,)))
+
     @cached_property
     def bounds(self) -> NormBounds:
         groups = tuple(self._groups())
@@ -126,14 +157,24 @@ class Encoding:
         linf = min(1.0, nextafter(1 / sqrt(1 + sum(squares[:-1])), inf))
         return NormBounds(root, 1.0, linf, groups)
 
-    def encode(self, frame: pd.DataFrame, where: str = "the data") -> Encoded:
+    def encode(self, frame: Table, where: str = "the data") -> Encoded:
         """Features, labels and identifiers of every record; `where` names the data in errors.
 
         Errors name values: they are for the owner's own terminal. What others may see of one is its code
         and key.
         """
-        tally = Tally.start(len(frame))
-        features = self._features(frame, where, tally)
+        found = self.conform(frame, where)
+        return Encoded(Records(self.rows_of(found.columns), found.labels, found.ids), found.tally)
+
+    def encode_features(self, frame: pd.DataFrame, where: str = "the data") -> NDArray[np.float64]:
+        """Feature rows alone, for prediction; target and identifier need not be there."""
+        return self.rows_of(self._columns(frame, where, Tally.start(len(frame))))
+
+    def conform(self, frame: Table, where: str = "the data", *, first: int = 0) -> Conformed:
+        """The first half of `encode`: every value as the schema allows it, a column at a time, or the error that
+        refuses it. A frame may be a piece of a longer source: `first` records come before it."""
+        tally = Tally.start(len(frame), first)
+        columns = self._columns(frame, where, tally)
         labels = self._labels(frame, where, tally)
         ids: NDArray[np.object_] | None = None
         if self.schema.identifier is not None:
@@ -142,28 +183,48 @@ class Encoding:
             if missing.any():
                 raise DataError(
                     f"{where}: column {name!r} identifies records and has no value in "
-                    f"{first_record(missing)}; give every record an identifier, or remove [identifier] "
+                    f"{first_record(missing, tally)}; give every record an identifier, or remove [identifier] "
                     "from the schema.",
                     key=name,
                 )
-        return Encoded(Records(features, labels, ids), tally)
+        return Conformed(columns, labels, ids, tally)
 
-    def encode_features(self, frame: pd.DataFrame, where: str = "the data") -> NDArray[np.float64]:
-        """Feature rows alone, for prediction; target and identifier need not be there."""
-        return self._features(frame, where, Tally.start(len(frame)))
-
-    def _features(self, frame: pd.DataFrame, where: str, tally: Tally) -> NDArray[np.float64]:
-        rows = np.zeros((len(frame), self.width))
-        every = np.arange(len(frame))
-        for column, group in zip(self.schema.columns, self.bounds.groups):
-            series = column_of(frame, column.name, where)
+    def rows_of(self, columns: Values, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """The second half: conforming values scaled and put in their places, (n, width). `out` is written to, where
+        each of its columns lies side by side in memory."""
+        count = columns.count
+        rows = np.zeros((count, self.width)) if out is None else out
+        if out is not None and not all(group.stop == group.start + 1 for group in self.bounds.groups):
+            out[:] = 0.0
+        every = np.arange(count)
+        for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
             if group.one_hot:
-                rows[every, group.start + self._positions(column, series, where, tally)] = 1.0
+                rows[every, group.start + values] = 1.0
+            elif out is not None:
+                self._scale(column, values, out[:, group.start])
             else:
-                rows[:, group.start] = self._scaled(column, series, where, tally)
+                # Written across rows at once: in place it would take several slow passes.
+                place = np.empty(count)
+                self._scale(column, values, place)
+                rows[:, group.start] = place
         if self.intercept:
             rows[:, -1] = 1.0
         return self._rescaled(rows)
+
+    def _columns(self, frame: Table, where: str, tally: Tally) -> Values:
+        """Positions within one-hot groups, and numbers that are still to be scaled."""
+        found: list[NDArray[Any]] = []
+        for column, group in zip(self.schema.columns, self.bounds.groups):
+            series = column_of(frame, column.name, where)
+            if group.one_hot:
+                found.append(self._positions(column, series, where, tally))
+            elif isinstance(column, Numeric):
+                found.append(numbers(column, series, where, tally))
+            elif isinstance(column, Date):
+                found.append(dates(column, series, where, tally))
+            else:
+                found.append(categories(column, series, where, tally))
+        return Values(len(frame), tuple(found))
 
     def _positions(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.int64]:
         """The place of each record within a one-hot group."""
@@ -173,14 +234,20 @@ class Encoding:
         assert not isinstance(column, Date)
         return categories(column, series, where, tally)
 
-    def _scaled(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
+    def _scale(self, column: Column, values: NDArray[Any], place: NDArray[np.float64]) -> None:
+        """Write the numbers of a column on the scale into `place`."""
         if isinstance(column, Numeric):
-            unit = (numbers(column, series, where, tally) - column.low) / (column.high - column.low)
-        elif isinstance(column, Date):
-            unit = dates(column, series, where, tally) / column.steps
+            np.subtract(values, column.low, out=place)
+            length = column.high - column.low
         else:
-            unit = categories(column, series, where, tally) / (len(column.values) - 1)
-        return unit if self.scaling == "unit" else 2 * unit - 1
+            place[:] = values
+            length = float(column.steps) if isinstance(column, Date) else len(column.values) - 1.0
+        if self.scaling == "unit":
+            place /= length
+        else:
+            # The double of a quotient by the length, to the last bit: halving and doubling round nothing.
+            place /= length / 2
+            place -= 1
 
     def _rescaled(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         count = len(self.bounds.groups)
@@ -195,11 +262,13 @@ class Encoding:
             # Dividing by the largest entry first keeps the squares of tiny entries from vanishing.
             peak = np.abs(rows).max(axis=1, keepdims=True)
             rows /= np.where(peak > 0, peak, 1.0)
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * margin
+        # Squares are added in the order of a row, wherever its entries lie, so that blocks have the bits of the whole.
+        across = np.ascontiguousarray(rows)
+        norms = np.sqrt(np.einsum("ij,ij->i", across, across)) * margin
         rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
         return rows
 
-    def _labels(self, frame: pd.DataFrame, where: str, tally: Tally) -> NDArray[np.int64] | NDArray[np.float64] | None:
+    def _labels(self, frame: Table, where: str, tally: Tally) -> NDArray[np.int64] | NDArray[np.float64] | None:
         target = self.schema.target
         if target is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 @dataclass(frozen=True, eq=False)
 class Records:
     """Features (n, d), labels (n,) as class indices or bounded numbers, ids (n,) as strings; the last two
-    where there are any.
+    where there are any. All of them are in memory: `blocks` is one block.
     """
 
     features: NDArray[np.float64]
@@ -20,3 +21,6 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def blocks(self) -> Iterator[Records]:
+        yield self

@@ -1,6 +1,8 @@
 """Where an owner's records are: a table in memory, a CSV or Parquet file, or an SQL query.
 
-A source only reads. Its errors are for the owner's own terminal and never show a password.
+A source only reads: `read` gives all records, `batches` frames of so many, `pieces` the same made for encoding (Arrow
+batches where there are any), `rows_at_most` a bound on their number where one is known without reading them. Its errors
+are for the owner's own terminal and never show a password.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from comity.data.arrow_frames import Batch
 from comity.data.conforming import missing_column
 from comity.data.csv_dialect import Dialect
 from comity.data.database_url import check_url, file_of
@@ -22,7 +25,12 @@ from comity.errors import DataError, StudyError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from comity.data.arrow_frames import Table
+
 Columns = Sequence[str] | None
+
+# Rows of the pieces that `pieces` gives for encoding.
+PIECE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +45,12 @@ class Frame:
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         yield from _pieces([self.read(columns)], rows)
+
+    def pieces(self, columns: Columns = None, rows: int = PIECE) -> Iterator[Table]:
+        return self.batches(columns, rows)
+
+    def rows_at_most(self, columns: int) -> int:
+        return len(self.frame)
 
 
 @dataclass(frozen=True)
@@ -72,36 +86,46 @@ class Csv:
             for piece in _pieces(csv_batches(self.path, self.dialect), rows):
                 yield _select(piece, columns, str(self.path))
 
+    def pieces(self, columns: Columns = None, rows: int = PIECE) -> Iterator[Table]:
+        return self.batches(columns, rows)
+
+    def rows_at_most(self, columns: int) -> int:
+        # A field takes no byte, but what ends it takes one.
+        with _opening(self.path):
+            return self.path.stat().st_size // max(1, columns)
+
 
 @dataclass(frozen=True)
 class Parquet:
-    """A Parquet file."""
+    """A Parquet file, or a folder of them: one table, in the order of the files' paths."""
 
     path: Path
 
     def read(self, columns: Columns = None) -> pd.DataFrame:
-        import pyarrow.parquet as pq
+        from comity.data.parquet_file import parquet_table
 
         with _opening(self.path):
-            frame: pd.DataFrame = pq.ParquetFile(self.path).read(columns=self._checked(columns)).to_pandas()
-        return frame
+            return parquet_table(self.path, columns)
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
-        import pyarrow.parquet as pq
+        from comity.data.parquet_file import parquet_batches
 
         with _opening(self.path):
-            file = pq.ParquetFile(self.path)
-            chosen = self._checked(columns)
-            empty = [file.schema_arrow.empty_table().select(chosen or file.schema_arrow.names).to_pandas()]
-            frames = (batch.to_pandas() for batch in file.iter_batches(batch_size=_at_least_one(rows), columns=chosen))
-            yield from _pieces(frames if file.metadata.num_rows else empty, rows)
+            frames = (batch.to_pandas() for batch in parquet_batches(self.path, columns, _at_least_one(rows)))
+            yield from _pieces(frames, rows)
 
-    def _checked(self, columns: Columns) -> list[str] | None:
-        if columns is not None:
-            import pyarrow.parquet as pq
+    def pieces(self, columns: Columns = None, rows: int = PIECE) -> Iterator[Table]:
+        from comity.data.parquet_file import parquet_batches
 
-            _present(columns, pq.ParquetFile(self.path).schema_arrow.names, str(self.path))
-        return None if columns is None else list(columns)
+        with _opening(self.path):
+            for batch in parquet_batches(self.path, columns, _at_least_one(rows)):
+                yield Batch(batch)
+
+    def rows_at_most(self, columns: int) -> int:
+        from comity.data.parquet_file import parquet_rows
+
+        with _opening(self.path):
+            return parquet_rows(self.path)
 
 
 Source = Frame | Csv | Parquet | Sql
@@ -129,7 +153,7 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
         if isinstance(value, pd.DataFrame):
             return Frame(value, where)
     if isinstance(value, str | Path):
-        value = {"source": _kind_of(Path(value), where), "path": value}
+        value = {"source": _kind_of(Path(value), where, base), "path": value}
     if not isinstance(value, Mapping):
         raise DataError(
             f"{where}: expected a DataFrame, a path or a table with source = ..., found "
@@ -139,7 +163,7 @@ def open_source(value: Any, where: str = "the data", *, base: Path | None = None
     place = _Place(where, base, confined)
     if kind == "sql":
         return _sql(value, place)
-    path = place.existing(Path(value["path"]), "path")
+    path = place.existing(Path(value["path"]), "path", folders=kind == "parquet")
     if kind == "parquet":
         return Parquet(path)
     try:
@@ -224,7 +248,7 @@ def _sql(table: Mapping[str, Any], place: _Place) -> Sql:
     )
 
 
-def _kind_of(path: Path, where: str) -> str:
+def _kind_of(path: Path, where: str, base: Path | None) -> str:
     # A path folds the two slashes of a URL into one.
     if re.match(r"[A-Za-z][A-Za-z0-9+_]+:/", str(path)):
         # Not shown: somebody may have written a password into it.
@@ -233,6 +257,8 @@ def _kind_of(path: Path, where: str) -> str:
             key="url",
         )
     kind = path.suffix.lower().lstrip(".")
+    if not kind and (path if base is None else base / path).is_dir():
+        return "parquet"
     if kind not in ("csv", "parquet"):
         raise DataError(
             f"{where}: {path} is not recognised by its suffix; expected .csv or .parquet. Convert it, or "
@@ -249,7 +275,7 @@ class _Place:
     base: Path | None
     confined: bool
 
-    def existing(self, path: Path, key: str) -> Path:
+    def existing(self, path: Path, key: str, *, folders: bool = False) -> Path:
         full = path if self.base is None else self.base / path
         if self.confined and self.base is not None and not full.resolve().is_relative_to(self.base.resolve()):
             raise StudyError(
@@ -257,12 +283,31 @@ class _Place:
                 "else and reads files of its own folder alone. Put the file there.",
                 key=key,
             )
+        if folders and full.is_dir():
+            return self._of_parquet(full, key)
         if not full.is_file():
             beside = [entry.name for entry in full.parent.iterdir()] if full.parent.is_dir() else []
             close = nearest(full.name, beside)
             hint = f"beside it is {close!r}" if close and close != full.name else "check the path"
             raise DataError(f"{self.where}: {full} can't be opened: there is no such file; {hint}.", key=key)
         return full
+
+    def _of_parquet(self, folder: Path, key: str) -> Path:
+        from comity.data.parquet_file import files_of
+
+        files = files_of(folder)
+        if not files:
+            raise DataError(
+                f"{self.where}: {folder} is a folder without a .parquet file; name the files' folder.", key=key
+            )
+        inside = folder.resolve() if self.base is None else self.base.resolve()
+        if self.confined and not all(file.resolve().is_relative_to(inside) for file in files):
+            raise StudyError(
+                f"{self.where}: {key}: expected files inside {self.base}, found a link in {folder} that leads out of "
+                "it; put the files there.",
+                key=key,
+            )
+        return folder
 
 
 class _opening:

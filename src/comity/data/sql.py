@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from comity.data.arrow_frames import Batch
 from comity.data.conforming import missing_column
 from comity.data.database_url import check_url, file_of, password_in
 from comity.data.statement import check_reads, not_reading
@@ -23,6 +24,8 @@ from comity.errors import DataError, StudyError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from comity.data.arrow_frames import Table
 
 _SQLITE = b"SQLite format 3\x00"
 # DuckDB hands out results in vectors of this many rows.
@@ -72,16 +75,33 @@ class Sql:
         if rows < 1:
             raise ValueError(f"a batch has at least one row, found {rows}")
         for frame in self._alchemy(rows) if self._by_alchemy else self._duckdb(rows):
+            yield self._selected(frame, columns)
+
+    def pieces(self, columns: Sequence[str] | None = None, rows: int = 1 << 16) -> Iterator[Table]:
+        """As `batches`, made for encoding: DuckDB hands over Arrow batches, without an object for each value."""
+        if self._by_alchemy:
+            yield from self.batches(columns, rows)
+            return
+        for batch in self._duckdb(rows, arrow=True):
             for name in columns or ():
-                if name not in frame.columns:
-                    raise missing_column(self.where, name, list(map(str, frame.columns)))
-            yield frame if columns is None else frame[list(columns)]
+                if name not in batch.columns:
+                    raise missing_column(self.where, name, batch.columns)
+            yield batch
+
+    def rows_at_most(self, columns: int) -> None:
+        """How many a query returns is known when it was read."""
+
+    def _selected(self, frame: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
+        for name in columns or ():
+            if name not in frame.columns:
+                raise missing_column(self.where, name, list(map(str, frame.columns)))
+        return frame if columns is None else frame[list(columns)]
 
     @property
     def _by_alchemy(self) -> bool:
         return self.url is not None or (self.path is not None and _starts_with(self.path, _SQLITE))
 
-    def _duckdb(self, rows: int) -> Iterator[pd.DataFrame]:
+    def _duckdb(self, rows: int, *, arrow: bool = False) -> Iterator[Any]:
         duckdb = _optional("duckdb")
         file = self.path if self.path is not None and self.path.suffix.lower() in (".csv", ".parquet") else None
         # What these say is about names, syntax and rights; the others speak of values.
@@ -104,16 +124,10 @@ class Sql:
                 query = self.query or f"SELECT * FROM {_name(self.table)}"
                 if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
                     raise not_reading(self.where)
-                result = connection.execute(query)
-                first = True
-                while True:
-                    chunk = result.fetch_df_chunk(max(1, rows // _VECTOR))
-                    if len(chunk) or first:
-                        for start in range(0, max(len(chunk), 1), rows):
-                            yield chunk.iloc[start : start + rows].reset_index(drop=True)
-                    if not len(chunk):
-                        return
-                    first = False
+                if arrow:
+                    yield from _arrow_batches(connection.sql(query), rows)
+                else:
+                    yield from _frames(connection.execute(query), rows)
             finally:
                 connection.close()
 
@@ -205,6 +219,32 @@ class Sql:
                 f"({first.replace(secret, '***') if secret else first}); check query, and that the database is there.",
                 key="query",
             ) from None
+
+
+def _frames(result: Any, rows: int) -> Iterator[pd.DataFrame]:
+    first = True
+    while True:
+        chunk = result.fetch_df_chunk(max(1, rows // _VECTOR))
+        if len(chunk) or first:
+            for start in range(0, max(len(chunk), 1), rows):
+                yield chunk.iloc[start : start + rows].reset_index(drop=True)
+        if not len(chunk):
+            return
+        first = False
+
+
+def _arrow_batches(relation: Any, rows: int) -> Iterator[Batch]:
+    import pyarrow as pa
+
+    # Older versions of DuckDB call it otherwise.
+    open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    reader, some = open_reader(rows), False
+    for batch in reader:
+        if batch.num_rows:
+            some = True
+            yield Batch(batch)
+    if not some:
+        yield Batch(pa.RecordBatch.from_pylist([], schema=reader.schema))
 
 
 def _about_the_query(error: Exception) -> bool:

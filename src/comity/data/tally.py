@@ -15,17 +15,18 @@ Kind = Literal["clipped", "unknown", "missing"]
 class Tally:
     """Counts per column. They are exact functions of private records, so they stay on the owner's machine.
 
-    No codec takes a `Tally`, and no release is made from one.
+    No codec takes a `Tally`, and no release is made from one. `first` records of the same source come before these.
     """
 
     records: int
     clipped: Counter[str]
     unknown: Counter[str]
     missing: Counter[str]
+    first: int = 0
 
     @classmethod
-    def start(cls, records: int = 0) -> Tally:
-        return cls(records, Counter(), Counter(), Counter())
+    def start(cls, records: int = 0, first: int = 0) -> Tally:
+        return cls(records, Counter(), Counter(), Counter(), first)
 
     def add(self, kind: Kind, column: str, count: int) -> None:
         if count:
@@ -37,6 +38,7 @@ class Tally:
             self.clipped + after.clipped,
             self.unknown + after.unknown,
             self.missing + after.missing,
+            self.first,
         )
 
     def sentences(self) -> list[str]:

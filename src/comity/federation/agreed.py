@@ -12,13 +12,17 @@ from typing import Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.declaration import Circle, Declaration, Release
 from comity.federation.paths import StepPath
 from comity.federation.protection import Sealed
 from comity.federation.protocol import STANDING, Protocol, StepSpec, spec_of
 
 _RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+def is_release_name(name: str) -> bool:
+    return _RELEASE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,7 @@ class Agreed:
                 if mount not in known:
                     made = self._owner(mount).declare(self.consortium)
                     for release in made.releases:
-                        if not _RELEASE.fullmatch(release.name):
+                        if not is_release_name(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
                     known[mount] = made if mount else made.accept(self.consortium)
         return known[mount]
@@ -83,11 +87,28 @@ class Agreed:
         spec = spec_of(function)
         if spec.per_sum and path.label in self.declaration.sums():
             return function, spec
-        times = self.declaration[spec.sends].times if spec.sends else spec.times
+        if spec.per_circle and path.label in self._set_ups:
+            return function, spec
+        times = self.declaration[spec.sends].times if spec.sends else 0 if spec.per_circle else spec.times
         label = path.label
         if not (label.isascii() and label.isdecimal()) or label != str(int(label)) or int(label) >= times:
             raise Refused(f"{path}: asked for more often than declared", code="too-often")
         return function, spec
+
+    @cached_property
+    def _set_ups(self) -> Mapping[str, Circle]:
+        return {str(circle.place): circle for circle in self.declaration.circles(self.consortium)}
+
+    @cached_property
+    def _circles(self) -> Mapping[str, Circle]:
+        return {**self._set_ups, **{label: circle for circle in self._set_ups.values() for label in circle.sums}}
+
+    def circle(self, label: str) -> Circle:
+        """Who sums together, by the label of a sum or of their set-up, which is their place among the circles."""
+        found = self._circles.get(label)
+        if found is None:
+            raise Refused(f"no parties sum under {label!r}", code="too-often")
+        return found
 
     def letter(self, path: str, name: str) -> Release:
         """The release that a letter of this name is, sent by the step of this path."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from comity.errors import Malformed
-from comity.federation.codec import decode, encode
+from comity.federation.codec import decode, encode, leading_text
 from comity.federation.heads import Head, are_heads
 from comity.federation.letters import Letter, is_letter
 from comity.federation.paths import StepPath
 
 NONCE_BYTES = 32
 _MOST_RUN = 200
+_MOST_STUDY = 200
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Ask:
         if not all(map(is_letter, mail)):
             raise Malformed("mail has a receiver, a head, a box, a signature, and perhaps a key", code="form")
         return cls(study, run, StepPath.parse(path), {**common, **private}, mail, nonce, seen)
+
+
+def study_of(raw: bytes) -> str | None:
+    """The study that an ask names, which nobody has verified: it says whose verification to try."""
+    return leading_text(raw, most=_MOST_STUDY)
 
 
 def ask_bytes(

@@ -12,6 +12,11 @@ from comity.errors import Refused
 
 Floats = NDArray[np.float64]
 
+# Norms of rows and residuals are rounded; this is far more than d roundings of a double can add.
+_ROUNDING = 1 + 1e-9
+# Each of two neighbours' sums of n terms is off by n·2^-53 times the sum of the terms' norms, in whatever order.
+_ADDING = 2.0**-52
+
 
 @runtime_checkable
 class Bound(Protocol):
@@ -143,6 +148,42 @@ class Simplex:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.full(shape, 1.0 / self.classes)
+
+
+@dataclass(frozen=True)
+class RecordSum:
+    """A sum over a party's records: `moved` is the L2 distance that one record makes, `radius` that of the ball on
+    which the sum of `records` of them is projected.
+
+    The bound of a whole party's contribution says nothing about one record. Here each record's part is bounded before
+    the sum is formed (rows in the unit ball, residuals clipped), and the sum is then projected on a ball that holds
+    every sum of so many records. Projection on a convex set brings no two points further apart, so the sensitivity
+    survives it.
+    """
+
+    neutral_within: ClassVar[bool] = False
+
+    moved: float
+    radius: float
+    records: int = 1
+
+    @property
+    def l2(self) -> float:
+        return self.moved * _ROUNDING + self.records * self.radius * _ADDING
+
+    @property
+    def l1(self) -> float:
+        return float("inf")
+
+    @property
+    def limit(self) -> float:
+        return self.radius * _ROUNDING
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        return Ball(self.radius).enforce(value, shape)
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
 
 
 @dataclass(frozen=True)

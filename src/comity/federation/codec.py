@@ -49,6 +49,51 @@ def encode(value: Value) -> bytes:
 def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
     if depth > DEPTH:
         raise TypeError(f"nested deeper than {DEPTH}")
+    # Texts, bytes and what holds them are nearly everything that crosses in numbers.
+    kind = type(value)
+    if kind is str:
+        raw = value.encode()
+        parts.append(b"s" + len(raw).to_bytes(4, "big") + raw)
+    elif kind is bytes:
+        parts.append(b"b" + len(value).to_bytes(4, "big"))
+        parts.append(value)
+    elif kind is dict:
+        _put_mapping(value, parts, depth)
+    elif kind is list:
+        _put_list(value, parts, depth)
+    else:
+        _put_rarer(value, parts, depth)
+
+
+def _put_list(value: list[Value] | tuple[Value, ...], parts: list[bytes | memoryview], depth: int) -> None:
+    parts.append(b"l" + len(value).to_bytes(4, "big"))
+    for item in value:
+        if type(item) is str:
+            raw = item.encode()
+            parts.append(b"s" + len(raw).to_bytes(4, "big") + raw)
+        else:
+            _put(item, parts, depth + 1)
+
+
+def _put_mapping(value: Mapping[str, Value], parts: list[bytes | memoryview], depth: int) -> None:
+    try:
+        # The order of the keys' UTF-8 is that of their code points, in which Python compares.
+        keys = sorted(value)
+        raws = [key.encode() for key in keys]
+    except (TypeError, AttributeError) as error:
+        raise TypeError("keys are texts") from error
+    parts.append(b"d" + len(value).to_bytes(4, "big"))
+    for key, raw in zip(keys, raws):
+        item = value[key]
+        if type(item) is bytes:
+            parts.append(len(raw).to_bytes(4, "big") + raw + b"b" + len(item).to_bytes(4, "big"))
+            parts.append(item)
+        else:
+            parts.append(len(raw).to_bytes(4, "big") + raw)
+            _put(item, parts, depth + 1)
+
+
+def _put_rarer(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
     if value is None:
         parts.append(b"N")
     elif isinstance(value, bool | np.bool_):
@@ -62,10 +107,10 @@ def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
     elif isinstance(value, float | np.floating):
         parts.append(b"f" + struct.pack("<d", float(value)))
     elif isinstance(value, str):
-        parts.append(b"s" + _counted(value.encode()))
+        raw = value.encode()
+        parts.append(b"s" + len(raw).to_bytes(4, "big") + raw)
     elif isinstance(value, bytes | bytearray | memoryview):
-        raw = value if isinstance(value, bytes) else bytes(value)
-        parts += [b"b" + len(raw).to_bytes(4, "big"), raw]
+        _put(bytes(value), parts, depth)
     elif isinstance(value, np.ndarray):
         code = _CODES.get(value.dtype.str)
         if code is None or value.ndim > AXES:
@@ -75,22 +120,11 @@ def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
         elements = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
         parts += [b"a", bytes([code, value.ndim]), sizes, elements]
     elif isinstance(value, list | tuple):
-        parts.append(b"l" + len(value).to_bytes(4, "big"))
-        for item in value:
-            _put(item, parts, depth + 1)
+        _put_list(value, parts, depth)
     elif isinstance(value, Mapping):
-        if any(not isinstance(key, str) for key in value):
-            raise TypeError("keys are texts")
-        parts.append(b"d" + len(value).to_bytes(4, "big"))
-        for key in sorted(value, key=str.encode):
-            parts.append(_counted(key.encode()))
-            _put(value[key], parts, depth + 1)
+        _put_mapping(value, parts, depth)
     else:
         raise TypeError(f"{type(value).__name__} does not cross a boundary")
-
-
-def _counted(raw: bytes) -> bytes:
-    return len(raw).to_bytes(4, "big") + raw
 
 
 def decode(raw: bytes, *, limit: int = LIMIT) -> Value:
@@ -100,14 +134,37 @@ def decode(raw: bytes, *, limit: int = LIMIT) -> Value:
     reader = _Reader(bytes(raw))
     if reader.take(4) != MAGIC:
         raise _wrong("it does not begin with the magic bytes")
+    reader.hold(1)
     value = reader.value(0)
     if reader.at != len(reader.raw):
         raise _wrong("bytes follow its end")
     return value
 
 
+def leading_text(raw: bytes, *, most: int) -> str | None:
+    """The text that the list in a message begins with, where there is one of up to so many bytes. The rest is not read
+    and may be anything."""
+    reader = _Reader(raw[: len(MAGIC) + 10 + most])
+    try:
+        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count() > 0
+        return _text(reader.counted()) if begins and reader.take(1) == b"s" else None
+    except Malformed:
+        return None
+
+
 def _wrong(why: str) -> Malformed:
     return Malformed(f"malformed message: {why}")
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise _wrong("a text is not UTF-8") from error
+
+
+_LIST, _MAPPING, _TEXT, _BYTES, _ARRAY, _INTEGER, _FLOAT = b"ldsbaif"
+_CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
 
 
 class _Reader:
@@ -116,42 +173,57 @@ class _Reader:
         self.at = 0
         self.items = 0
 
+    def hold(self, count: int) -> None:
+        """Counts values before they are read: a container of too many is refused by what it says of itself."""
+        self.items += count
+        if self.items > ITEMS:
+            raise _wrong("it is nested too deeply or has too many items")
+
     def take(self, count: int) -> bytes:
-        if count > len(self.raw) - self.at:
+        end = self.at + count
+        if end > len(self.raw):
             raise _wrong("it is truncated")
-        self.at += count
-        return self.raw[self.at - count : self.at]
+        found = self.raw[self.at : end]
+        self.at = end
+        return found
+
+    def counted(self) -> bytes:
+        """A 4-byte length and as many bytes."""
+        start = self.at + 4
+        end = start + int.from_bytes(self.raw[self.at : start], "big")
+        if end > len(self.raw):
+            raise _wrong("it is truncated")
+        self.at = end
+        return self.raw[start:end]
 
     def count(self) -> int:
-        return int.from_bytes(self.take(4), "big")
-
-    def text(self) -> str:
-        try:
-            return self.take(self.count()).decode()
-        except UnicodeDecodeError as error:
-            raise _wrong("a text is not UTF-8") from error
+        found = int.from_bytes(self.take(4), "big")
+        self.hold(found)
+        return found
 
     def value(self, depth: int) -> Value:
-        self.items += 1
-        if depth > DEPTH or self.items > ITEMS:
+        if depth > DEPTH:
             raise _wrong("it is nested too deeply or has too many items")
-        tag = self.take(1)
-        if tag == b"a":
+        if self.at >= len(self.raw):
+            raise _wrong("it is truncated")
+        tag = self.raw[self.at]
+        self.at += 1
+        if tag == _TEXT:
+            return _text(self.counted())
+        if tag == _BYTES:
+            return self.counted()
+        if tag == _MAPPING:
+            return self.mapping(depth + 1)
+        if tag == _LIST:
+            return self.sequence(depth + 1)
+        if tag == _ARRAY:
             return self.array()
-        if tag == b"l":
-            return [self.value(depth + 1) for _ in range(self.count())]
-        if tag == b"d":
-            return self.mapping(depth)
-        if tag == b"b":
-            return self.take(self.count())
-        if tag == b"s":
-            return self.text()
-        if tag == b"i":
+        if tag == _INTEGER:
             return self.integer()
-        if tag == b"f":
+        if tag == _FLOAT:
             return struct.unpack("<d", self.take(8))[0]
-        if tag in b"NTF":
-            return {b"N": None, b"T": True, b"F": False}[tag]
+        if tag in _CONSTANTS:
+            return _CONSTANTS[tag]
         raise _wrong("a tag is unknown")
 
     def integer(self) -> int:
@@ -161,15 +233,40 @@ class _Reader:
             raise _wrong("an integer is not in its shortest form")
         return number
 
+    def sequence(self, depth: int) -> list[Value]:
+        out: list[Value] = []
+        raw, size = self.raw, len(self.raw)
+        for _ in range(self.count()):
+            at = self.at
+            if at < size and raw[at] == _TEXT:
+                # Lists of names are most of what is read in a run of many parties.
+                start = at + 5
+                self.at = end = start + int.from_bytes(raw[at + 1 : start], "big")
+                if end > size:
+                    raise _wrong("it is truncated")
+                out.append(_text(raw[start:end]))
+            else:
+                out.append(self.value(depth))
+        return out
+
     def mapping(self, depth: int) -> dict[str, Value]:
         out: dict[str, Value] = {}
-        last: bytes | None = None
+        last = None
+        raw, size = self.raw, len(self.raw)
         for _ in range(self.count()):
-            key = self.text()
-            if last is not None and key.encode() <= last:
+            start = self.at + 4
+            self.at = end = start + int.from_bytes(raw[self.at : start], "big")
+            if end > size:
+                raise _wrong("it is truncated")
+            key = _text(raw[start:end])
+            if last is not None and key <= last:
                 raise _wrong("keys are not in rising order")
-            last = key.encode()
-            out[key] = self.value(depth + 1)
+            last = key
+            if end < size and raw[end] == _BYTES:
+                self.at = end + 1
+                out[key] = self.counted()
+            else:
+                out[key] = self.value(depth)
         return out
 
     def array(self) -> np.ndarray[Any, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from comity.crypto.sealed import PublicIdentity
@@ -15,6 +15,11 @@ from comity.privacy.unit import Neighbours, Unit
 COORDINATOR = "coordinator"
 EVERY_PARTY = "every party"
 EVERYONE = "everyone"
+ITSELF = "itself"
+"""The receiver of what a party makes for its own later steps."""
+
+Named = str | tuple[str, ...]
+"""Whom a release comes from or goes to: one of the words above, a role of the study, a party, or several of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +27,8 @@ class Consortium:
     """The parties of a study and the terms on which they meet.
 
     `colluders` (t) parties may pool what they saw with the coordinator; `dropouts` may vanish, and no sum of fewer than
-    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts.
+    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts. All of the
+    colluders and all that vanish may be among the few that a sum is over: `within` counts so.
     """
 
     parties: Sequence[str]
@@ -38,11 +44,25 @@ class Consortium:
     def __post_init__(self) -> None:
         if not len(self.parties):
             raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables", key="parties")
-        taken = [name for name in (COORDINATOR, EVERY_PARTY, EVERYONE) if self.knows(name)]
+        words = (COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF)
+        taken = [name for name in words if self.knows(name)]
         if taken:
             raise StudyError(
                 f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another", key="parties"
             )
+        for role, names in self.roles.items():
+            if role in words or self.knows(role):
+                raise StudyError(
+                    f"a role can't be named {role!r}, which is a party or a word with a meaning of its own; choose "
+                    "another",
+                    key="parties",
+                )
+            strangers = [name for name in names if not self.knows(name)]
+            if strangers:
+                raise StudyError(
+                    f"{strangers[0]!r} has the role {role!r} and is no party of the study; add it, or correct the role",
+                    key="parties",
+                )
         signers: dict[bytes, str] = {}
         for name, identity in self.roster.items():
             other = signers.setdefault(identity.sign, name)
@@ -71,6 +91,13 @@ class Consortium:
         """Whether `name` is a party."""
         return isinstance(name, str) and name in self._known
 
+    def knows_all(self, names: Collection[object]) -> bool:
+        """Whether each of these is a party."""
+        known = self._known
+        if isinstance(known, frozenset):
+            return all(isinstance(name, str) for name in names) and known.issuperset(names)
+        return all(map(self.knows, names))
+
     @property
     def survivors(self) -> int:
         return self.size - self.dropouts
@@ -80,12 +107,54 @@ class Consortium:
         """How many parts of shared noise a coalition of the colluders can't subtract."""
         return self.survivors - self.colluders
 
-    def includes(self, role: str, name: str) -> bool:
-        """Whether `name` is meant by `role` (a role word, a role of the study, or a party's own name)."""
-        if role == COORDINATOR:
+    def includes(self, named: Named, name: str) -> bool:
+        """Whether `name` is meant (by a word, a role of the study, a party's own name, or any of several)."""
+        if isinstance(named, tuple):
+            return any(self.includes(one, name) for one in named)
+        if named == COORDINATOR:
             return name == COORDINATOR
-        if role == EVERY_PARTY:
+        if named in (EVERY_PARTY, ITSELF):
             return self.knows(name)
-        if role == EVERYONE:
+        if named == EVERYONE:
             return name == COORDINATOR or self.knows(name)
-        return name in self.roles.get(role, ()) or (role == name and self.knows(name))
+        return name in self.roles.get(named, ()) or (named == name and self.knows(name))
+
+    def among(self, named: Named) -> Sequence[str]:
+        """The parties that are meant, in the order of the study."""
+        if named in (EVERY_PARTY, EVERYONE, ITSELF):
+            return self.parties
+        return tuple(party for party in self.parties if self.includes(named, party))
+
+    def within(self, source: Named) -> Consortium:
+        """The parties of a source as a consortium of their own: who sums, survives and hides behind whom.
+
+        Nobody knows beforehand where colluders and drop-outs are, so that all of them are counted here. One party by
+        itself shares noise with nobody and needs none of the others: what they know or whether they are there does not
+        matter. Refused where no honest part would be left.
+        """
+        known = self._within.get(source)
+        if known is None:
+            parties = self.among(source)
+            if len(parties) == self.size:
+                known = self
+            else:
+                roles = {role: tuple(n for n in names if n in set(parties)) for role, names in self.roles.items()}
+                alone = len(parties) == 1
+                known = replace(
+                    self,
+                    parties=parties,
+                    roles=roles,
+                    colluders=0 if alone else self.colluders,
+                    dropouts=0 if alone else self.dropouts,
+                )
+            self._within[source] = known
+        return known
+
+    @cached_property
+    def _within(self) -> dict[Named, Consortium]:
+        return {}
+
+
+def worded(named: Named) -> str:
+    """Whom a release comes from or goes to, for people."""
+    return named if isinstance(named, str) else ", ".join(named)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from comity.crypto.neighbours import choose
-from comity.errors import Malformed, Refused
+from comity.errors import Malformed, Refused, StudyError
 from comity.federation.bounds import Bound, Opened
-from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
 from comity.federation.forms import Array, Form
-from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Perturbed, Protection, Sealed, Summed
+from comity.federation.protection import (
+    Computed,
+    Correlated,
+    Derived,
+    Disclosed,
+    Entrusted,
+    Noised,
+    Perturbed,
+    Protection,
+    Sealed,
+    Summed,
+)
+from comity.privacy.ledger import Draw
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
@@ -30,13 +42,14 @@ _TAILS = 40
 class Release:
     """One value that leaves a participant: its name, from whom to whom, how protected, of what form, how often.
 
+    What is contributed is summed over the parties of its source and no others: they alone mask, pay and count.
     `bound` is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on,
     if the method fixes it.
     """
 
     name: str
-    source: str
-    to: str
+    source: Named
+    to: Named
     protection: Protection
     form: Form
     times: int = 1
@@ -50,6 +63,8 @@ class Release:
     @property
     def loss(self) -> Loss | None:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.charged
         return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
 
     @property
@@ -80,7 +95,9 @@ class Release:
 
     @property
     def sensitivity(self) -> float:
-        """How far one unit moves what the noise is added to, in the norm of that noise."""
+        """How far one unit moves what the noise is added to, in the norm of that noise; or what a mechanism states."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.sensitivity
         return self.bounded.l1 if self.noise is not None and self.noise.norm == "l1" else self.bounded.l2
 
     def scale(self, who: Consortium) -> Scale:
@@ -88,11 +105,31 @@ class Release:
         noise = self.noise
         if noise is None:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
-        parts = who.honest_parts if isinstance(self.protection, Summed) else 1
-        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=parts, grid=self.grid)
+        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=self.parts(who), grid=self.grid)
         if self.reach(who, scale) >= 2 ** (self.ring - 2):
             raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
         return scale
+
+    def summed_over(self, who: Consortium) -> Consortium:
+        """The parties of its source, as the consortium of a secure sum; refused where none of them would be honest."""
+        try:
+            return who.within(self.source)
+        except StudyError as error:
+            raise Refused(
+                f"{self.name} is summed over {worded(self.source)}, {len(who.among(self.source))} of {who.size} "
+                f"parties, and all of privacy.colluders = {who.colluders} and privacy.dropouts = {who.dropouts} may be "
+                "among them: no honest part of the noise would be left; lower one, or add parties to the source",
+                code="colluders",
+                key=error.key,
+            ) from error
+
+    def parts(self, who: Consortium) -> int:
+        """How many parts of its noise no coalition of the colluders can subtract."""
+        return self.summed_over(who).honest_parts if isinstance(self.protection, Summed) else 1
+
+    def least(self, who: Consortium) -> int:
+        """From how many parties of its source it must come for a run to go on."""
+        return max(1, len(who.among(self.source)) - who.dropouts)
 
     def deviation(self, scale: Scale) -> float:
         """Standard deviation of the noise on one coordinate, in grid units."""
@@ -102,9 +139,8 @@ class Release:
 
     def reach(self, who: Consortium, scale: Scale) -> float:
         """How far the opened integer can lie from zero: contributions, their rounding, the tail of the noise."""
-        parts = who.honest_parts if isinstance(self.protection, Summed) else 1
-        summands = 1 if isinstance(self.protection, Perturbed) else who.size
-        tail = _TAILS * self.deviation(scale) * math.sqrt(who.size / parts)
+        summands = 1 if isinstance(self.protection, Perturbed) else len(who.among(self.source))
+        tail = _TAILS * self.deviation(scale) * math.sqrt(summands / self.parts(who))
         return float(summands * (self.bounded.limit / scale.grid + 1)) + tail
 
     def spacing(self, who: Consortium) -> float:
@@ -113,9 +149,21 @@ class Release:
             return self.grid
         return self.scale(who).grid
 
+    def draws(self) -> list[Draw]:
+        """What one of its source is debited for."""
+        drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
+        if self.loss is None:
+            return []
+        return [
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity) for index in range(self.times)
+        ]
+
+    def _strays(self, source: str, to: str) -> bool:
+        return self.to == ITSELF and source != to
+
     def check(self, value: Any, source: str, to: str, who: Consortium, dims: Mapping[str, int]) -> None:
         """The one place where a value meets its declaration: both ends call it, before sending and on receipt."""
-        if not who.includes(self.source, source) or not who.includes(self.to, to):
+        if not who.includes(self.source, source) or not who.includes(self.to, to) or self._strays(source, to):
             raise Malformed(f"{self.name} is not declared from {source} to {to}", code="undeclared", key=self.name)
         if not self.form.fits(value, dims, who):
             raise Malformed(f"{self.name} is not of its declared form {self.form}", code="form", key=self.name)
@@ -140,34 +188,75 @@ class Declaration:
                 return release
         raise Malformed(f"{name!r} is not declared", code="undeclared")
 
-    def accept(self, who: Consortium) -> Declaration:
-        """Refuse, before anything is reserved, whatever public figures decide: what can't be noised as declared, sums
-        that so few survivors could not open, and shared noise that a reader could subtract. A party that receives
-        something made from a secure sum knows its own part of the noise, so that at least one colluder must be counted
-        with."""
-        summed = {release.name for release in self.releases if isinstance(release.protection, Summed)}
-        if summed:
-            choose(who.size, who.colluders, who.dropouts)
+    def accept(self, who: Consortium, beside: Declaration | None = None) -> Declaration:
+        """The declaration as it applies to this consortium; or the refusal, before anything is reserved, of whatever
+        public figures decide: what can't be noised as declared, releases of nobody, sums that so few survivors could
+        not open, and shared noise that a reader could subtract. A part's releases may be made from those that the whole
+        protocol declares, `beside` it.
+
+        A sum over one party opens that party's own value: no mask hides it, and its noise is in it in full. It applies,
+        and is shown, as noised at the site.
+        """
         for release in self.releases:
+            self._require_participants(release, who)
+        settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
+        for release in settled.releases:
+            if isinstance(release.protection, Summed):
+                over = release.summed_over(who)
+                choose(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(who)
-        made_from = {r.name: r.protection.of for r in self.releases if isinstance(r.protection, Derived)}
+        settled._require_debits()
+        settled._require_hidden_parts(who, () if beside is None else beside.releases)
+        return settled
+
+    def _require_participants(self, release: Release, who: Consortium) -> None:
+        if release.to == ITSELF and not isinstance(release.protection, Computed):
+            raise ValueError(f"{release.name} stays where it is made, which only a computed release does")
+        for named in (release.source, release.to):
+            for one in (named,) if isinstance(named, str) else named:
+                if one != COORDINATOR and not len(who.among(one)):
+                    raise Refused(
+                        f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has "
+                        f'no party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                        code="roles",
+                        key="parties",
+                    )
+
+    def _require_debits(self) -> None:
+        """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is
+        laid out together."""
         for release in self.releases:
-            origin = release.name
-            while origin in made_from and origin not in summed:
-                origin = made_from[origin]
-            read_by_parties = release.to != COORDINATOR
-            if who.colluders == 0 and who.size > 1 and origin in summed and read_by_parties:
+            if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
+                continue
+            paid = [r for r in self.releases if r.name == release.protection.of and isinstance(r.protection, Entrusted)]
+            if paid and release.times > paid[0].times:
+                raise ValueError(
+                    f"{release.name} is noised {release.times} times and {paid[0].name} is paid for {paid[0].times}"
+                )
+
+    def _require_hidden_parts(self, who: Consortium, beside: tuple[Release, ...]) -> None:
+        """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made
+        from the sum, directly or over other releases, at least one colluder must be counted with. One that did not
+        contribute knows no part."""
+        known = {release.name: release for release in (*beside, *self.releases)}
+        for release in self.releases:
+            for origin in _origins(release, known):
+                if not isinstance(origin.protection, Summed):
+                    continue
+                over = origin.summed_over(who)
+                reads = any(who.includes(release.to, party) for party in over.parties)
+                if not reads or over.colluders or over.size == 1:
+                    continue
                 advice = "set privacy.colluders to 1 or more"
-                if who.survivors == 1:
+                if over.survivors == 1:
                     advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
                 raise Refused(
-                    f"{release.name} goes to parties and is made from {origin}, whose noise each of them knows a part "
-                    f"of; {advice}",
+                    f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a "
+                    f"part of; {advice}",
                     code="colluders",
                     key="privacy.colluders",
                 )
-        return self
 
     @property
     def private(self) -> bool:
@@ -176,6 +265,10 @@ class Declaration:
     def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
         """The releases whose noise this party pays for."""
         return tuple(r for r in self.releases if r.loss is not None and who.includes(r.source, party))
+
+    def draws(self, party: str, who: Consortium) -> list[Draw]:
+        """What a run may draw at this party: reserved when it begins."""
+        return [draw for release in self.paid_by(party, who) for draw in release.draws()]
 
     def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
         return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
@@ -187,3 +280,46 @@ class Declaration:
     def sums(self) -> tuple[str, ...]:
         """Labels of the secure sums of a run: release/index."""
         return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))
+
+    def circles(self, who: Consortium) -> tuple[Circle, ...]:
+        """The sums of a run by who sums: those over the same parties share one set-up of masks."""
+        found: dict[tuple[str, ...], tuple[Consortium, list[str]]] = {}
+        for release in self.releases:
+            if isinstance(release.protection, Summed):
+                over = release.summed_over(who)
+                _, labels = found.setdefault(tuple(over.parties), (over, []))
+                labels += [f"{release.name}/{index}" for index in range(release.times)]
+        return tuple(Circle(place, over, tuple(labels)) for place, (over, labels) in enumerate(found.values()))
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Parties that sum together: their place among the circles of the run, themselves, and the labels of their sums."""
+
+    place: int
+    who: Consortium
+    sums: tuple[str, ...]
+
+
+def _settled(release: Release, who: Consortium) -> Release:
+    protection = release.protection
+    alone = isinstance(protection, Summed) and len(who.among(release.source)) == 1
+    if not alone or isinstance(release.bound, Opened):
+        return release
+    assert isinstance(protection, Summed)
+    return replace(release, protection=Noised(protection.noise))
+
+
+def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
+    """What a release is made from, over however many others, itself included."""
+    found, waiting = {release.name: release}, [release]
+    while waiting:
+        protection = waiting.pop().protection
+        of = protection.of if isinstance(protection, Derived | Perturbed) else ()
+        for name in (of,) if isinstance(of, str) else of:
+            if name not in known:
+                raise ValueError(f"{release.name} is made from {name!r}, which is not declared")
+            if name not in found:
+                found[name] = known[name]
+                waiting.append(known[name])
+    return list(found.values())

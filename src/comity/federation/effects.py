@@ -19,6 +19,8 @@ class Effects:
     mail: list[dict[str, object]] = field(default_factory=list)
     # What letters to several receivers share.
     boxes: list[bytes] = field(default_factory=list)
+    # What this owner receives and keeps beyond the run, by name and path of the ask that brought it.
+    delivered: dict[tuple[str, str], bytes] = field(default_factory=dict)
     # Heads of other parties' ledgers to remember after the run, by party and pinned key.
     heads: dict[tuple[str, bytes], list[Head]] = field(default_factory=dict)
 

@@ -66,7 +66,7 @@ class Names:
     """Distinct parties of the consortium."""
 
     def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
-        return type(value) is list and all(who.knows(name) for name in value) and len(set(value)) == len(value)
+        return type(value) is list and who.knows_all(value) and len(set(value)) == len(value)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Each:
     def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
         return (
             type(value) is dict
-            and (self.keys != "parties" or all(who.knows(name) for name in value))
+            and (self.keys != "parties" or who.knows_all(value))
             and all(self.of.fits(item, dims, who) for item in value.values())
         )
 

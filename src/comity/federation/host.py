@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -19,17 +18,22 @@ from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, received
 from comity.federation.envelope import Digests, sign_reply, verify_ask
 from comity.federation.forms import Count
+from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
 from comity.federation.paths import ABANDON, BEGIN
 from comity.federation.policy import Policy
-from comity.federation.protocol import StepSpec
+from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
 from comity.federation.store import NONCE, Store
-from comity.privacy.ledger import Draw
+from comity.federation.sum_site import SumSite
 from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.data import Held
 
 log = logging.getLogger("comity.site")
 
@@ -53,7 +57,7 @@ class Host:
         agreed: Agreed,
         party: str,
         *,
-        records: Records | Callable[[], Records],
+        records: Held | Callable[[], Held],
         keys: Identity,
         store: Store,
         noise: NoiseSource,
@@ -81,7 +85,7 @@ class Host:
         return self.agreed.declaration
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> Held:
         if not callable(self._records):
             return self._records
         try:
@@ -112,14 +116,19 @@ class Host:
         for mount in agreed.protocol.parts:
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
+    def received(self, run: str) -> Received:
+        """What this party has of a run: what was released to it, and what its own steps left with it."""
+        return received(self.store.delivered(run), self.declaration)
+
     def answer(self, raw: bytes) -> bytes:
         """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
         key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
         return self.answered(raw).reply
 
-    def answered(self, raw: bytes) -> Answer:
-        """`answer`, with the sentence of a refusal for whoever is at home here."""
-        digests = Digests.of_signed(raw)
+    def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
+        """`answer`, with the sentence of a refusal for whoever is at home here. `digests` are those of `raw`, where
+        they are known."""
+        digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
         try:
             reply = self._reply(raw, digests)
@@ -160,19 +169,14 @@ class Host:
         agreed = self.agreed
         function, spec = agreed.step(ask.path)
         declared = agreed.declared(ask.path.mount)
-        site = Site(self, ask.run, ask.path, spec.sends)
+        kind = SumSite if ask.path.mount == SUM else Site
+        site = kind(self, ask.run, ask.path, spec.sends)
         values = self._opened(site, ask, spec, declared)
         if ask.path == BEGIN:
             site.bind(ask.nonce)
         for letter in ask.mail:
             self._open(site, letter)
         reply = self._run(site, function, spec, declared, values)
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in agreed.declaration.paid_by(self.party, self.who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
         return self.store.commit(
             agreed.study,
             ask.run,
@@ -180,7 +184,7 @@ class Host:
             digest,
             reply,
             site.effects,
-            draws,
+            agreed.declaration.draws(self.party, self.who) if site.effects.reserve else (),
             keys=self.keys,
             party=self.party,
             title=agreed.title,
@@ -200,6 +204,8 @@ class Host:
                 if site.kept(f"dim:{key}", value) != value:
                     raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
                 site.keep(f"dim:{key}", value)
+            if is_kept(release) and release in self.declaration.releases:
+                site.arrived(release, value)
         return values
 
     def _open(self, site: Site, letter: Letter) -> None:
@@ -220,7 +226,10 @@ class Host:
             log.warning("%s ignores a second letter %r of %r", self.party, head.name, head.sender)
 
     def _may_be_neutral(self, spec: StepSpec) -> bool:
-        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent."""
+        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
+        none for what a step gives beside its contribution."""
+        if spec.gives:
+            return False
         bound = None if spec.sends is None else self.declaration[spec.sends].bound
         return bound is not None and bound.neutral_within
 
@@ -237,6 +246,8 @@ class Host:
             _ = self.records
         try:
             values = function(site, **given) or {}
+            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
+            self._check_given(site, spec, declared, values)
         except (Exception, SystemExit) as error:
             if site.effects.draws:
                 log.exception("%s failed in %s", self.party, spec.name)
@@ -251,10 +262,6 @@ class Host:
             log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
             values = {}
             site.contribute(None)
-        if not spec.is_given(values):
-            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
-        for key, value in values.items():
-            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
         if any(declared[key].sealed for key in values):
             values = sealed_values(values, declared, site.coordinator_key(), site.heads(self.party, COORDINATOR))
         if site.contribution is not None:
@@ -263,12 +270,19 @@ class Host:
         reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
         return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
 
+    def _check_given(self, site: Site, spec: StepSpec, declared: Declaration, values: Mapping[str, Any]) -> None:
+        if not spec.is_given(values):
+            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
+        for key, value in values.items():
+            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
+
 
 def _stopped(site: Site) -> dict[str, Any]:
     """After a draw there is no way back: it is spent, and "stopped" is the answer for ever."""
     site.effects.mail.clear()
     site.effects.boxes.clear()
     site.effects.state.clear()
+    site.effects.delivered.clear()
     return {"stopped": True}
 
 

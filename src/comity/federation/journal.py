@@ -106,10 +106,11 @@ class Journal:
 
     # Asks and replies.
 
-    def open(self, run: str, path: str, shared: bytes, own: Mapping[str, Own]) -> None:
+    def open(self, run: str, path: str, shared: bytes, own: Iterable[tuple[str, Own]]) -> None:
         """Write an ask down before it is sent; on resume the ask stays as it was first written.
 
-        An ask that was journalled keeps its list of parties, whoever the caller would ask now.
+        An ask that was journalled keeps its list of parties, whoever the caller would ask now, and `own` is not looked
+        at. What each party gets is written as it comes, so that one is held at a time.
         """
         with self._lock, self._connection:
             self._connection.execute("begin immediate")
@@ -118,44 +119,55 @@ class Journal:
                 self._connection.execute("insert into common values(?, ?, ?)", (run, path, shared))
                 self._connection.executemany(
                     "insert into ask(run, path, party, own, mail, seen) values(?, ?, ?, ?, ?, ?)",
-                    [(run, path, party, one.values, one.mail, encode(one.seen)) for party, one in own.items()],
+                    ((run, path, party, one.values, one.mail, encode(one.seen)) for party, one in own),
                 )
 
     def nonce(self, run: str) -> bytes:
         """Of this journal, for this run: sites that began with it answer no other."""
         return bytes(self.once(run, NONCE, fresh_seed))
 
-    def messages(
-        self, study: str, run: str, path: str, parties: Iterable[str] | None = None
-    ) -> Iterator[tuple[str, bytes]]:
-        """The ask as each of these parties gets it, one after the other: the same bytes whenever it is asked for."""
+    def ask(self, study: str, run: str, path: str) -> Callable[[str], bytes]:
+        """Makes the ask as a party gets it: the same bytes whenever it is asked for. What all get is held once."""
         nonce = self.nonce(run)
         with self._lock:
             (shared,) = self._connection.execute(
                 "select shared from common where run = ? and path = ?", (run, path)
             ).fetchone()
-            rows = self._rows("party, own, mail, seen", run, path)
-        boxes: dict[bytes, bytes] = {}
 
-        def box_of(digest: bytes) -> bytes:
-            if digest not in boxes:
-                boxes[digest] = self._box(run, digest)
-            return boxes[digest]
+        def made(party: str) -> bytes:
+            with self._lock:
+                own, mail, seen = self._connection.execute(
+                    "select own, mail, seen from ask where run = ? and path = ? and party = ?", (run, path, party)
+                ).fetchone()
+            letters = [delivered(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
+            return ask_bytes(study, run, path, shared, own, letters, nonce, decode(seen))
 
-        wanted = None if parties is None else set(parties)
-        for party, own, mail, seen in rows:
-            if wanted is None or party in wanted:
-                letters = [delivered(letter, box_of) for letter in decode(mail)]
-                yield party, ask_bytes(study, run, path, shared, own, letters, nonce, decode(seen))
+        return made
+
+    def standing(self, run: str, path: str) -> dict[str, bool]:
+        """The parties of an ask in its order, and whether the reply of each is here."""
+        with self._lock:
+            return {party: bool(here) for party, here in self._rows("party, reply is not null", run, path)}
+
+    def each_reply(self, run: str, path: str) -> Iterator[tuple[str, bytes | None]]:
+        """By party, in the order of the ask, one at a time; boxes stand as digests."""
+        for party, here in self.standing(run, path).items():
+            yield party, self._reply(run, path, party) if here else None
+
+    def _reply(self, run: str, path: str, party: str) -> bytes:
+        with self._lock:
+            (reply,) = self._connection.execute(
+                "select reply from ask where run = ? and path = ? and party = ?", (run, path, party)
+            ).fetchone()
+        return bytes(reply)
 
     def replies(self, run: str, path: str) -> dict[str, bytes | None]:
-        """By party, in the order of the ask; boxes stand as digests."""
-        with self._lock:
-            return dict(self._rows("party, reply", run, path))
+        """All of `each_reply`."""
+        return dict(self.each_reply(run, path))
 
     def answered(self, run: str, path: str) -> list[str]:
         """The parties whose replies to an ask count."""
-        return [party for party, reply in self.replies(run, path).items() if reply is not None]
+        return [party for party, here in self.standing(run, path).items() if here]
 
     def faults(self, run: str, path: str) -> dict[str, str]:
         """Why parties were lost in an ask that was decided without them."""
@@ -171,8 +183,8 @@ class Journal:
         rows.sort(key=lambda row: int(row[0]))
         return [row[1:] for row in rows]
 
-    def exchanges(self, study: str, run: str, path: str) -> dict[str, Exchange]:
-        """Asks and replies as they crossed."""
+    def exchanges(self, study: str, run: str, path: str) -> Iterator[tuple[str, Exchange]]:
+        """Asks and replies as they crossed, one party after the other."""
         with self._lock:
             boxed = {
                 party
@@ -180,12 +192,11 @@ class Journal:
                     "select party from boxed where run = ? and path = ?", (run, path)
                 )
             }
-        replies = self.replies(run, path)
-        for party in boxed:
-            stored = replies[party]
-            if stored is not None:
-                replies[party] = rejoined(stored, lambda digest: self._box(run, digest))
-        return {party: Exchange(message, replies[party]) for party, message in self.messages(study, run, path)}
+        made = self.ask(study, run, path)
+        for party, reply in self.each_reply(run, path):
+            if reply is not None and party in boxed:
+                reply = rejoined(reply, lambda digest: self._box(run, digest))
+            yield party, Exchange(made(party), reply)
 
     def hold(self, run: str, path: str, party: str, boxes: Mapping[bytes, bytes]) -> None:
         """Write down the boxes of a reply that is about to be remembered with their digests in it."""
@@ -232,15 +243,18 @@ class Journal:
     # What the coordinator itself makes.
 
     def once(self, run: str, name: str, make: Callable[[], Any]) -> Any:
-        """A value that the coordinator draws or derives: made once per run, then remembered."""
+        """A value that the coordinator draws or derives: the first that is made is the one that counts.
+
+        It is made while nothing is locked, since a whole run may be what makes it. Of two threads or processes that
+        make it at once, both get what was written first; the other's is forgotten before anybody sees it.
+        """
+        known = self.made(run, name)
+        if known is not None:
+            return known
+        made = encode(make())
         with self._lock:
-            value = self._once(run, name)
-            if value is None:
-                made = encode(make())
-                self._connection.execute("insert or ignore into once values(?, ?, ?)", (run, name, made))
-                value = self._once(run, name)
-        assert value is not None
-        return decode(value)
+            self._connection.execute("insert or ignore into once values(?, ?, ?)", (run, name, made))
+        return self.made(run, name)
 
     def made(self, run: str, name: str) -> Any:
         """What `once` remembers, or None."""
@@ -298,7 +312,9 @@ class Journal:
             self._connection.execute("delete from boxed where run = ?", (run,))
             marks = ", ".join("?" * len(_LASTING))
             self._connection.execute(f"delete from once where run = ? and name not in ({marks})", (run, *_LASTING))
-        self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        with self._lock:
+            # A statement of its own: it can't run inside a transaction, nor beside one of another run.
+            self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
     def _is_settled(self, run: str, path: str) -> bool:
         with self._lock:
@@ -315,7 +331,7 @@ class Journal:
         """Every ask of a run in order, with its exchanges, until it is settled."""
         for path in self._paths(run):
             if not self._is_settled(run, path):
-                yield path, self.exchanges(study, run, path)
+                yield path, dict(self.exchanges(study, run, path))
 
     def _paths(self, run: str) -> list[str]:
         with self._lock:
@@ -343,12 +359,12 @@ class Journal:
                 party: (Trace(asked, ask), None if reply is None else Trace(replied, reply))
                 for party, asked, ask, replied, reply in rows
             }
-        known, replies = self._traces.get((run, path), {}), self.replies(run, path)
-        if all(party in known and reply is not None for party, reply in replies.items()):
-            return {party: known[party] for party in replies}
+        known, standing = self._traces.get((run, path), {}), self.standing(run, path)
+        if all(here and party in known for party, here in standing.items()):
+            return {party: known[party] for party in standing}
         return {
             party: (Trace.of(exchange.message), None if exchange.reply is None else Trace.of(exchange.reply))
-            for party, exchange in self.exchanges(study, run, path).items()
+            for party, exchange in self.exchanges(study, run, path)
         }
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """What a run paid for, as its receivers got it: it belongs into their results.
 
-Kept are opened sums, values that a site or a trusted coordinator noised, and whatever is made from those and sent. The
-rest carries a run and has no place in a result: sealed mail is deleted with the run, public messages say nothing of
-records, what is entrusted may leave its coordinator only perturbed, and what is disclosed is covered by nothing.
+Kept are opened sums, values that a site or a trusted coordinator noised or computed privately, and whatever is made
+from those and sent. The rest carries a run and has no place in a result: sealed mail is deleted with the run, public
+messages say nothing of records, what is entrusted may leave its coordinator only perturbed, and what is disclosed is
+covered by nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Derived, Noised, Perturbed, Selected, Summed
+from comity.federation.protection import Computed, Derived, Noised, Perturbed, Selected, Summed
 
 
 def is_kept(release: Release) -> bool:
     """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
     with what is derived from it, never by itself."""
-    covered = isinstance(release.protection, Summed | Noised | Perturbed | Derived)
+    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Derived)
     return covered and not isinstance(release.protection, Selected)
 
 

@@ -3,7 +3,8 @@
     begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
               the heads of others' ledgers (`federation.heads`)
     meet      the keys of the others, where the method has letters between parties
-    end       closes the run; the newest heads of others' ledgers are remembered
+    end       brings what was released to this party (`federation.delivery`) and closes the run; the newest heads of
+              others' ledgers are remembered
     abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
 
 Adversary    any coordinator. It learns that a party reserved or refused, the heads of its ledger and which heads of
@@ -17,12 +18,15 @@ from typing import Any
 from comity.crypto.sealed import SEALING_BYTES
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.delivery import Named
 from comity.federation.forms import Blob, Each, Fields, Form
 from comity.federation.heads import Heads
 from comity.federation.protection import Public
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 
+MOST_YOURS = 1 << 30
+"""Bytes of a box; it is empty where nothing is for its receiver alone."""
 SIGNED_KEY = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
 
 
@@ -52,6 +56,8 @@ class Life(Protocol):
                     Each(Heads()),
                 ),
                 public("heads", COORDINATOR, EVERY_PARTY, "the same hashes, to be remembered", Each(Heads())),
+                public("released", COORDINATOR, EVERY_PARTY, "what all parties receive, as declared", Named()),
+                public("yours", COORDINATOR, EVERY_PARTY, "a box of what is for the receiver alone", Blob(MOST_YOURS)),
             ),
             adversary="any coordinator",
         )
@@ -67,7 +73,8 @@ class Life(Protocol):
         site.keep_keys(run_keys)
 
     @step()
-    def end(self, site: Site, heads: dict[str, Any]) -> None:
+    def end(self, site: Site, heads: dict[str, Any], released: dict[str, Any], yours: bytes) -> None:
+        site.receive(released, yours)
         site.remember(heads)
         site.close()
 

@@ -9,8 +9,8 @@ enough are left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,26 @@ from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
-from comity.errors import Refused
+from comity.errors import Refused, Stopped
 from comity.federation import heads
 from comity.federation.agreed import Agreed
-from comity.federation.channel import Channel
+from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
-from comity.federation.exchange import Round, Valid, exchanged
+from comity.federation.declaration import Declaration, Release
+from comity.federation.delivery import at_the_end
+from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
-from comity.federation.protection import Summed
+from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
-from comity.federation.sealed_values import sealed_values
+from comity.federation.sealed_values import sealed_value, sealed_values
+from comity.federation.site import YOURS
 from comity.federation.transcript import Transcript, entrusted_steps, transcript_of
 from comity.privacy.randomness import NoiseSource
 
@@ -60,11 +62,13 @@ class _Memory:
     dims: dict[str, int] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
+    cancelling: Cancelling = field(default_factory=Cancelling)
 
 
 class Parties:
     """Asks steps of the parties of one run. `keys` are the coordinator's own, pinned in the roster under its name;
-    `noise` is the trusted coordinator's, where a method has one."""
+    `noise` is the trusted coordinator's, where a method has one. `patience` is how long each ask waits, unless the ask
+    itself says otherwise; `watch` is told what is heard of each party while it does."""
 
     def __init__(
         self,
@@ -76,6 +80,8 @@ class Parties:
         keys: Identity,
         noise: NoiseSource | None = None,
         progress: Progress | None = None,
+        patience: Patience = FOR_EVER,
+        watch: Watch | None = None,
         _mount: str = "",
         _memory: _Memory | None = None,
     ) -> None:
@@ -90,6 +96,8 @@ class Parties:
         self.keys = keys
         self.noise = noise
         self.progress = progress
+        self.patience = patience
+        self.watch = watch
         self._mount = _mount
         self._memory = _memory or _Memory(list(agreed.consortium.parties), journal.heads())
 
@@ -118,6 +126,11 @@ class Parties:
             self._memory.lost[party] = why
             log.warning("%s is lost: it %s", party, why)
 
+    def cancel(self) -> None:
+        """Wait for nobody any more, in any view of this run; callable from another thread. Whoever is asking gets
+        Stopped. Nothing is decided by it: the run is resumed by running it again."""
+        self._memory.cancelling.cancel()
+
     def under(self, mount: str) -> Parties:
         """The same run, with steps looked up in a part of the protocol."""
         return Parties(
@@ -128,6 +141,8 @@ class Parties:
             keys=self.keys,
             noise=self.noise,
             progress=self.progress,
+            patience=self.patience,
+            watch=self.watch,
             _mount=mount,
             _memory=self._memory,
         )
@@ -142,6 +157,7 @@ class Parties:
         need: int | None = None,
         valid: Valid | None = None,
         unanimous: bool = False,
+        patience: Patience | None = None,
         **values: Any,
     ) -> dict[str, Given]:
         """Run a step at some parties; the values they return, by party. `each` gives a party values of its own.
@@ -149,35 +165,41 @@ class Parties:
         Lost parties are missing from the answer: the silent, those that refused or stopped, and those whose reply is
         not what was declared or not `valid`, which raises Malformed about the values of a party. Fewer than `need`
         (default: all that are named, whether or not they were lost before) stops the run, to be resumed. With
-        `unanimous` one refusal ends the ask, whatever is needed.
+        `unanimous` one refusal ends the ask, whatever is needed. `patience` is how long this ask waits.
         """
         path = self._path(step, label)
         named = list(to if to is not None else each or self.consortium.parties)
         alive = set(self._memory.alive)
         if self.progress is not None:
             self.progress(str(path))
-        replies = self._open(path, [party for party in named if party in alive], values, each or {})
+        self._open(path, [party for party in named if party in alive], values, each or {})
         if not self.journal.is_closed(self.run, str(path)):
-            replies = self._decide(path, replies, len(named) if need is None else need, valid, unanimous=unanimous)
-        got = self._read(path, replies)
+            self._decide(path, len(named) if need is None else need, valid, patience, unanimous=unanimous)
+        got = self._read(path)
         own = self.agreed.declared(path.mount)
         self._memory.kept.exchanged(self.declaration, own, str(path), values, each or {}, got)
         return got
 
-    def tell(self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
+    def tell(
+        self, step: str, to: Iterable[str], each: Mapping[str, Mapping[str, Any]] | None = None, **values: Any
+    ) -> bool:
         """A last word to parties, lost ones included; whether all have heard it. It stays open until each has, and is
         said again when the run is run again. Whoever refuses it has heard it: there is nothing left to tell."""
         path = self._path(step, 0)
         if self.progress is not None:
             self.progress(str(path))
-        known = self._open(path, list(to), {}, each or {})
+        told = list(to)
+        self._open(path, told, values, each or {})
         if self.journal.is_closed(self.run, str(path)):
             return True
-        done = self._send(path, known, None)
+        # Nobody's answer decides this one.
+        done = self._send(path, Terms(need=len(told), patience=replace(self.patience, grace=None)))
         for party, refusal in done.refusals.items():
             if refusal.code != "stopped":
                 done.answers[party] = encode({"refused": refusal.code, "key": refusal.key})
-        missing = [party for party, reply in known.items() if reply is None and party not in done.answers]
+                done.answered.append(party)
+        here = {*self.journal.answered(self.run, str(path)), *done.answered}
+        missing = [party for party in self.journal.standing(self.run, str(path)) if party not in here]
         self.journal.got(self.run, str(path), done.answers, decided=not missing)
         for party in missing:
             log.warning("%s has not heard %s of run %s yet", party, path, self.run)
@@ -193,23 +215,27 @@ class Parties:
         asked: list[str],
         values: Mapping[str, Any],
         each: Mapping[str, Mapping[str, Any]],
-    ) -> dict[str, bytes | None]:
+    ) -> None:
         declared = self.agreed.declared(path.mount)
-        own = {}
         for_one = {key: value for key, value in values.items() if declared[key].sealed}
         for party in asked:
-            mine = {**for_one, **each.get(party, {})}
-            for key, value in {**values, **mine}.items():
+            mine = {**values, **each.get(party, {})}
+            for key, value in mine.items():
                 if isinstance(declared[key].form, Count):
                     self._memory.dims[key] = value
-            for key, value in {**values, **mine}.items():
+            for key, value in mine.items():
                 declared[key].check(value, COORDINATOR, party, self.consortium, self._memory.dims)
-            if any(declared[key].sealed for key in mine):
-                mine = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, party))
-            own[party] = Own(encode(mine), encode(self._memory.mail.pop(party, [])), self.seen(party))
+        mail = {party: self._memory.mail.pop(party, []) for party in asked}
+
+        def own() -> Iterator[tuple[str, Own]]:
+            for party in asked:
+                mine = {**for_one, **each.get(party, {})}
+                if any(declared[key].sealed for key in mine):
+                    mine = sealed_values(mine, declared, self._sealing_key(party), self._heads(path, party))
+                yield party, Own(encode(mine), encode(mail[party]), self.seen(party))
+
         common = {key: value for key, value in values.items() if key not in for_one}
-        self.journal.open(self.run, str(path), encode(common), own)
-        return self.journal.replies(self.run, str(path))
+        self.journal.open(self.run, str(path), encode(common), own())
 
     def _heads(self, path: StepPath, to: str) -> Callable[[str], Head]:
         return lambda name: Head(self.study, self.run, str(path), COORDINATOR, to, name)
@@ -239,20 +265,35 @@ class Parties:
         return Reader(self.agreed, self.run, path, spec, self._memory.dims, self.run_key)
 
     def _decide(
-        self, path: StepPath, known: dict[str, bytes | None], need: int, valid: Valid | None, *, unanimous: bool
-    ) -> dict[str, bytes | None]:
-        done = self._send(path, known, valid)
-        got = len(done.answers) + sum(reply is not None for reply in known.values())
+        self, path: StepPath, need: int, valid: Valid | None, patience: Patience | None, *, unanimous: bool
+    ) -> None:
+        before = len(self.journal.answered(self.run, str(path)))
+        terms = Terms(need=need - before, unanimous=unanimous, valid=valid, patience=patience or self.patience)
+        done = self._send(path, terms)
+        got = before + len(done.answered)
         said_no = {party: one for party, one in done.refusals.items() if one.code != "stopped"}
         enough = got >= need and not (unanimous and said_no)
         self.journal.got(self.run, str(path), done.answers, decided=enough, why=done.faults)
         if not enough:
             raise too_few(path, got, need, done.faults, said_no)
-        return self.journal.replies(self.run, str(path))
 
-    def _send(self, path: StepPath, known: Mapping[str, bytes | None], valid: Valid | None) -> Round:
-        missing = [party for party, reply in known.items() if reply is None]
-        done = exchanged(self._reader(path), missing, self.keys, self.channel, self.journal, valid)
+    def _send(self, path: StepPath, terms: Terms) -> Round:
+        missing = [party for party, here in self.journal.standing(self.run, str(path)).items() if not here]
+        cancelling = self._memory.cancelling
+        done = Round()
+
+        def keep(done: Round) -> None:
+            self.remember(done.heads)
+            self.journal.got(self.run, str(path), done.answers, decided=False)
+            done.answers, done.heads, done.held = {}, {}, 0
+
+        terms = replace(terms, watch=self.watch, cancelling=cancelling)
+        if not cancelling.cancelled:
+            done = exchanged(self._reader(path), missing, self.keys, self.channel, self.journal, terms, keep)
+        if cancelling.cancelled:
+            # Nobody is lost by it: what came counts, and the ask stays open.
+            keep(done)
+            raise Stopped(f"{path}: cancelled. Nothing is lost: run again with the same run id to resume")
         self.remember(done.heads)
         return done
 
@@ -262,10 +303,10 @@ class Parties:
         for whose, of in found.items():
             self._memory.heads[whose] = heads.newest(self._memory.heads.get(whose, []), of)
 
-    def _read(self, path: StepPath, replies: Mapping[str, bytes | None]) -> dict[str, Given]:
+    def _read(self, path: StepPath) -> dict[str, Given]:
         out: dict[str, Given] = {}
         reader, faults = self._reader(path), None
-        for party, raw in replies.items():
+        for party, raw in self.journal.each_reply(self.run, str(path)):
             if raw is None:
                 if party in self._memory.alive:
                     faults = self.journal.faults(self.run, str(path)) if faults is None else faults
@@ -284,10 +325,11 @@ class Parties:
         if spec.sends is None:
             raise Refused(f"{spec.name} contributes nothing", code="undeclared")
         release = self.declaration[spec.sends]
-        index = self._memory.counts.get(release.name, -1) + 1
-        self._memory.counts[release.name] = index
-        sources = [party for party in self.alive if self.consortium.includes(release.source, party)]
-        got = self.ask(step, label=index, need=self.consortium.survivors, to=sources, **values)
+        if isinstance(release.protection, Computed):
+            raise Refused(f"{release.name} is computed at each site, there is no sum: ask for it", code="no-step")
+        index = self._next(release)
+        sources = self.consortium.among(release.source)
+        got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         grid = release.spacing(self.consortium)
         if isinstance(release.protection, Summed):
             from comity.federation.sum_opening import open_sum
@@ -301,14 +343,23 @@ class Parties:
         value = np.asarray(units * grid, np.float64)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened(value, len(names)))
-        return Total(value, len(names), names)
+        given = {party: {k: v for k, v in of.items() if k != release.name} for party, of in got.items()}
+        return Total(value, len(names), names, given)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A trusted coordinator's noise on a value made from entrusted releases, drawn once per run."""
+        """A trusted coordinator's noise on a value made from entrusted releases: drawn once for each time that the
+        release is made, in their order, and journalled."""
         release = self.declaration[name]
-        noisy = perturbed(release, value, self.consortium, self.noise, lambda make: self.once(f"noise:{name}", make))
-        self._memory.kept.add(release, name, noisy)
+        index = self._next(release)
+        noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
+        self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def _next(self, release: Release) -> int:
+        """The index of a release that is made now: running again counts again from the first."""
+        index = self._memory.counts.get(release.name, -1) + 1
+        self._memory.counts[release.name] = index
+        return index
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -351,15 +402,19 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
             _abandon(parties, parties.consortium.parties)
             raise
         released = journal.once(name, RELEASED, lambda: _released(parties))
-    _end(parties)
-    values, kept = released
+    values, kept, keys = released
+    _end(parties, values, kept, keys)
     return values, kept
 
 
 def _released(parties: Parties) -> list[dict[str, Any]]:
-    """Both in one record: a run that is killed before its end finds what was released on the way there too."""
-    values = parties.protocol.coordinate(parties)
-    return [checked(values, parties.declaration, parties.consortium, parties.dims), parties.kept]
+    """In one record, because a run that is killed before its end finds what was released on the way there too: values,
+    what was released on the way, and the keys of parties that are to receive something alone."""
+    values = checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
+    kept = parties.kept
+    _, single = at_the_end(parties.agreed, values, kept)
+    keys = {party: signed["key"] for party, signed in parties.memo[RUN_KEYS].items() if party in single}
+    return [values, kept, keys]
 
 
 def begin(parties: Parties) -> None:
@@ -379,22 +434,35 @@ def begin(parties: Parties) -> None:
     parties.remember(heads.handed_back(who, (values["remembered"] for values in begun.values())))
     writers = parties.agreed.writers()
     if writers:
-        readable = {party: keys[party] for party in set().union(*writers.values()) if party in keys}
-        view.ask("meet", to=list(writers), need=len(writers) - who.dropouts, run_keys=readable)
+        need = len(writers) - who.dropouts
+        circles = {party: {*to, party} for party, to in writers.items()}
+        circle = next(iter(circles.values()))
+        if all(other == circle for other in circles.values()):
+            # All write to all: the same keys for everybody, which are written down once.
+            view.ask("meet", to=list(writers), need=need, run_keys={p: keys[p] for p in sorted(circle) if p in keys})
+        else:
+            each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}
+            view.ask("meet", each=each, need=need)
 
 
-def _end(parties: Parties) -> None:
-    """Tell the end to all that began, lost ones included, and to the others that the run is over without them."""
+def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], keys: Mapping[str, bytes]) -> None:
+    """Tell the end to all that began, lost ones included, with what was released to each, and to the others that the
+    run is over without them."""
     journal, who, name = parties.journal, parties.consortium, parties.run
     begun = journal.once(name, BEGUN, lambda: journal.answered(name, str(BEGIN)))
     journal.settle(parties.study, name, keeping=[str(END), str(ABANDON)])
-    each = {}
+    common, single = at_the_end(parties.agreed, values, kept)
+    each: dict[str, dict[str, Any]] = {}
     for party in who.parties:
         if party in begun:
             seen = {peer: parties.seen(peer) for peer in heads.watched(who, party)}
-            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}}
+            box = b""
+            if party in single:
+                head = Head(parties.study, name, str(END), COORDINATOR, party, YOURS)
+                box = sealed_value(single[party], PublicIdentity.from_sealing(keys[party]), head)
+            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}, YOURS: box}
     view = parties.under("run")
-    heard = view.tell("end", list(each), each)
+    heard = view.tell("end", list(each), each, released=common)
     absent = [party for party in who.parties if party not in each]
     if absent:
         heard = _abandon(parties, absent) and heard

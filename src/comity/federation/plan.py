@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-from comity.crypto.neighbours import COMPLETE, choose
-from comity.federation.consortium import Consortium
+from comity.crypto.neighbours import choose
+from comity.federation.consortium import Consortium, worded
 from comity.federation.declaration import Declaration
+from comity.federation.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure, shown, shown_small
+from comity.privacy.loss import Loss, Pure, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
 
 
@@ -29,7 +29,10 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every release with its receiver, protection and cost; the adversary; the claim."""
+    """Every release with its receiver, protection and cost; who pays what; the adversary; the claim.
+
+    `guarantee` is the most that the run costs a party, `payers` are all that pay differently, the largest first.
+    """
 
     study: str
     protocol: str
@@ -44,6 +47,12 @@ class Plan:
     expected: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    payers: tuple[Payer, ...] = ()
+
+    @property
+    def in_all(self) -> str:
+        """What the run costs whom."""
+        return in_words(self.payers) if self.payers else f"{self.guarantee} for each party"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +63,7 @@ class Plan:
             "neighbours": self.neighbours,
             "releases": [vars(row) for row in self.rows],
             "loss_per_party": self.guarantee,
+            "payers": [vars(payer) for payer in self.payers],
             "adversary": self.adversary,
             "claim": self.claim,
             "expected": self.expected,
@@ -67,7 +77,8 @@ class Plan:
         widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
         lines = [f"{self.study} · {self.protocol} · {self.parties} parties · unit: {self.unit}, {self.neighbours}"]
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
-        lines.append(f"  in all         {self.guarantee} for each party")
+        paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
+        lines += [f"  in all         {one}" for one in paid]
         if self.claim != "private":
             lines.append(f"  WARNING        {self.claim}")
         lines += [f"  WARNING        {warning}" for warning in self.warnings]
@@ -76,15 +87,6 @@ class Plan:
             lines.append(f"  expected       {self.expected}")
         lines += [f"  note           {note}" for note in self.notes]
         return "\n".join(lines)
-
-
-def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
-    """What a whole run costs one party: losses that are fixed before it begins, so that they add up by kind."""
-    spent = Spent.zero()
-    for release in declaration.paid_by(party, who):
-        assert release.loss is not None
-        spent = spent.add(release.loss, release.times)
-    return spent
 
 
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
@@ -97,20 +99,21 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
             scale = release.scale(who) if release.loss is None or release.grid is None else None
             noise_sd = None if scale is None else release.deviation(scale) * scale.grid
         loss = "-" if release.loss is None else str(release.loss * release.times)
-        rows.append(PlanRow(release.name + times, release.source, release.to, release.protection.text, loss, noise_sd))
-        if isinstance(release.protection, Summed) and who.size != who.honest_parts:
-            notes.append(
-                f"{release.name}: noise is laid out for {who.honest_parts} honest parts of {who.size} "
-                f"(colluders {who.colluders}, dropouts {who.dropouts}): "
-                f"{who.size / who.honest_parts:.3g} times the variance that a trusted coordinator would add"
-            )
+        source, to = worded(release.source), worded(release.to)
+        rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
+        if isinstance(release.protection, Summed):
+            over = release.summed_over(who)
+            if over.size != over.honest_parts:
+                notes.append(
+                    f"{release.name}: noise is laid out for {over.honest_parts} honest parts of {over.size} "
+                    f"(colluders {over.colluders}, dropouts {over.dropouts}): "
+                    f"{_factor(over.size / over.honest_parts)} times the variance that a trusted coordinator would add"
+                )
     notes += _holders(declaration, who)
     if who.unit is not Unit.PARTY:
         charged = protocol.charged_once or of_several(declaration, who)
         notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
-    payer = next(iter(who.parties))
-    spent = spent_by(declaration, payer, who)
-    guarantee = describe(spent, _delta(who))
+    spent = groups(declaration, who)[0].spent
     return Plan(
         study=study,
         protocol=protocol.titled(who),
@@ -119,24 +122,35 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         neighbours="replaced" if who.neighbours.value == "replace" else "added or removed",
         rows=tuple(rows),
         total=who.loss,
-        guarantee=guarantee,
+        guarantee=describe(spent, delta_of(who)),
         adversary=declaration.adversary,
         claim=declaration.claim,
         expected=protocol.expectation(who),
         notes=(*notes, *protocol.notes(who)),
         warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
+        payers=payers(declaration, who),
     )
 
 
+def _factor(factor: float) -> str:
+    """Three figures, and as many more as it takes to tell a factor from 1."""
+    digits = 3
+    while digits < 9 and f"{factor:.{digits}g}" == "1":
+        digits += 1
+    return f"{factor:.{digits}g}"
+
+
 def _holders(declaration: Declaration, who: Consortium) -> list[str]:
-    """Among very many parties sums hold with a probability, which is said."""
-    if not declaration.sums() or who.size <= COMPLETE:
-        return []
-    graph = choose(who.size, who.colluders, who.dropouts)
+    """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
+    summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
+    sizes = {over.size: over for over in (release.summed_over(who) for release in summed)}
+    graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
     return [
         f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
         f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
-        "the sum of all or nothing, except with probability 2^-39"
+        "the sum of all or nothing, except with probability 2^-39, if its colluders do not depend on who was drawn"
+        for size, graph in graphs
+        if graph.degree < size - 1
     ]
 
 
@@ -146,17 +160,16 @@ def of_several(declaration: Declaration, who: Consortium) -> str:
     Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
     is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
     """
-    twice, pure, curved = Spent.zero(), False, False
-    for release in declaration.paid_by(next(iter(who.parties)), who):
-        assert release.loss is not None
-        pure, curved = pure or isinstance(release.loss, Pure), curved or not isinstance(release.loss, Pure)
-        twice = twice.add(of_two(release.loss), release.times)
+    losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
+    pure = any(isinstance(loss, Pure) for loss in losses.values())
+    curved = not all(isinstance(loss, Pure) for loss in losses.values())
+    twice = at_two_parties(declaration, who, {name: of_two(loss) for name, loss in losses.items()})
     grows = " and ".join(
         word for word, holds in (("m times epsilon", pure), ("m times mu, which is m^2 times rho", curved)) if holds
     )
     person = "a person at" if who.unit is Unit.PERSON else "a person with a record at each of"
     ledgers = f"every ledger is charged for one; {person} m parties loses {grows}: at 2 parties"
-    return f"{ledgers} {describe(twice, _delta(who))}"
+    return f"{ledgers} {describe(twice, delta_of(who))}"
 
 
 def of_two(loss: Loss) -> Loss:
@@ -170,7 +183,7 @@ _UNDECLARED = 10_000
 
 def loose(spent: Spent, units: int | None, who: Consortium) -> tuple[str, ...]:
     """Figures under which a guarantee says next to nothing."""
-    found, delta = [], _delta(who)
+    found, delta = [], delta_of(who)
     epsilon = spent.epsilon_at(delta)
     if epsilon > LOOSE_EPSILON:
         found.append(
@@ -186,19 +199,4 @@ def loose(spent: Spent, units: int | None, who: Consortium) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _delta(who: Consortium) -> Decimal:
-    return who.loss.delta if isinstance(who.loss, Approx) else Decimal(0)
-
-
 _UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party": "a whole party"}
-
-
-def describe(spent: Spent, delta: Decimal) -> str:
-    """The loss in words, at the δ that was agreed on."""
-    kinds = [kind for kind in ("pure", "gaussian", "rho", "delta") if getattr(spent, kind)]
-    if kinds in ([], ["pure"]):
-        return f"eps {shown(spent.pure + spent.approx_epsilon, decimals=2)}"
-    pair = f"(eps {shown(spent.epsilon_at(delta), decimals=2)}, delta {shown_small(delta)})"
-    if kinds == ["gaussian"]:
-        return f"{GDP.squared(spent.gaussian)} = {pair}"
-    return f"{ZCDP(spent.rho)} = {pair}" if kinds == ["rho"] else pair

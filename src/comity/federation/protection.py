@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.scale import Scale
+from comity.privacy.permit import Permit
+
+if TYPE_CHECKING:
+    from comity.privacy.randomness import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,43 @@ class Selected(Noised):
         return "in additive shares, with the noise of one party that nobody knows"
 
 
+class Mechanism(Protocol):
+    """Turns a party's values into something that may leave, under one permit and for one debit, however often it draws.
+
+    `charged` holds whatever the values are and whatever is drawn on the way, as long as one unit moves them by at most
+    `sensitivity`, in the sense that the mechanism states; the step that calls it sees to that.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def charged(self) -> Loss: ...
+
+    @property
+    def sensitivity(self) -> float: ...
+
+    def check(self, values: Any) -> None:
+        """Refuses values that it can't run on, before anything is debited or drawn."""
+        ...
+
+    def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> Any:
+        """What may leave."""
+        ...
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A choice, a table, a whole algorithm: computed privately at the site, of which only the result leaves it, or not
+    even that where its receiver is the party itself."""
+
+    mechanism: Mechanism
+
+    @property
+    def text(self) -> str:
+        return f"computed at the site by {self.mechanism.name}"
+
+
 @dataclass(frozen=True)
 class Entrusted:
     """Sent in clear to a coordinator that is trusted to release only what it has perturbed. Sending is paying."""
@@ -52,7 +99,7 @@ class Entrusted:
 
 @dataclass(frozen=True)
 class Perturbed:
-    """Made by the trusted coordinator from an entrusted release, with noise drawn once per run."""
+    """Made by the trusted coordinator from an entrusted release, with noise drawn once for each of its times."""
 
     noise: Noise
     of: str
@@ -60,6 +107,18 @@ class Perturbed:
     @property
     def text(self) -> str:
         return f"made from {self.of}, noised by the coordinator"
+
+
+@runtime_checkable
+class Correlated(Protocol):
+    """Noise of a trusted coordinator that is laid out over all its rounds together: a draw depends on those before."""
+
+    def draw_next(
+        self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any
+    ) -> tuple[NDArray[np.int64], Any]:
+        """This round's noise, and what the next round must know of it: values that the codec takes, journalled with
+        the result. None before the first round."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -71,13 +130,21 @@ class Sealed:
         return f"sealed end to end; the receiver sees {self.why}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Derived:
-    of: str
+    """Made by whoever holds the releases `of`, from nothing else that is private."""
+
+    of: tuple[str, ...]
+
+    def __init__(self, *of: str) -> None:
+        if not of:
+            raise ValueError("a derived release names what it is made from")
+        object.__setattr__(self, "of", of)
 
     @property
     def text(self) -> str:
-        return f"made from {self.of}"
+        *most, last = self.of
+        return f"made from {', '.join(most)} and {last}" if most else f"made from {last}"
 
 
 @dataclass(frozen=True)
@@ -104,5 +171,5 @@ class Disclosed:
         return f"EXACT, no privacy: {self.why} (needs policy.{self.policy})" + "; sealed" * self.sealed
 
 
-Protection = Summed | Noised | Entrusted | Perturbed | Sealed | Derived | Public | Disclosed
-Debited = Summed | Noised | Entrusted
+Protection = Summed | Noised | Computed | Entrusted | Perturbed | Sealed | Derived | Public | Disclosed
+Debited = Summed | Noised | Computed | Entrusted

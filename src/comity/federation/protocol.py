@@ -20,11 +20,14 @@ from comity.federation.declaration import Declaration
 from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
+    from comity.federation.assessment import Assessment
     from comity.federation.parties import Parties
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
-STANDING = ("run", "sum")
+SUM = "sum"
+STANDING = ("run", SUM)
 """What is mounted in every run."""
 
 
@@ -36,6 +39,7 @@ class StepSpec:
     times: int
     takes: tuple[str, ...]
     per_sum: bool
+    per_circle: bool
     gives: tuple[str, ...] = ()
     may_give: tuple[str, ...] = ()
 
@@ -52,17 +56,23 @@ def step(
     stacked: bool = False,
     times: int = 1,
     per_sum: bool = False,
+    per_circle: bool = False,
 ) -> Callable[[Step], Step]:
     """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to, `gives` those that it returns to the coordinator, `may_give` those that some parties return. Both
-    ends check it: a reply with a value more or less is no reply. `stacked` promises that the body broadcasts over
-    leading axes, so that a simulation may run many parties at once. `times` limits how often a run may ask for a step
-    that contributes nothing; `per_sum` allows it once for each secure sum of the run instead, under the sum's label."""
+    contributes to or computes, `gives` those that it returns to the coordinator (beside that, if need be), `may_give`
+    those that some parties return. Both ends check it: a reply with a value more or less is no reply. Where it fails
+    before its draw its party contributes neutrally, but not where it gives anything else, for which nothing is neutral.
+    `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many parties at once.
+    `times` limits how often a run may ask for a step that contributes nothing; `per_sum` allows it once for each secure
+    sum of the run instead, under the sum's label, and `per_circle` once for each set of parties that sum
+    together, under their place."""
+    if stacked and (gives or may_give):
+        raise ValueError("a step that runs on stacks of parties contributes and gives nothing else")
 
     def mark(function: Step) -> Step:
         takes = tuple(inspect.signature(function).parameters)[2:]
         function.__dict__["spec"] = StepSpec(
-            function.__name__, sends, stacked, times, takes, per_sum, tuple(gives), tuple(may_give)
+            function.__name__, sends, stacked, times, takes, per_sum, per_circle, tuple(gives), tuple(may_give)
         )
         return function
 
@@ -81,6 +91,8 @@ class Protocol:
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 2
+    roles: ClassVar[tuple[str, ...]] = ()
+    """What the releases of this method call parties that do not all do the same."""
 
     @property
     def stackable(self) -> bool:
@@ -104,16 +116,37 @@ class Protocol:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
         declaration = self.declare(who).accept(who)
         for part in self.parts.values():
-            part.declare(who).accept(who)
+            part.declare(who).accept(who, beside=declaration)
         return declaration
+
+    def streams(self, who: Consortium) -> bool:
+        """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""
+        return False
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         """Ask for steps and return the released values by the name of their release."""
         raise NotImplementedError(f"{type(self).__name__} coordinates nothing")
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> Any:
-        """What a consumer works with (a scikit-learn-compatible model, a frame), from released values alone."""
+        """What a consumer works with, from released values alone: an artefact (`comity.artefacts`), which saves, loads,
+        describes and draws itself; without one, the values by their names.
+
+        A receiver that was not released what it takes has nothing to work with: KeyError says so.
+        """
         return dict(released)
+
+    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+        """Further artefacts of a run of the study with this hash, by the name of the folder that each belongs in."""
+        return {}
+
+    def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
+        """Simulation only: how good what was presented is, on test records. `train` are the parties' own records, or
+        None where nobody asked for comparisons. This is for models that predict; a method whose quality is not one
+        number has its own."""
+        from comity.federation.assessment import of_predictor
+
+        compared = [] if train is None else self.compare(train, test)
+        return of_predictor(presented, test, self.score(presented, test), compared)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         """Simulation only: what a constant, the parties alone, and all records pooled would reach on test records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,36 +12,67 @@ from numpy.typing import NDArray
 from comity.errors import Malformed, Refused
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Perturbed
+from comity.federation.protection import Correlated, Perturbed
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """A sum over `parties` contributions, in the units of the value; `names` says whose, where sites answered."""
+    """A sum over `parties` contributions, in the units of the value; `names` says whose, where sites answered. `given`
+    is what the step gave beside its contribution, by party."""
 
     value: NDArray[np.float64]
     parties: int
     names: tuple[str, ...] | None = None
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def perturbed(
     release: Release,
+    index: int,
     value: NDArray[np.float64],
     who: Consortium,
     source: NoiseSource | None,
-    once: Callable[[Callable[[], Any]], Any],
+    once: Callable[[str, Callable[[], Any]], Any],
 ) -> NDArray[np.float64]:
-    """Put the value on the release's grid, add its noise, and return it in its own units."""
+    """Put the value on the release's grid, add the noise of its number `index`, and return it in its own units.
+
+    Value and noise are one record of the journal: a run that is resumed finds both or neither. With them goes what the
+    noise of later rounds must know of this one.
+    """
     if not isinstance(release.protection, Perturbed) or source is None:
         raise Refused(f"{release.name} is not declared as noised by a trusted coordinator", code="undeclared")
+    if index >= release.times:
+        raise Refused(
+            f"{release.name} is declared {release.times} times and asked for once more; declare how often it is made",
+            code="too-often",
+            key=release.name,
+        )
     noise, scale, drawn_from = release.protection.noise, release.scale(who), source
     units = np.rint(value / scale.grid).astype("<i8")
     if units.shape != release.shape:
         raise Malformed(f"{release.name}: declared {release.shape}, found {units.shape}", code="form")
-    noisy = once(lambda: units + noise.draw(drawn_from, scale, release.shape, permit=Permit(release.name, 0)))
-    return np.asarray(noisy * scale.grid, np.float64)
+
+    def record(place: int) -> str:
+        return f"noise:{release.name}/{place}"
+
+    correlated = noise if isinstance(noise, Correlated) else None
+    before = once(record(index - 1), _undrawn)["state"] if correlated is not None and index else None
+
+    def draw() -> dict[str, Any]:
+        permit, state = Permit(release.name, index), None
+        if correlated is None:
+            drawn = noise.draw(drawn_from, scale, release.shape, permit=permit)
+        else:
+            drawn, state = correlated.draw_next(drawn_from, scale, release.shape, permit=permit, state=before)
+        return {"units": units + drawn, "state": state}
+
+    return np.asarray(once(record(index), draw)["units"] * scale.grid, np.float64)
+
+
+def _undrawn() -> Any:
+    raise Refused("the noise of an earlier round was never drawn", code="undeclared")
 
 
 def checked(

@@ -33,6 +33,16 @@ def sealed_values(
     }
 
 
+def sealed_value(value: Any, receiver: PublicIdentity, head: Head) -> bytes:
+    """One value in a box, where whether there is one depends on the receiver."""
+    return receiver.seal(encode(value), _context(head))
+
+
+def opened_value(box: bytes, keys: Identity, head: Head) -> Any:
+    """What `sealed_value` put into the box."""
+    return _opened(head.name, box, keys, head)
+
+
 def opened_values(values: Mapping[str, Any], declared: Declaration, keys: Identity, head: Named) -> dict[str, Any]:
     """The same at the other end. A sealed release that crossed in clear is refused."""
     return {

@@ -1,9 +1,9 @@
 """Secure sum of integer vectors with two kinds of masks (after Bonawitz et al. 2017, Bell et al. 2020).
 
-    set-up, once per run    advertise  each party chooses its holders, by its own coins
+    set-up, once per circle advertise  each party chooses its holders, by its own coins
                             deal       it seals to each holder a pair seed and Shamir shares of its secrets
                             meet       it opens what was dealt to it and leaves a *will* per sum
-                            enlist     it signs the one list of members of this run
+                            enlist     it signs the one list of members
     per sum                 mask       against its holders' signatures of that list: vector + self mask ± pair masks
                             agree      every survivor signs the one list of survivors
                             unmask     against enough signatures, shares of self masks, or of wills of the lost
@@ -17,11 +17,14 @@ Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and E
 A will is what a lost party leaves behind: its pair seeds of that one sum, locked under a key that is Shamir-shared. For
 one party and one sum, a site gives out a share of the self mask or of the will's key, never both; seeds, self masks and
 wills of different sums are independent, so the rule need not reach across sums. The threshold is so high that shares of
-both can't be collected by showing different lists to different parties. The lists are the answers to `sum.enlist[0]`
+both can't be collected by showing different lists to different parties. The lists are the answers to `sum.enlist[i]`
 and `sum.agree[release/i]`, of which there is one ever; a party goes along with a list only if a quorum of its own
 holders stand on it and signed it, so that it never masks for a list that leaves it alone, and never opens one that
 does. Seeds and shares are sealed to keys that are deleted with the run, so that pinned keys that are stolen later open
 no recorded masks. `federation.sum_opening` is the coordinator's side.
+
+The parties of one source are a *circle*. Each circle of a run has a set-up of its own, in which no other party counts:
+neither as a holder nor as one of the survivors whose noise is relied on (`federation.sum_site`).
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from comity.federation.forms import Array, Blob, Each, Fields, Form, Names
 from comity.federation.protection import Public, Sealed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
+from comity.federation.sum_site import SumSite
 
 Masked = NDArray[np.uint32] | NDArray[np.uint64]
 
@@ -68,8 +72,13 @@ def word(release: Release, who: Consortium) -> str:
 
 
 def digest_of(*lists: Sequence[str]) -> bytes:
-    """What a list is signed by: encoding it for every signature would take most of the time of a large sum."""
-    return hashlib.sha256(encode([list(names) for names in lists])).digest()
+    """What lists are signed by: encoding them for every signature would take most of the time of a large sum."""
+    return joined(*(hashlib.sha256(encode(list(names))).digest() for names in lists))
+
+
+def joined(*digests: bytes) -> bytes:
+    """`digest_of` lists whose own digests are known."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256(encode(list(digests))).digest()
 
 
 def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
@@ -121,14 +130,14 @@ class SecureSum(Protocol):
 
     # Set-up.
 
-    @step(gives=("holders",))
+    @step(per_circle=True, gives=("holders",))
     def advertise(self, site: Site) -> dict[str, Any]:
         who = site.consortium
         holders = list(draw_holders(who.parties, site.party, degree_of(who).degree, site.secret()))
         site.keep("sum.holders", holders)
         return {"holders": holders}
 
-    @step()
+    @step(per_circle=True)
     def deal(self, site: Site, keys: dict[str, Any]) -> None:
         holders = _holders(site)
         if not set(keys) <= set(holders) - {site.party}:
@@ -157,7 +166,7 @@ class SecureSum(Protocol):
                 site.send(party, "shares", value, opened_by[party])
         site.keep("sum.dealt", sorted(keys))
 
-    @step(gives=("wills", "unserved"))
+    @step(per_circle=True, gives=("wills", "unserved"))
     def meet(self, site: Site, dealers: list[str]) -> dict[str, Any]:
         """What was dealt is opened and kept; a dealer whose letter is missing or is none of the right form is named."""
         root = site.kept("sum.root")
@@ -182,74 +191,87 @@ class SecureSum(Protocol):
             wills[label] = lock(site.seed(root, "will", label), encode(will), context)
         return {"wills": wills, "unserved": [party for party in dealers if party not in held]}
 
-    @step(gives=("enlisted",))
+    @step(per_circle=True, gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
+        # One that is not of the circle adds no noise: it may not make up the number.
+        if not set(members) <= set(site.consortium.parties):
+            raise Refused("the members of a sum are parties of its source", code="sum")
         if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:
             raise Refused("the members of a run are enough parties that met", code="sum")
-        self._require_company(site, members)
+        company, listed = self._require_company(site, members), digest_of(sorted(members))
         site.keep("sum.members", sorted(members))
-        return {"enlisted": site.sign("members", digest_of(sorted(members)))}
+        # What later steps need of the list, so that they need not read all of it.
+        site.keep("sum.enlisted", {"digest": listed, "company": company})
+        present, seeds = set(members), site.kept("sum.seeds")
+        site.keep("sum.seeds", {way: {p: seed for p, seed in of.items() if p in present} for way, of in seeds.items()})
+        return {"enlisted": site.sign("members", site.label, listed)}
 
     # Per sum.
 
     @step(per_sum=True, gives=("masked",))
-    def mask(self, site: Site, roll: dict[str, bytes]) -> dict[str, Any]:
+    def mask(self, site: SumSite, roll: dict[str, bytes]) -> dict[str, Any]:
         """`roll` are signatures of the list of members by this party's holders; needed for the first sum alone."""
-        label, members, vector = site.label, site.kept("sum.members"), site.kept(f"out:{site.label}")
-        if members is None or vector is None:
+        label, enlisted, vector = site.label, site.kept("sum.enlisted"), site.kept(f"out:{site.label}")
+        if enlisted is None or vector is None:
             raise Refused("the members of a sum are parties that were enlisted, with a contribution each", code="sum")
         if not site.kept("sum.seated", False):
-            self._require_signed(site, roll, members, "members", digest_of(members))
+            self._require_signed(site, roll, enlisted["company"], "members", site.circle, enlisted["digest"])
             site.keep("sum.seated", True)
-        release, present, seeds = site.release(label.rpartition("/")[0]), set(members), site.kept("sum.seeds")
+        release, seeds = site.release(label.rpartition("/")[0]), site.kept("sum.seeds")
         total = to_words(vector, word(release, site.consortium))
         prg.add(total, site.seed(site.kept("sum.root"), "self", label))
         for way, apply in (("given", prg.add), ("taken", prg.subtract)):
-            for party, seed in seeds[way].items():
-                if party in present:
-                    apply(total, site.seed(seed, "mask", label))
+            for seed in seeds[way].values():
+                apply(total, site.seed(seed, "mask", label))
         site.keep(f"sum.masked/{label}", True)
         return {"masked": total}
 
     @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
-        members = site.kept("sum.members", [])
+        members, alive = set(site.kept("sum.members", [])), set(survivors)
+        lost = members - alive
         if (
             not site.kept(f"sum.masked/{site.label}", False)
-            or not set(survivors) <= set(members)
+            or not alive <= members
             or len(survivors) < site.consortium.survivors
         ):
             raise Refused("too few survivors, or some that were no members", code="sum")
-        self._require_company(site, survivors)
-        site.keep(f"sum.list/{site.label}", sorted(survivors))
-        return {"consent": site.sign("survivors", site.label, digest_of(members, sorted(survivors)))}
+        company = self._require_company(site, survivors)
+        listed = joined(site.kept("sum.enlisted")["digest"], digest_of(sorted(survivors)))
+        held = site.kept("sum.held")
+        site.keep(
+            f"sum.list/{site.label}",
+            {
+                "digest": listed,
+                "company": company,
+                "self": [party for party in held if party in alive],
+                "will": [party for party in held if party in lost],
+            },
+        )
+        return {"consent": site.sign("survivors", site.label, listed)}
 
     @step(per_sum=True, gives=("opening",))
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:
-        label = site.label
-        survivors, members = site.kept(f"sum.list/{label}"), site.kept("sum.members")
-        if survivors is None:
+        label, agreed = site.label, site.kept(f"sum.list/{site.label}")
+        if agreed is None:
             raise Refused("a party opens the list that it agreed to", code="sum")
-        self._require_signed(site, consents, survivors, "survivors", label, digest_of(members, survivors))
-        alive, known, held = set(survivors), set(members), site.kept("sum.held")
-        return {
-            "opening": {
-                "self": {party: held[party]["self"][label] for party in held if party in alive},
-                "will": {party: held[party]["will"][label] for party in held if party in known - alive},
-            }
-        }
+        self._require_signed(site, consents, agreed["company"], "survivors", label, agreed["digest"])
+        held = site.kept("sum.held")
+        return {"opening": {kind: {p: held[p][kind][label] for p in agreed[kind]} for kind in ("self", "will")}}
 
-    def _require_company(self, site: Site, names: Iterable[str]) -> None:
-        """A list that this party goes along with has itself and a quorum of its holders on it: with fewer, its vector
-        could be covered by its self mask alone, which the others then open."""
+    def _require_company(self, site: Site, names: Iterable[str]) -> list[str]:
+        """The holders of this party that are on a list. One that it goes along with has itself and a quorum of them on
+        it: with fewer, its vector could be covered by its self mask alone, which the others then open."""
         listed = set(names)
-        if site.party not in listed or len(listed & set(_holders(site))) < degree_of(site.consortium).quorum:
+        company = [holder for holder in _holders(site) if holder in listed]
+        if site.party not in listed or len(company) < degree_of(site.consortium).quorum:
             raise Refused("the list lacks this party or too many of its holders", code="sum")
+        return company
 
-    def _require_signed(self, site: Site, signatures: Mapping[str, bytes], names: list[str], *what: Any) -> None:
-        """A quorum of this party's holders signed the same list as it did."""
+    def _require_signed(self, site: Site, signatures: Mapping[str, bytes], company: list[str], *what: Any) -> None:
+        """A quorum of this party's holders that are on the list signed the same one as it did."""
         quorum = degree_of(site.consortium).quorum
-        if not set(signatures) <= set(names) & set(_holders(site)) or len(signatures) < quorum:
+        if not set(signatures) <= set(company) or len(signatures) < quorum:
             raise Refused("too few of this party's holders signed the list", code="sum")
         for party, signature in signatures.items():
             site.verify(party, signature, *what)

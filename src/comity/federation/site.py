@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,26 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
-from comity.data import Records
 from comity.entropy import Stream, derive, fresh_seed
-from comity.errors import Malformed, Refused
+from comity.errors import BadInput, Malformed, Refused
 from comity.federation import heads as ledger_heads
+from comity.federation.agreed import is_release_name
 from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import COORDINATOR, ITSELF, Consortium
 from comity.federation.declaration import Release
+from comity.federation.delivery import OWN, Named, check_received
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
-from comity.federation.protection import Entrusted, Selected, Summed
+from comity.federation.protection import Computed, Entrusted, Selected, Summed
+from comity.federation.rows import Rows
+from comity.federation.sealed_values import opened_value
 from comity.federation.store import NONCE
 
 if TYPE_CHECKING:
+    from comity.data import Held, Records
     from comity.federation.host import Host
+
+log = logging.getLogger("comity.site")
 
 _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
 _KEY_OF = "run:key:"
+YOURS = "yours"
+"""The name under which a run's end brings what is for one party alone."""
 
 
 class Site:
@@ -44,7 +53,8 @@ class Site:
         self.party = host.party
         self.consortium: Consortium = host.agreed.consortium
         self.effects = Effects()
-        self.contribution: NDArray[np.int64] | None = None
+        # What leaves under the name of the release that the step sends.
+        self.contribution: Any = None
         self.contributed = False
         self.dims: Mapping[str, int] = _Dimensions(self)
         self._run_key: Identity | None = None
@@ -53,12 +63,42 @@ class Site:
     # The owner's records.
 
     @property
-    def records(self) -> Records:
+    def records(self) -> Held:
         return self._host.records
+
+    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
+        are there already.
+
+        `part` bounds each record by itself, as it would with all of them before it: where blocks begin is no secret
+        and no promise. Every record is in one block of one pass. What goes wrong while they are read is a stop that
+        the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
+        """
+        found: NDArray[np.float64] | None = None
+        for block in self._blocks():
+            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_)))
+            # A sum of its own: what a part hands back may be the block itself, which the next one overwrites.
+            found = np.array(one) if found is None else np.add(found, one, out=found)
+        assert found is not None
+        return found
+
+    def _blocks(self) -> Iterator[Records]:
+        try:
+            yield from self.records.blocks()
+        except BadInput as error:
+            raise Refused(str(error), code="stopped") from error
+        except (Exception, SystemExit):
+            # A driver's text may hold a path or a password.
+            log.exception("%s: the records can't be read", self.party)
+            raise Refused("the records can't be read; the log of this site says why", code="stopped") from None
 
     @property
     def features(self) -> NDArray[np.float64]:
-        return self.records.features
+        try:
+            return self.records.features
+        except BadInput as error:
+            # More records than fit into memory are no failed fit, to be answered neutrally and paid for.
+            raise Refused(str(error), code="stopped") from error
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -87,6 +127,7 @@ class Site:
         if self._sends is None or self.contributed:
             raise Refused(f"{self._path} contributes nothing, or a second time", code="undeclared")
         release = self._host.agreed.declaration[self._sends]
+        self._require_source(release)
         shape, index = release.shape, int(self.label)
         if isinstance(release.bound, Opened):
             if share is None or share.shape != shape:
@@ -113,6 +154,40 @@ class Site:
             self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
         else:
             self.contribution = units
+
+    def compute(self, values: Any, *, name: str | None = None) -> Any:
+        """Run the mechanism of a computed release on this party's values; what it found.
+
+        One debit, noted before anything is drawn, covers all that the mechanism draws. What the step `sends` leaves
+        with the reply. A release whose receiver is the party itself stays, under its `name`, for later steps
+        (`computed`). The same ask again finds the same result.
+        """
+        name = name or self._sends or ""
+        release, index = self._host.agreed.declaration[name], int(self.label)
+        protection, stays = release.protection, release.to == ITSELF
+        leaves = name == self._sends and not self.contributed
+        if not isinstance(protection, Computed) or not (stays or leaves):
+            raise Refused(f"{self._path} computes no {name}, or a second time", code="undeclared", key=name)
+        self._require_source(release)
+        if index >= release.times or (name, index) in self.effects.draws:
+            raise Refused(f"{self._path}: {name} is computed more often than declared", code="too-often", key=name)
+        protection.mechanism.check(values)
+        permit = self.effects.draw(name, index)
+        result = protection.mechanism.run(self._host.noise, values, permit=permit)
+        release.check(result, self.party, self.party if stays else COORDINATOR, self.consortium, self.dims)
+        if stays:
+            self.keep(_computed(name, index), result)
+        else:
+            self.contribution, self.contributed = result, True
+        return result
+
+    def _require_source(self, release: Release) -> None:
+        if not self.consortium.includes(release.source, self.party):
+            raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
+
+    def computed(self, name: str, index: int = 0) -> Any:
+        """What an earlier step, or this one, computed for the party itself."""
+        return self.kept(_computed(name, index))
 
     def draw(self, name: str, *, sensitivity: float) -> NDArray[np.int64]:
         """The noise of a release that is selected under encryption, in grid units; drawing it is the debit.
@@ -198,6 +273,44 @@ class Site:
         for party in found:
             self.forget(_slot(name, party))
         return found
+
+    # Towards this owner.
+
+    def deliver(self, name: str, value: Any) -> None:
+        """Leave a value with this party's owner, in its own results, and nowhere else: no ask or reply carries it.
+
+        What a party makes for itself (its own model, trained on what was shared) is not released, so that its name is
+        none of the declared ones. It is delivered once: the same again is no harm, another value is refused.
+        """
+        declared = {release.name for release in self._host.agreed.declaration.releases}
+        if name in declared or not is_release_name(name):
+            raise Refused(f"{name!r} can't be delivered: a plain name that no release has was expected", code="form")
+        raw = encode(value)
+        before = self.effects.delivered.get((name, OWN), self._delivered(name).get(OWN))
+        if before is not None and before != raw:
+            raise Refused(f"{name} was delivered with another value before", code="delivered", key=name)
+        if before is None:
+            self.effects.delivered[name, OWN] = raw
+
+    def arrived(self, release: Release, value: Any) -> None:
+        """Keep a value of a release that an ask brought."""
+        self.effects.delivered[release.name, str(self._path)] = encode(value)
+
+    def receive(self, released: Mapping[str, Any], box: bytes) -> None:
+        """Keep what the end of a run brings, if each value was declared to this party and is of its form."""
+        alone = opened_value(box, self.run_key(), self.heads(COORDINATOR)(YOURS)) if box else {}
+        if not Named().fits(alone, self.dims, self.consortium) or set(alone) & set(released):
+            raise Malformed("what a run releases to a party has names, each once", code="form")
+        for name, value in {**released, **alone}.items():
+            release = self._host.agreed.declaration[name]
+            check_received(release, value, self.party, self.consortium, self.dims)
+            raw = encode(value)
+            if release.times == 1 and any(before != raw for before in self._delivered(name).values()):
+                raise Refused(f"{name} was released with another value before", code="delivered", key=name)
+            self.effects.delivered[name, str(self._path)] = raw
+
+    def _delivered(self, name: str) -> dict[str, bytes]:
+        return self._host.store.delivered(self._run, name).get(name, {})
 
     # Between steps of a run.
 
@@ -311,6 +424,10 @@ class Site:
 
     def abandon(self) -> None:
         self.effects.abandon = True
+
+
+def _computed(name: str, index: int) -> str:
+    return f"computed:{name}/{index}"
 
 
 def _slot(name: str, sender: str) -> str:

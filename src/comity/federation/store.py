@@ -7,7 +7,8 @@ carries the head after it: a file that was put back is noticed by whoever saw a 
 in between.
 
 When a run ends, or is abandoned, its state and the bodies of its replies are deleted in the same commit, their pages
-overwritten and the log cut off; digests stay, so that nothing is answered anew.
+overwritten and the log cut off; digests stay, so that nothing is answered anew. What was delivered to the owner stays
+after an end, and goes with a run that is abandoned.
 """
 
 from __future__ import annotations
@@ -36,19 +37,38 @@ create table if not exists reply(owner text, run text, path text, study text, di
 create table if not exists state(owner text, run text, name text, value blob,
                                  primary key(owner, run, name));
 create table if not exists ended(owner text, run text, primary key(owner, run));
+create table if not exists delivered(owner text, run text, name text, path text, value blob,
+                                     primary key(owner, run, name, path));
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
+_MARK = 32
 _LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
 NONCE = "run:nonce"
 """The state that binds a run to the journal that began it."""
 
 
 class Store:
-    """Replies and state of the runs of one owner, in the file of its ledger."""
+    """Replies and state of the runs of one owner, in the file of its ledger.
 
-    def __init__(self, ledger: Ledger, *, unit: Unit, neighbours: Neighbours) -> None:
+    Where several studies share the file, `study` keeps their runs apart: a coordinator can't take, close or ask about
+    the run ids of another. In the ledger such a run stands as the study and its id, which is also what `abandon`
+    without a study takes. `dataset` is the one whose budget pays; by default the ledger's only one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        unit: Unit,
+        neighbours: Neighbours,
+        dataset: str | None = None,
+        study: str | None = None,
+    ) -> None:
         self.ledger = ledger
+        self._dataset = dataset
+        # Of one length, so that no run id of one study reads like another study's.
+        self._mark = "" if study is None else f"{study[:_MARK]:{_MARK}}/"
         self._unit = unit
         self._neighbours = neighbours
         with ledger.transaction() as transaction:
@@ -59,12 +79,15 @@ class Store:
     def _owner(self) -> str:
         return self.ledger.owner
 
+    def _key(self, run: str) -> str:
+        return self._mark + run
+
     # Looking.
 
     def reply(self, run: str, path: StepPath, digest: bytes) -> bytes | None:
         """The stored answer to this very ask; a different ask under the same key is refused."""
         with self.ledger.reading() as connection:
-            return self._stored(connection, run, path, digest)
+            return self._stored(connection, self._key(run), path, digest)
 
     def _stored(self, connection: sqlite3.Connection, run: str, path: StepPath, digest: bytes) -> bytes | None:
         row = connection.execute(
@@ -83,7 +106,7 @@ class Store:
         """Refuse everything but the beginning of a run until it has begun, and after it has ended: policy, approval and
         reservation are checked there. A run id belongs to one study."""
         with self.ledger.reading() as connection:
-            self._require_begun(connection, study, run)
+            self._require_begun(connection, study, self._key(run))
 
     def _require_begun(self, connection: sqlite3.Connection, study: str, run: str) -> None:
         row = connection.execute(
@@ -112,29 +135,43 @@ class Store:
     def runs_of(self, study: str, *, other_than: str) -> int:
         """How many runs of a study this owner has begun, `other_than` left out."""
         with self.ledger.reading() as connection:
-            return self._begun(connection, study, other_than)
+            return self._begun(connection, study, self._key(other_than))
 
     def runs_open(self) -> list[str]:
-        """Runs that began here and have not ended."""
+        """Runs that began here, of this study where there is one, and have not ended."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
                 "select run from reply where owner = ? and path = ? and body is not null order by rowid",
                 (self._owner, str(BEGIN)),
             ).fetchall()
-        return [run for (run,) in rows]
+        return [run.removeprefix(self._mark) for (run,) in rows if run.startswith(self._mark)]
 
     def state(self, run: str, name: str) -> bytes | None:
         with self.ledger.reading() as connection:
             row = connection.execute(
-                "select value from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
+                "select value from state where owner = ? and run = ? and name = ?", (self._owner, self._key(run), name)
             ).fetchone()
         return None if row is None else bytes(row[0])
+
+    def delivered(self, run: str, name: str | None = None) -> dict[str, dict[str, bytes]]:
+        """What this owner received in a run, or that of one name: by name, then by path, in the order in which it
+        came."""
+        with self.ledger.reading() as connection:
+            rows = connection.execute(
+                "select name, path, value from delivered where owner = ? and run = ? and name = ifnull(?, name) "
+                "order by rowid",
+                (self._owner, run, name),
+            ).fetchall()
+        found: dict[str, dict[str, bytes]] = {}
+        for name, path, value in rows:
+            found.setdefault(name, {})[path] = bytes(value)
+        return found
 
     def replies(self, run: str) -> dict[str, str]:
         """SHA-256 of each reply that was sent, by path."""
         with self.ledger.reading() as connection:
             rows = connection.execute(
-                "select path, sent from reply where owner = ? and run = ?", (self._owner, run)
+                "select path, sent from reply where owner = ? and run = ?", (self._owner, self._key(run))
             ).fetchall()
         return dict(rows)
 
@@ -160,6 +197,8 @@ class Store:
         `most` is for how many runs the study is approved here: counted inside the transaction, or runs that begin at
         the same moment would all be the first. `keys` sign the head of the ledger for this `party`.
         """
+        signed = [study, run, str(path), digest]
+        run = self._key(run)
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
             first = self._stored(connection, run, path, digest)
@@ -179,13 +218,17 @@ class Store:
                     )
                     continue
                 connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
+            connection.executemany(
+                "insert into delivered values(?, ?, ?, ?, ?)",
+                [(self._owner, run, name, at, value) for (name, at), value in effects.delivered.items()],
+            )
             if effects.close:
                 transaction.close(run)
                 self._clear(connection, run)
             if effects.abandon:
                 self._abandon(transaction, run)
             self._remember(connection, effects)
-            body = self._with_head(transaction, keys, party, [study, run, str(path), digest], reply)
+            body = self._with_head(transaction, keys, party, signed, reply)
             connection.execute(
                 "insert into reply values(?, ?, ?, ?, ?, ?, ?)",
                 (self._owner, run, str(path), study, digest, hashlib.sha256(body).hexdigest(), body),
@@ -197,6 +240,7 @@ class Store:
     def abandon(self, run: str) -> None:
         """End a run here, whatever its coordinator says: frees what was never drawn, deletes its state and replies, and
         closes its id for good, also one that never began. Again is the same as once."""
+        run = self._key(run)
         with self.ledger.transaction() as transaction:
             if not self._has_ended(transaction.connection, run):
                 self._abandon(transaction, run)
@@ -211,6 +255,7 @@ class Store:
         except Refused as refusal:
             if refusal.code != "unreserved":
                 raise
+        transaction.connection.execute("delete from delivered where owner = ? and run = ?", (self._owner, run))
         self._clear(transaction.connection, run)
 
     def _clear(self, connection: sqlite3.Connection, run: str) -> None:
@@ -226,7 +271,12 @@ class Store:
         if most is not None and self._begun(transaction.connection, study, run) >= most:
             raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
         transaction.reserve(
-            study=f"{title} {study[:12]}", run=run, draws=draws, unit=self._unit, neighbours=self._neighbours
+            study=f"{title} {study[:12]}",
+            run=run,
+            draws=draws,
+            unit=self._unit,
+            neighbours=self._neighbours,
+            dataset=self._dataset,
         )
 
     def _cut_log(self) -> None:

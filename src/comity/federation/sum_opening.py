@@ -20,14 +20,14 @@ from comity.crypto.sealed import unlock
 from comity.errors import Malformed, SiteLost, Stopped
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium
-from comity.federation.declaration import Release
+from comity.federation.declaration import Circle, Release
 from comity.federation.parties import RUN_KEYS, Parties
 from comity.federation.secure_sum import degree_of, digest_of, to_units, word
 
 
 @dataclass(frozen=True)
 class SetUp:
-    """What the parties of a run agreed on for all of its sums."""
+    """What the parties of a circle agreed on for all of its sums."""
 
     members: tuple[str, ...]
     holders: Mapping[str, tuple[str, ...]]  # of each party, itself last: the points of its shares
@@ -42,16 +42,18 @@ class SetUp:
 
 def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The sum of a contributed release, and over whose contributions."""
-    who, label, view = parties.consortium, f"{release.name}/{index}", parties.under("sum")
-    degree = degree_of(who)
-    agreed = _set_up(parties, view)
+    label, view = f"{release.name}/{index}", parties.under("sum")
+    circle = parties.agreed.circle(label)
+    who, degree = circle.who, degree_of(circle.who)
+    agreed = _set_up(parties, view, circle)
     # In the complete graph so many suffice; in a sparse one every neighbourhood needs its own.
     need = degree.threshold if degree.degree == who.size - 1 else who.survivors
     present = set(parties.alive)
     asked = [party for party in agreed.members if party in present]
     # Who has masked once has seen the signatures.
-    signatures = {} if "sum.seated" in parties.memo else agreed.roll
-    parties.memo["sum.seated"] = True
+    seated = f"sum.seated/{circle.place}"
+    signatures = {} if seated in parties.memo else agreed.roll
+    parties.memo[seated] = True
     roll = {party: {"roll": _of_holders(agreed, party, signatures, degree.quorum)} for party in asked}
     dtype = word(release, who)
 
@@ -138,44 +140,45 @@ def _verify(parties: Parties, party: str, signature: bytes, *what: Any) -> None:
     parties.consortium.roster[party].verify(signature, encode([parties.study, parties.run, *what]))
 
 
-# Once per run, for all of its sums.
+# Once per run and circle, for all of its sums.
 
 
-def _set_up(parties: Parties, view: Parties) -> SetUp:
-    if "sum" not in parties.memo:
-        parties.memo["sum"] = _agreed(parties, view)
-    found: SetUp = parties.memo["sum"]
+def _set_up(parties: Parties, view: Parties, circle: Circle) -> SetUp:
+    name = f"sum/{circle.place}"
+    if name not in parties.memo:
+        parties.memo[name] = _agreed(parties, view, circle)
+    found: SetUp = parties.memo[name]
     return found
 
 
-def _agreed(parties: Parties, view: Parties) -> SetUp:
-    who = parties.consortium
-    least, sums = who.survivors, set(parties.declaration.sums())
+def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
+    who, label = circle.who, circle.place
+    least, sums = who.survivors, set(circle.sums)
 
     def advertises(party: str, values: Mapping[str, Any]) -> None:
         chosen = values["holders"]
-        if len(chosen) != degree_of(who).degree or party in chosen:
+        if len(chosen) != degree_of(who).degree or party in chosen or not all(map(who.knows, chosen)):
             raise Malformed(f"{party} chose other holders than it may", code="form")
 
-    advertised = view.ask("advertise", need=least, valid=advertises)
+    advertised = view.ask("advertise", to=who.parties, label=label, need=least, valid=advertises)
     holders = {party: (*values["holders"], party) for party, values in advertised.items()}
     signed = parties.memo[RUN_KEYS]
     keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in holders and h != p}} for p in holders}
-    dealt = view.ask("deal", each=keys, need=least)
+    dealt = view.ask("deal", each=keys, label=label, need=least)
     dealers = {q: {"dealers": [p for p in dealt if q in holders[p] and p != q]} for q in dealt}
 
     def meets(party: str, values: Mapping[str, Any]) -> None:
         if set(values["wills"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
             raise Malformed(f"{party} left no will for each sum", code="form")
 
-    met = view.ask("meet", each=dealers, need=least, valid=meets)
+    met = view.ask("meet", each=dealers, label=label, need=least, valid=meets)
     members = _members({party: values["unserved"] for party, values in met.items()}, who)
     listed = digest_of(members)
 
     def enlists(party: str, values: Mapping[str, Any]) -> None:
-        _verify(parties, party, values["enlisted"], "members", listed)
+        _verify(parties, party, values["enlisted"], "members", str(label), listed)
 
-    enlisted = view.ask("enlist", members=members, to=members, need=least, valid=enlists)
+    enlisted = view.ask("enlist", members=members, to=members, label=label, need=least, valid=enlists)
     return SetUp(
         members=tuple(members),
         holders=holders,

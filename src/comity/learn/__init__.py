@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from comity.learn.regressor import LinearRegressor as LinearRegressor
     from comity.learn.soft_labels import fit_on_soft_labels as fit_on_soft_labels
     from comity.learn.storage import load_model as load_model
-    from comity.learn.storage import save_model as save_model
 
 __all__ = [
     "ConstantClassifier",
@@ -45,7 +44,6 @@ __all__ = [
     "minimiser_radius",
     "named",
     "one_hot",
-    "save_model",
     "softmax",
     "vector_radius",
 ]
@@ -61,7 +59,6 @@ _HOMES = {
     "from_predictions": "comity.learn.local_model",
     "load_model": "comity.learn.storage",
     "named": "comity.learn.named_model",
-    "save_model": "comity.learn.storage",
 }
 
 

@@ -7,7 +7,8 @@ what a study released is fixed, and `cross_val_score` and its like score the rel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,21 @@ from scipy.special import expit
 from scipy.special import softmax as normalise
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from comity.artefacts.artefact import Card
+from comity.artefacts.section import Dots, Section
+from comity.data import Encoding
 from comity.errors import DataError
+from comity.learn import model_page
 from comity.learn.feature_map import FeatureMap
 from comity.learn.newton import Floats
+from comity.learn.weights import noise_of_weights, strongest
+
+# A reader that knows no maps must not take the weights for those of plain rows: it is another kind of page.
+MAPPED: Final = "linear after a feature map"
+# Before the names of a feature map's arrays.
+_MAP: Final = "map."
+# More classes than a sentence holds.
+_CLASSES: Final = 6
 
 
 class FeatureEncoding(Protocol):
@@ -28,9 +41,14 @@ class FeatureEncoding(Protocol):
 
 
 class _Released(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Common face of released models."""
+    """Common face of released models: artefacts that predict classes."""
+
+    place: ClassVar[str] = "model"
+    measure: ClassVar[str] = "share of test records that is predicted wrongly"
+    """What an error of such a model counts."""
 
     classes: Sequence[Any] | NDArray[Any]
+    encoding: FeatureEncoding | None
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -48,6 +66,11 @@ class _Released(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def predicted(self, rows: Any) -> dict[str, NDArray[Any]]:
+        """Columns of a table of predictions: the class of each record, and the probability of each class."""
+        shares = zip(self.classes_, self.predict_proba(rows).T)
+        return {"predicted": self.predict(rows), **{f"p({label})": share for label, share in shares}}
+
 
 class LinearClassifier(_Released):
     """A linear classifier over encoded rows, or over raw frames where it carries the schema's encoding.
@@ -60,6 +83,8 @@ class LinearClassifier(_Released):
     feature_map : public map from rows to the coordinates that the weights are for; weights with one column more than
         it has dimensions hold the intercept last
     """
+
+    kind: ClassVar[str] = "linear"
 
     def __init__(
         self,
@@ -117,6 +142,50 @@ class LinearClassifier(_Released):
             return np.asarray(normalise(scores, axis=1), np.float64)
         return np.column_stack([expit(-scores), expit(scores)])
 
+    def of_scores(self) -> LinearClassifier:
+        """The same answers from a score alone, for records whose scores were added up elsewhere."""
+        return LinearClassifier([[1.0]], self.classes)
+
+    def save(self, folder: Path) -> None:
+        mapped = {} if self.feature_map is None else self.feature_map.arrays()
+        arrays: dict[str, Any] = {"coef": self.coef_} | {_MAP + name: one for name, one in mapped.items()}
+        encoding = model_page.encoding_page(self.encoding)
+        kind = "linear" if self.feature_map is None else MAPPED
+        np.savez(folder / model_page.WEIGHTS, **arrays)
+        model_page.write_page(folder, kind, self.classes, shape=list(self.coef_.shape), encoding=encoding)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path, page = folder / model_page.PAGE, model_page.read_page(folder)
+        coef, arrays = model_page.read_weights(folder, page)
+        feature_map = _feature_map(arrays, folder / model_page.WEIGHTS) if page["kind"] == MAPPED else None
+        made = cls(coef, page["classes"], model_page.read_encoding(page, path), feature_map)
+        model_page.checked(path, lambda: made.coef_)
+        model_page.require_width(made.encoding, made.n_features_in_, path)  # type: ignore[arg-type]
+        return made
+
+    def card(self) -> Card:
+        labels = [str(label) for label in self.classes]
+        shown = ", ".join(labels[:_CLASSES])
+        shown += f" and {len(labels) - _CLASSES} more" if len(labels) > _CLASSES else ""
+        target, columns = "classes", f"{self.n_features_in_} features"
+        if isinstance(self.encoding, Encoding):
+            if self.encoding.schema.target is not None:
+                target = self.encoding.schema.target.name
+            columns = f"{len(self.encoding.schema.columns)} columns ({columns} after encoding)"
+        return _card(f"A linear classifier of {target} ({shown}) from {columns}", self.encoding)
+
+    def section(self, noise: float | None = None) -> Section:
+        found = strongest(self)
+        if not found:
+            return Section("The model")
+        two = len(self.classes) == 2
+        axis = f"weight in favour of {self.classes[1]}" if two else "weight in favour of the class"
+        return Section(
+            "The model",
+            plots=(Dots("Strongest weights of the model", axis, found, noise_of_weights(self, noise)),),
+        )
+
     def _rows(self, X: Any, width: int) -> Floats:
         if self.encoding is not None and isinstance(X, pd.DataFrame):
             rows = np.asarray(self.encoding.encode_features(X), np.float64)
@@ -141,6 +210,9 @@ class ConstantClassifier(_Released):
     It needs nothing but public or released shares, and is what any learned model has to beat.
     """
 
+    kind: ClassVar[str] = "constant"
+    encoding = None
+
     def __init__(self, shares: ArrayLike, classes: Sequence[Any] | NDArray[Any]) -> None:
         self.shares = shares
         self.classes = classes
@@ -157,3 +229,40 @@ class ConstantClassifier(_Released):
 
     def predict_proba(self, X: Any) -> Floats:
         return np.tile(self.shares_, (len(X), 1))
+
+    def save(self, folder: Path) -> None:
+        model_page.write_page(folder, self.kind, self.classes, shares=self.shares_.tolist())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path, page = folder / model_page.PAGE, model_page.read_page(folder)
+        shares = model_page.get(page, "shares", list, path)
+        if any(isinstance(share, bool) or not isinstance(share, int | float) for share in shares):
+            raise DataError(f"{path}: shares must be numbers, found {shares}; fetch the model again")
+        made = cls(shares, page["classes"])
+        model_page.checked(path, lambda: made.shares_)
+        return made
+
+    def card(self) -> Card:
+        shares = ", ".join(f"{label} {share:.3f}" for label, share in zip(self.classes, self.shares_))
+        return _card(f"The same answer for every record ({shares})", None)
+
+    def section(self, noise: float | None = None) -> Section:
+        return Section("The model")
+
+
+def _card(what: str, encoding: Any) -> Card:
+    parts = {
+        "Input": model_page.input_of(encoding),
+        "Intended use and limits": model_page.USE,
+        "Files": model_page.FILES,
+    }
+    return Card("released model", what, "learned", parts)
+
+
+def _feature_map(arrays: dict[str, NDArray[Any]], path: Path) -> FeatureMap:
+    found = {name.removeprefix(_MAP): one for name, one in arrays.items() if name.startswith(_MAP)}
+    try:
+        return FeatureMap.from_arrays(found)
+    except (DataError, ValueError, TypeError, IndexError) as error:
+        raise DataError(f"{path}: the feature map can't be used ({error}); fetch the model again") from error

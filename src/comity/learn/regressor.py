@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from comity.artefacts.artefact import Card
+from comity.artefacts.section import Grid, Section
+from comity.data import Encoding
 from comity.errors import DataError
+from comity.learn import model_page
 from comity.learn.models import FeatureEncoding
+from comity.learn.weights import coefficients
 
 Floats = NDArray[np.float64]
 
@@ -26,6 +32,11 @@ class LinearRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
     errors : standard errors of `coef`, where the study released them
     """
+
+    kind: ClassVar[str] = "regression"
+    place: ClassVar[str] = "model"
+    measure: ClassVar[str] = "mean squared error, the target's bounds being -1 and 1"
+    """What an error of such a model counts."""
 
     def __init__(
         self,
@@ -85,3 +96,49 @@ class LinearRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:
         return self.low + (self.high - self.low) * (1 + self.scores(X)) / 2
+
+    def predicted(self, rows: Any) -> dict[str, Floats]:
+        """Columns of a table of predictions."""
+        return {"predicted": self.predict(rows)}
+
+    def of_scores(self) -> LinearRegressor:
+        """The same answers from a score alone, for records whose scores were added up elsewhere."""
+        return LinearRegressor([1.0], self.low, self.high)
+
+    def save(self, folder: Path) -> None:
+        coef, encoding = self.coef_with_errors_, model_page.encoding_page(self.encoding)
+        np.savez(folder / model_page.WEIGHTS, coef=coef)
+        model_page.write_page(
+            folder, self.kind, (), low=self.low, high=self.high, shape=list(coef.shape), encoding=encoding
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path, page = folder / model_page.PAGE, model_page.read_page(folder)
+        coef, _ = model_page.read_weights(folder, page)
+        low, high = (model_page.get(page, key, float, path) for key in ("low", "high"))
+        encoding = model_page.read_encoding(page, path)
+        made = cls(coef[0], low, high, encoding, coef[1] if len(coef) == 2 else None)
+        model_page.checked(path, lambda: made.coef_)
+        model_page.require_width(encoding, made.n_features_in_, path)
+        return made
+
+    def card(self) -> Card:
+        what = f"A linear regression from {self.n_features_in_} features"
+        if isinstance(self.encoding, Encoding):
+            target = self.encoding.schema.target
+            columns = len(self.encoding.schema.columns)
+            what = f"A linear regression of {'a number' if target is None else target.name} from {columns} columns"
+            what += f" ({self.n_features_in_} features after encoding)"
+        parts = {
+            "Input": model_page.input_of(self.encoding),
+            "Intended use and limits": model_page.USE,
+            "Files": model_page.FILES,
+        }
+        return Card("released model", what, "learned", parts)
+
+    def section(self, noise: float | None = None) -> Section:
+        found = coefficients(self)
+        note = "The strongest, of a target between -1 and 1; all are in the model's file."
+        heads = ("feature", "coefficient", "standard error")
+        return Section("The model", tables=(Grid(heads, found, note),) if found else ())

@@ -33,11 +33,11 @@ _ROUNDING = 2.0**-44
 
 
 NUMERICAL = 2.0**-44
-"""Each draw of Gaussian noise lies, point by point, within exp(±NUMERICAL·μ²) of noise that is μ-GDP exactly
+"""Each sum of parts of Gaussian noise lies, point by point, within exp(±NUMERICAL·μ²) of noise that is μ-GDP exactly
 (mechanisms/proof.md, 3): so all draws of a grant together within exp(±NUMERICAL·Σμ²), however many they are."""
 
 RHO_PER_SQUARE = Decimal("0.5") + Decimal(2) ** -31
-"""ρ of Gaussian noise charged as μ, for each μ²: a half, and a hair for parts (mechanisms/proof.md, 4)."""
+"""ρ of Gaussian noise charged as μ, for each μ²: a half, and a hair for parts (mechanisms/proof.md, 3)."""
 
 _HAIR = 2.0**-30
 _WIDEST = 2.0**13

@@ -1,10 +1,10 @@
 """Parts of noise that several parties draw and whose sum has the distribution that is wanted.
 
 A distribution is infinitely divisible when it is that of a sum of m independent, equal parts for every m.
-The discrete Laplace distribution is (a part is the difference of two negative binomials of shape 1/m), so is
-Skellam's (a part is the difference of two Poisson variables), and so is the Gamma distribution that mixes
-Gaussians into spherical noise. A sum with more parts than it was laid out for has independent noise on top
-and is as private; one with fewer is not. `mechanisms/proof.md` has the proofs and what precision costs.
+The discrete Laplace distribution is (a part is the difference of two negative binomials of shape 1/m), and so is
+the Gamma distribution that mixes Gaussians into spherical noise. A sum with more parts than it was laid out for
+has independent noise on top and is as private; one with fewer is not. `mechanisms/proof.md` has the proofs and
+what precision costs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 
 from comity.privacy.gamma import gamma
 from comity.privacy.mixture import PRECISE
-from comity.privacy.poisson import centred_poisson
 from comity.privacy.table_sampler import poisson_table
 from comity.privacy.uniforms import TINY, Floats, Integers, Uniforms, whole_geometrics
 
@@ -48,13 +47,6 @@ def laplace_part(scale: float, parts: int, count: int) -> Integers:
     sums = np.zeros(2 * count, np.int64)
     np.add.at(sums, owners, sizes)
     return sums[:count] - sums[count:]
-
-
-def skellam(sigma: float, count: int) -> Integers:
-    """Differences of two Poisson variables, with variance sigma²."""
-    mean = PRECISE.divide(PRECISE.multiply(Decimal(sigma), Decimal(sigma)), 2)
-    drawn = centred_poisson(mean, 2 * count)
-    return drawn[:count] - drawn[count:]
 
 
 def mixing_variance(beta: float, parts: int, dimension: int) -> Decimal:

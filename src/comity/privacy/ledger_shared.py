@@ -1,8 +1,9 @@
 """Ledgers of the simulated parties of one run, in one file, so that a run of hundreds can be resumed after a kill.
 
 They stand for ledgers, and are none: one connection serves all parties in turn, whoever holds the file holds every
-budget in it, and no witness notices a copy that was put back. An owner's own ledger is a file of its own
-(`comity.privacy.ledger_file`).
+budget in it, and no witness notices a copy that was put back. What is committed outlives the process, but is not
+forced to the disk for each party: after a power cut a run whose journal is ahead of the file is refused. An owner's own
+ledger is a file of its own (`comity.privacy.ledger_file`), in which every commit is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class SharedFile:
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA busy_timeout = 60000")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:

@@ -1,7 +1,9 @@
-"""What allows one draw of noise."""
+"""What allows the noise of one release."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import NoReturn
 
@@ -32,6 +34,19 @@ class Permit:
                 key=self.release,
             )
 
+    @contextmanager
+    def several(self, draws: int) -> Iterator[Permit]:
+        """Uses this permit up for a mechanism that draws more than once and is debited as a whole.
+
+        What it gives allows so many draws while the block lasts, and none after it, however the block ends.
+        """
+        self.use()
+        within = _Several(self.release, self.index, draws)
+        try:
+            yield within
+        finally:
+            within.close()
+
     @property
     def used(self) -> bool:
         return self._taken.locked()
@@ -45,3 +60,39 @@ class Permit:
 
     def __repr__(self) -> str:
         return f"Permit({self.release}[{self.index}]{', used' if self.used else ''})"
+
+
+class _Several(Permit):
+    """Leave for the draws of one mechanism; made by `Permit.several` alone."""
+
+    __slots__ = ("_left", "_lock")
+
+    def __init__(self, release: str, index: int, draws: int) -> None:
+        super().__init__(release, index)
+        self._left = draws
+        self._lock = Lock()
+
+    def use(self) -> None:
+        with self._lock:
+            if self._left < 1:
+                raise Refused(
+                    f"the mechanism of {self.release}[{self.index}] has drawn all that it is debited for, or has ended",
+                    code="drawn",
+                    key=self.release,
+                )
+            self._left -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            self._left = 0
+
+    def several(self, draws: int) -> NoReturn:
+        raise Refused(
+            f"one of the draws of {self.release}[{self.index}] can't be made into {draws}",
+            code="drawn",
+            key=self.release,
+        )
+
+    @property
+    def used(self) -> bool:
+        return self._left == 0

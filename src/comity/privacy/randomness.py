@@ -1,8 +1,8 @@
 """Where noise comes from: exact draws for releases, fast seeded draws for simulation.
 
-Both draw integers. A released draw is made from the operating system's entropy, by OpenDP's exact samplers or
-to eighty digits, so no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same
-distributions up to floating point, is reproducible, and protects nobody. Every draw takes a permit first.
+Both draw integers. A released draw is made from the operating system's entropy, by exact samplers or to eighty
+digits, so no floating-point artefact of a sampler weakens a proof; a seeded draw follows the same distributions
+up to floating point, is reproducible, and protects nobody. Every draw takes a permit first.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.entropy import fresh_seed
 from comity.errors import DataError, StudyError
+from comity.privacy.choices import permute_and_flip
 from comity.privacy.gamma import gamma
-from comity.privacy.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance, skellam
+from comity.privacy.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance
+from comity.privacy.lazy_words import LazyWords
 from comity.privacy.mechanisms.scale import WIDEST
 from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
+from comity.privacy.normals import normals
 from comity.privacy.permit import Permit
 from comity.privacy.uniforms import precise_uniform
 
 Integers = NDArray[np.int64]
 Shape = int | tuple[int, ...]
-
-_SMOOTH = 2.0**20
-"""From this width on, a rounded normal stands for a simulated Skellam variable."""
 
 
 class NoiseSource(Protocol):
@@ -42,8 +43,8 @@ class NoiseSource(Protocol):
         """Independent integers with probabilities proportional to exp(−|z|/scale)."""
         ...
 
-    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        """Independent integers with probabilities proportional to exp(−z²/2σ²)."""
+    def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        """Independent variables of N(0, σ²), each rounded to the nearest integer."""
         ...
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
@@ -58,12 +59,12 @@ class NoiseSource(Protocol):
         """One lattice vector, `parts` of which add up to spherical noise and a little smoothing."""
         ...
 
-    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        """Independent differences of two Poisson variables, of variance sigma²."""
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
+        """Where along the last axis the largest score is, after adding exponential noise of mean `scale` to each."""
         ...
 
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
-        """The index of the largest score after adding exponential noise of mean `scale` to each."""
+    def seed(self, *, permit: Permit) -> bytes:
+        """32 secret bytes from which a mechanism makes the noise of several rounds."""
         ...
 
 
@@ -79,10 +80,10 @@ class ReleasedNoise:
         permit.use()
         return exact_laplace(float(scale), count).reshape(shape)
 
-    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+    def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
         count = _checked(sigma, shape)
         permit.use()
-        return self._gaussian(float(sigma), count).reshape(shape)
+        return normals(float(sigma), count, LazyWords(fresh_seed())).rounded().reshape(shape)
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape)
@@ -102,20 +103,19 @@ class ReleasedNoise:
         variance = mixing_variance(float(beta), parts, dimension)
         return self._gaussian(float(PRECISE.sqrt(variance)), dimension).reshape(shape)
 
-    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(sigma, shape)
-        permit.use()
-        return skellam(float(sigma), count).reshape(shape)
-
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         _checked(scale, ())
         listed = _checked_scores(scores)
-        from comity.privacy.exact_draws import exact_noisy_max
-
         permit.use()
-        return exact_noisy_max(listed, float(scale))
+        rows = listed.reshape(-1, listed.shape[-1])
+        return permute_and_flip(rows, float(scale), LazyWords(fresh_seed())).reshape(listed.shape[:-1])
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return fresh_seed()
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
+        """Discrete Gaussians, of which spherical noise is mixed."""
         from comity.privacy.exact_draws import exact_gaussian
 
         return exact_gaussian(sigma, count)
@@ -134,10 +134,10 @@ class SeededNoise:
         permit.use()
         return self._laplace(scale, count).reshape(shape)
 
-    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+    def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
         count = _checked(sigma, shape)
         permit.use()
-        return self._gaussian(np.broadcast_to(np.float64(sigma), (count,))).reshape(shape)
+        return np.rint(sigma * self._generator.standard_normal(count)).astype(np.int64).reshape(shape)
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         dimension = _checked(beta, shape)
@@ -157,19 +157,15 @@ class SeededNoise:
         permit.use()
         return self._part_rows(beta, parts, 1, dimension).reshape(shape)
 
-    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        count = _checked(sigma, shape)
-        permit.use()
-        if sigma >= _SMOOTH:
-            return np.rint(sigma * self._generator.standard_normal(shape)).astype(np.int64)
-        first, second = self._generator.poisson(sigma * sigma / 2, (2, count))
-        return np.asarray(first - second, np.int64).reshape(shape)
-
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         _checked(scale, ())
         listed = _checked_scores(scores)
         permit.use()
-        return int(np.argmax(listed + self._generator.exponential(scale, listed.shape)))
+        return np.asarray(np.argmax(listed + self._generator.exponential(scale, listed.shape), axis=-1), np.int64)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        permit.use()
+        return self._generator.bytes(32)
 
     def _laplace(self, scale: float, count: int) -> Integers:
         success = -math.expm1(-1 / scale)
@@ -177,7 +173,7 @@ class SeededNoise:
         return np.asarray(first - second, np.int64)
 
     def _gaussian(self, sigmas: NDArray[np.float64]) -> Integers:
-        """By rejection, where each proposal lies within a constant factor of its target.
+        """Discrete Gaussians, by rejection, where each proposal lies within a constant factor of its target.
 
         From σ = 1 on, a normal x is rounded to y = x − u and kept with probability
         exp((u² − 1/4)/2σ²) / cosh(yu/σ²): the two points y ± u together have density proportional to
@@ -257,9 +253,9 @@ def _checked(scale: float, shape: Shape, parts: int = 1) -> int:
 
 def _checked_scores(scores: Integers) -> Integers:
     listed = np.asarray(scores)
-    if listed.ndim != 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
+    if listed.ndim < 1 or listed.size == 0 or not np.issubdtype(listed.dtype, np.signedinteger):
         raise DataError(
-            f"scores are a list of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
+            f"scores are rows of at least one whole number, found {listed.dtype} of shape {listed.shape}: "
             "put them on the mechanism's grid first"
         )
     if np.abs(listed.astype(np.float64)).max() > WIDEST:

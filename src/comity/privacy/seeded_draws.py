@@ -25,8 +25,8 @@ class SeededDraws:
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
         return self._of(permit).discrete_laplace(scale, shape, permit=permit)
 
-    def discrete_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        return self._of(permit).discrete_gaussian(sigma, shape, permit=permit)
+    def rounded_gaussian(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
+        return self._of(permit).rounded_gaussian(sigma, shape, permit=permit)
 
     def spherical(self, beta: float, shape: Shape, *, permit: Permit) -> Integers:
         return self._of(permit).spherical(beta, shape, permit=permit)
@@ -37,8 +37,8 @@ class SeededDraws:
     def spherical_part(self, beta: float, parts: int, shape: Shape, *, permit: Permit) -> Integers:
         return self._of(permit).spherical_part(beta, parts, shape, permit=permit)
 
-    def skellam(self, sigma: float, shape: Shape, *, permit: Permit) -> Integers:
-        return self._of(permit).skellam(sigma, shape, permit=permit)
-
-    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> int:
+    def noisy_max(self, scores: Integers, scale: float, *, permit: Permit) -> Integers:
         return self._of(permit).noisy_max(scores, scale, permit=permit)
+
+    def seed(self, *, permit: Permit) -> bytes:
+        return self._of(permit).seed(permit=permit)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from comity.privacy.mixture import PRECISE
 from comity.privacy.uniforms import Integers, Uniforms
 
-LARGEST_MEAN = 4096
 _UNIT = 1 << 192
 _NEGLIGIBLE = Decimal(2) ** -200
 

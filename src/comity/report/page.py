@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-from comity.data import Encoding
+from comity.artefacts.artefact import Artefact
+from comity.artefacts.section import Grid, Section
 from comity.federation.transcript import Transcript
-from comity.learn import LinearClassifier
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
-from comity.report.plots import Weight, errors_plot, weights_plot
-from comity.report.quality import measure, not_covered, verdict
+from comity.report.plots import errors_plot, plotted
+from comity.report.quality import not_covered, verdict
 
 if TYPE_CHECKING:
     from comity.report.result import Result
 
-# More weights, or lines of a transcript, than a reader takes in; the rest is in the files beside the page.
-WEIGHTS, LINES, NAMES = 12, 60, 3
+# More lines of a transcript, or names, than a reader takes in; the rest is in the files beside the page.
+LINES, NAMES = 60, 3
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,32 @@ class Traffic:
     up: int
 
 
+@dataclass(frozen=True)
+class Part:
+    """A section with its plots drawn."""
+
+    heading: str
+    sentences: tuple[str, ...]
+    plots: tuple[Markup, ...]
+    tables: tuple[Grid, ...]
+
+
 def render(template: str, **values: Any) -> str:
     """A page from one of this package's templates; every value is escaped unless it was made by `plots`."""
     return _environment().get_template(template).render(**values)
 
 
 def render_result(result: Result) -> str:
-    weights = strongest(result.model)
-    compared = result.error is not None
+    presented, assessment = result.presented, result.assessment
+    first, parts = "", []
+    if isinstance(presented, Artefact):
+        own = drawn(presented.section(result.model_noise))
+        first = own.plots[0] if own.plots else ""
+        parts.append(replace(own, plots=own.plots[1:]))
+    parts += [drawn(artefact.section()) for artefact in result.beside.values()]
+    parts += map(drawn, assessment.sections)
+    compared = assessment.error is not None
+    errors = errors_plot(assessment.error or 0.0, assessment.baselines, assessment.measure) if compared else ""
     return render(
         "report.html.jinja",
         result=result,
@@ -68,14 +83,20 @@ def render_result(result: Result) -> str:
         warnings=warnings(result),
         costs=costs(result),
         meaning=meaning(result.guarantee),
-        errors=Markup(errors_plot(result.error or 0.0, result.baselines, measure(result))) if compared else "",
-        weights=Markup(weights_plot(weights, _noise_of_weights(result), _towards(result.model))) if weights else "",
+        errors=Markup(errors),
+        first=first,
+        parts=[part for part in parts if part.sentences or part.plots or part.tables],
         spent=spent(result),
         traffic=traffic(result.transcript),
         lines=result.transcript.lines[:LINES],
         caveats=caveats(result),
         cells=cells,
     )
+
+
+def drawn(section: Section) -> Part:
+    plots = tuple(Markup(plotted(plot, f"{section.heading} {at}")) for at, plot in enumerate(section.plots))
+    return Part(section.heading, section.sentences, plots, section.tables)
 
 
 def warnings(result: Result) -> list[tuple[str, str]]:
@@ -148,51 +169,9 @@ def traffic(transcript: Transcript) -> list[Traffic]:
     return [Traffic(step, *sums) for step, sums in steps.items()]
 
 
-def strongest(model: Any) -> list[Weight]:
-    """The largest weights of a linear model by the names of their features; none where names are unknown, or where a
-    feature map leaves no weight for each of them."""
-    if not isinstance(model, LinearClassifier) or not isinstance(model.encoding, Encoding):
-        return []
-    coef, names = _by_feature(model), model.encoding.names
-    if coef is None:
-        return []
-    order = np.argsort(-np.abs(coef), axis=None)[:WEIGHTS]
-    found = []
-    for place in order:
-        row, column = divmod(int(place), coef.shape[1])
-        prefix = "" if len(coef) == 1 else f"{model.classes[row]}: "
-        found.append(Weight(prefix + names[column], float(coef[row, column])))
-    return found
-
-
-def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:
-    """Weights of encoded features: one row for two classes, whose difference is what decides; else a row for each."""
-    coef, through = np.asarray(model.coef_, np.float64), model.feature_map
-    if through is not None:
-        if through.phase is not None or through.normalise:
-            return None
-        linear = through.matrix if through.whitening is None else through.matrix @ through.whitening
-        coef = coef[:, : linear.shape[1]] @ linear.T
-    return coef[1:] - coef[:1] if len(coef) == 2 else coef
-
-
 def spent(result: Result) -> str:
     """The ε of the run for a headline, rounded up like every loss."""
     return f"eps {shown(Decimal(repr(result.guarantee.epsilon)), decimals=2)}"
-
-
-def _towards(model: LinearClassifier) -> str:
-    return f"weight in favour of {model.classes[1]}" if len(model.classes) == 2 else "weight in favour of the class"
-
-
-def _noise_of_weights(result: Result) -> float | None:
-    if result.model_noise is None or result.model.feature_map is not None:
-        return None
-    rows = len(result.model.coef_)
-    if rows == 2:
-        return result.model_noise * sqrt(2)
-    # Of C rows that sum to zero, C - 1 orthonormal combinations carry the noise.
-    return result.model_noise * (1.0 if rows == 1 else sqrt(1 - 1 / rows))
 
 
 def cells(value: object) -> str:
@@ -201,6 +180,13 @@ def cells(value: object) -> str:
         return ", ".join(f"{key} = {cells(one)}" for key, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(cells, value))
+    return "-" if value is None else str(value)
+
+
+def cell(value: object) -> str:
+    """A cell of a table: numbers with the digits that a reader takes in."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return "-" if value is None else str(value)
 
 
@@ -227,5 +213,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["size"] = size
+    environment.filters["cell"] = cell
     environment.filters["delta"] = lambda value: shown_small(Decimal(repr(value)))
     return environment

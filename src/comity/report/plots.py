@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from comity.artefacts.section import Bar, Bars, Curves, Dots, Plot
 from comity.federation.baseline import Baseline
 
 _DARK, _INK, _PALE = "#17415f", "#222222", "#e9edf0"
@@ -32,91 +32,91 @@ _STYLE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Weight:
-    label: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Mean error and its spread over repeats, at increasing ε."""
-
-    label: str
-    epsilon: Sequence[float]
-    error: Sequence[float]
-    spread: Sequence[float]
+def plotted(plot: Plot, salt: str) -> str:
+    """A plot that a section describes; the salt tells its identifiers from those of others on the page."""
+    match plot:
+        case Bars():
+            return bars_plot(plot, salt)
+        case Dots():
+            return dots_plot(plot, salt)
+        case Curves():
+            return curves_plot(plot, salt)
 
 
 def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:
     """The result's error beside what it is compared with, best below."""
-    bars = [(b.name, b.error, b.spread) for b in baselines] + [("this result", error, 0.0)]
-    bars.sort(key=lambda bar: (bar[1], bar[0] != "this result"))
-    with _styled("errors"):
+    bars = [Bar(b.name, b.error, b.spread) for b in baselines] + [Bar("this result", error, ours=True)]
+    bars.sort(key=lambda bar: (bar.value, not bar.ours))
+    return bars_plot(Bars("Error of the result and of its baselines", measured, tuple(bars)), "errors")
+
+
+def bars_plot(plot: Bars, salt: str) -> str:
+    """Bars with their figures, the first one below; what is ours stands out without colour too."""
+    bars = plot.bars
+    with _styled(salt):
         figure, axes = _axes(4.8, 0.42 + 0.34 * len(bars))
-        for place, (name, value, spread) in enumerate(bars):
-            ours = name == "this result"
+        for place, bar in enumerate(bars):
             axes.barh(
                 place,
-                value,
+                bar.value,
                 height=0.66,
-                color=_DARK if ours else _PALE,
+                color=_DARK if bar.ours else _PALE,
                 edgecolor=_INK,
                 linewidth=0.8,
-                hatch="" if ours else _HATCHES.get(name, "\\\\\\\\"),
-                xerr=spread or None,
+                hatch="" if bar.ours else _HATCHES.get(bar.label, "\\\\\\\\"),
+                xerr=bar.spread or None,
                 error_kw={"elinewidth": 1.1, "capsize": 3, "ecolor": _INK},
             )
             axes.annotate(
-                f"{value:.3f}",
-                (value + spread, place),
+                f"{bar.value:.3f}",
+                (bar.value + bar.spread, place),
                 xytext=(6, 0),
                 textcoords="offset points",
                 va="center",
-                fontweight="bold" if ours else "normal",
+                fontweight="bold" if bar.ours else "normal",
             )
-        axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
-        for tick, (name, _, _) in zip(axes.get_yticklabels(), bars):
-            tick.set_fontweight("bold" if name == "this result" else "normal")
-        axes.set_xlim(0, max(value + spread for _, value, spread in bars) * 1.16 or 1)
-        axes.set_xlabel(measured)
+        axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
+        for tick, bar in zip(axes.get_yticklabels(), bars):
+            tick.set_fontweight("bold" if bar.ours else "normal")
+        axes.set_xlim(min(0, *(bar.value for bar in bars)), max(bar.value + bar.spread for bar in bars) * 1.16 or 1)
+        axes.set_xlabel(plot.axis)
         axes.tick_params(axis="y", length=0)
-        return _svg(figure, "Error of the result and of its baselines: " + _said(bars))
+        return _svg(figure, f"{plot.about}: " + _said([(bar.label, bar.value) for bar in bars]))
 
 
-def weights_plot(weights: Sequence[Weight], noise: float | None, towards: str) -> str:
-    """The strongest weights of a released linear model; the line behind each spans two deviations of its noise."""
-    shown = list(reversed(weights))
-    with _styled("weights"):
+def dots_plot(plot: Dots, salt: str) -> str:
+    """Signed quantities; the line behind each spans two deviations of its noise."""
+    shown = list(reversed(plot.dots))
+    with _styled(salt):
         figure, axes = _axes(4.8, 0.6 + 0.24 * len(shown))
-        for place, weight in enumerate(shown):
-            if noise is not None:
-                reach = 2 * noise
-                axes.plot([weight.value - reach, weight.value + reach], [place, place], color="#9aa5ad", linewidth=2.2)
-            marker = "o" if weight.value >= 0 else "s"
-            axes.plot(weight.value, place, marker, color=_DARK if weight.value >= 0 else "white", mec=_DARK, ms=6)
+        for place, dot in enumerate(shown):
+            if plot.deviation is not None:
+                reach = 2 * plot.deviation
+                axes.plot([dot.value - reach, dot.value + reach], [place, place], color="#9aa5ad", linewidth=2.2)
+            marker = "o" if dot.value >= 0 else "s"
+            axes.plot(dot.value, place, marker, color=_DARK if dot.value >= 0 else "white", mec=_DARK, ms=6)
         axes.axvline(0, color=_INK, linewidth=0.8)
-        axes.set_yticks(range(len(shown)), [weight.label for weight in shown])
+        axes.set_yticks(range(len(shown)), [dot.label for dot in shown])
         axes.set_ylim(-0.7, len(shown) - 0.3)
-        spread = "" if noise is None else "\n(line: ± 2 standard deviations of the added noise)"
-        axes.set_xlabel(towards + spread)
+        spread = "" if plot.deviation is None else "\n(line: ± 2 standard deviations of the added noise)"
+        axes.set_xlabel(plot.axis + spread)
         axes.tick_params(axis="y", length=0)
-        described = [(weight.label, weight.value, 0.0) for weight in weights]
-        return _svg(figure, "Strongest weights of the model: " + _said(described))
+        return _svg(figure, f"{plot.about}: " + _said([(dot.label, dot.value) for dot in plot.dots]))
 
 
-def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str, repeats: int) -> str:
-    """Error against ε for several methods; horizontal lines for what does not depend on ε."""
+def curves_plot(plot: Curves, salt: str) -> str:
+    """Lines with their spread; horizontal lines for what does not depend on the axis."""
     markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
-    with _styled(title):
+    curves = plot.curves
+    with _styled(salt):
         figure, axes = _axes(4.9, 3.6)
         # Curves are moved apart a little, so that their whiskers can be told from each other.
         for place, curve in enumerate(curves):
-            moved = [epsilon * 1.03 ** (place - (len(curves) - 1) / 2) for epsilon in curve.epsilon]
+            apart = 1.03 ** (place - (len(curves) - 1) / 2) if plot.logarithmic else 1.0
             axes.errorbar(
-                moved,
-                curve.error,
-                yerr=curve.spread,
+                [x * apart for x in curve.x],
+                curve.y,
+                yerr=curve.spread or None,
                 marker=markers[place % 4],
                 linestyle=dashes[place % 4],
                 color=(_DARK, "#b3541e", "#2f7d4f", _INK)[place % 4],
@@ -126,31 +126,32 @@ def curves_plot(curves: Sequence[Curve], levels: Mapping[str, float], title: str
                 markersize=6,
                 label=curve.label,
             )
-        right = max(max(curve.epsilon) for curve in curves) * 1.12
-        for name, level in levels.items():
-            axes.axhline(level, color="#777777", linewidth=1, linestyle=":")
+        right = max(max(curve.x) for curve in curves) * 1.12
+        for level in plot.levels:
+            axes.axhline(level.value, color="#777777", linewidth=1, linestyle=":")
             axes.annotate(
-                f"{name} {level:.3f}",
-                (right, level),
+                f"{level.label} {level.value:.3f}",
+                (right, level.value),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
                 color="#444444",
             )
-        axes.set_xscale("log")
+        if plot.logarithmic:
+            axes.set_xscale("log")
         axes.set_xlim(right=right)
-        ticks = sorted({epsilon for curve in curves for epsilon in curve.epsilon})
+        ticks = sorted({x for curve in curves for x in curve.x})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("epsilon spent by each party (more is less private)")
-        axes.set_ylabel(f"test error, mean of {repeats} ± spread")
-        axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
+        axes.set_xlabel(plot.across)
+        axes.set_ylabel(plot.up)
+        axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
         # Outside of the axes, whose title and curves would meet it.
         figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
-        described = [(f"{c.label} at {e:g}", v, 0.0) for c in curves for e, v in zip(c.epsilon, c.error)]
-        return _svg(figure, f"{title}, error against epsilon: {_said(described)}")
+        described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
+        return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {_said(described)}")
 
 
 def _styled(salt: str) -> AbstractContextManager[None]:
@@ -165,8 +166,8 @@ def _axes(width: float, height: float) -> tuple[Figure, Any]:
     return figure, figure.add_subplot()
 
 
-def _said(bars: Sequence[tuple[str, float, float]]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value, _ in bars)
+def _said(figures: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures)
 
 
 def _svg(figure: Figure, description: str) -> str:

@@ -1,48 +1,52 @@
-"""The result of a run: the model, what it cost, what crossed the wire; as an object and as a folder.
+"""The result of a run: what was released, what it cost, what crossed the wire; as an object and as a folder.
 
-A folder holds `result.json` (everything but arrays), `released/` with what was paid for, `model/` with its card where
-it is a model, `transcript.json` and `report.html`. `result.json` is written last: a folder that has it has everything.
+A folder holds `result.json` (everything but arrays), `released/` with what was paid for, a folder for each artefact
+(`model/`, `data/`, ...) with its card, `transcript.json` and `report.html`; for a few parties also `parties/NAME/`,
+what each of them received. `result.json` is written last: a folder that has it has everything.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
+from comity.artefacts.writing import write_text
 from comity.errors import ComityError, DataError
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
+from comity.federation.consortium import COORDINATOR
+from comity.federation.payers import Payer
 from comity.federation.plan import Plan, PlanRow
 from comity.federation.protection import Perturbed
 from comity.federation.transcript import Line, Transcript
-from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor, load_model, save_model
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.report.card import model_card
+from comity.report.card import card_text
 from comity.report.page import render_result
-from comity.report.published_shares import save_shares
 from comity.report.quality import not_covered
-from comity.report.released import Released, load_released, released_of, save_released
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
-from comity.report.writing import write_text
 from comity.runtime.outcome import Account, Guarantee, Outcome
+from comity.runtime.received import safe_name, save_received
+from comity.runtime.released import Released, load_released, released_of, save_released
 
-_FORMAT = "comity-result-2"
+_FORMAT = "comity-result-3"
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a run gives back. One that was read from a folder has everything but `outcome`.
 
-    `error` and `baselines` are measured on records that are private outside a simulation, and None or empty where
-    nobody measured them: a score is a release. `releases` are what was paid for, as each receiver got it. `findings`
+    `presented` is what the method makes of its releases, an artefact or the values by their names; `beside` are further
+    artefacts by their folders. The `assessment` is measured on records that are private outside a simulation, and empty
+    where nobody measured: a score is a release. `releases` are what was paid for, as each receiver got it. `findings`
     says what is odd about the records of a simulation, in exact counts that no guarantee covers. `model_noise` is the
     standard deviation of the noise in each released number of the model, where the declaration tells it.
     """
@@ -52,15 +56,14 @@ class Result:
     run: str
     protocol: str
     parties: int
-    model: Any
+    presented: Any
     releases: tuple[Released, ...]
     guarantee: Guarantee
     plan: Plan
     views: tuple[View, ...]
     transcript: Transcript
     accounts: tuple[Account, ...]
-    baselines: tuple[Baseline, ...]
-    error: float | None
+    assessment: Assessment
     model_noise: float | None
     seconds: float
     masks: bool
@@ -69,6 +72,7 @@ class Result:
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    beside: Mapping[str, Artefact] = field(default_factory=dict)
     outcome: Outcome | None = None
 
     @classmethod
@@ -79,15 +83,14 @@ class Result:
             run=outcome.run,
             protocol=outcome.protocol,
             parties=outcome.parties,
-            model=outcome.model,
+            presented=outcome.presented,
             releases=released_of(outcome.released, outcome.declaration, outcome.consortium),
             guarantee=outcome.guarantee,
             plan=outcome.plan,
             views=views(outcome.declaration, outcome.consortium),
             transcript=outcome.transcript,
             accounts=outcome.accounts,
-            baselines=outcome.baselines,
-            error=outcome.error,
+            assessment=outcome.assessment,
             model_noise=_model_noise(outcome),
             seconds=outcome.seconds,
             masks=outcome.masks,
@@ -96,8 +99,28 @@ class Result:
             settings=dict(outcome.settings),
             versions=versions(),
             findings=outcome.findings,
+            beside=dict(outcome.beside),
             outcome=outcome,
         )
+
+    @property
+    def model(self) -> Any:
+        """What was presented, by the name that it has where it predicts."""
+        return self.presented
+
+    @property
+    def error(self) -> float | None:
+        return self.assessment.error
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        return self.assessment.baselines
+
+    @property
+    def artefacts(self) -> dict[str, Artefact]:
+        """What is saved, by the folder that it is saved in."""
+        own = {self.presented.place: self.presented} if isinstance(self.presented, Artefact) else {}
+        return {**own, **self.beside}
 
     def baseline(self, name: str) -> Baseline | None:
         return next((baseline for baseline in self.baselines if baseline.name == name), None)
@@ -120,17 +143,34 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run's files into `folder`, which is made if it is not there."""
         folder = Path(folder)
-        if isinstance(self.model, LinearClassifier | ConstantClassifier | LinearRegressor):
-            _save_model(self.model, folder / "model", model_card(self))
         folder.mkdir(parents=True, exist_ok=True)
+        for place, artefact in self.artefacts.items():
+            save_artefact(artefact, folder / place)
+            write_text(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))
         save_released(self.releases, folder / "released")
-        if self.outcome is not None:
-            save_shares(self.outcome, folder / "shares")
+        self._save_received(folder / "parties")
         write_text(folder / "transcript.json", json.dumps(self.transcript.as_rows(), indent=1) + "\n")
         self.report(folder / "report.html")
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, allow_nan=False, default=str)
         write_text(folder / "result.json", text + "\n")
         return folder
+
+    def _save_received(self, folder: Path) -> None:
+        """Each party's own results, where the run kept them: what it has at home after a deployment."""
+        outcome = self.outcome
+        if outcome is None:
+            return
+        for party, found in outcome.received.items():
+            save_received(
+                found,
+                outcome.presented_to[party],
+                folder / safe_name(party),
+                party=party,
+                study=self.study_hash,
+                run=self.run,
+                declaration=outcome.declaration,
+                who=outcome.consortium,
+            )
 
     def as_json(self) -> dict[str, Any]:
         """Everything but arrays and the transcript's lines."""
@@ -148,8 +188,9 @@ class Result:
             "parties": self.parties,
             "private": self.guarantee.private,
             "guarantee": guarantee,
-            "error": self.error,
-            "baselines": [asdict(baseline) for baseline in self.baselines],
+            "presented": self.presented.place if isinstance(self.presented, Artefact) else None,
+            "artefacts": {place: artefact.kind for place, artefact in self.artefacts.items()},
+            **self.assessment.as_json(),
             "not_covered": not_covered(self),
             "plan": self.plan.as_json() | {"total": total},
             "views": [asdict(view) for view in self.views],
@@ -176,8 +217,8 @@ def load_result(folder: str | Path) -> Result:
         )
     lines = _json(folder / "transcript.json")
     try:
-        model = load_model(folder / "model") if (folder / "model").is_dir() else None
-        return _result(page, lines, model, load_released(folder / "released"))
+        artefacts = {place: load_artefact(folder / _inside(place)) for place in page["artefacts"]}
+        return _result(page, lines, artefacts, load_released(folder / "released"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{folder}: result.json or transcript.json is damaged ({error!r}); run the study again"
@@ -186,16 +227,30 @@ def load_result(folder: str | Path) -> Result:
         raise DataError(f"{folder}: the result can't be read: {error}") from error
 
 
-def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Released, ...]) -> Result:
+def _inside(place: Any) -> str:
+    """The name of a folder beside the page that names it."""
+    if not isinstance(place, str) or not place or place.startswith(".") or "/" in place or "\\" in place:
+        raise ValueError(f"an artefact lies in a folder of the run, found {place!r}")
+    return place
+
+
+def _result(
+    page: Mapping[str, Any], lines: Any, artefacts: Mapping[str, Artefact], releases: tuple[Released, ...]
+) -> Result:
+    own = page["presented"]
+    # Without an artefact a method presents the values that its coordinator made.
+    values = {one.name: one.value for one in releases if one.source == COORDINATOR}
     guarantee, planned = dict(page["guarantee"]), page["plan"]
     guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
+    guarantee["payers"] = tuple(Payer(**payer) for payer in guarantee.get("payers", ()))
     return Result(
         study=page["study"],
         study_hash=page["study_hash"],
         run=page["run"],
         protocol=page["protocol"],
         parties=int(page["parties"]),
-        model=model,
+        presented=values if own is None else artefacts[own],
+        beside={place: artefact for place, artefact in artefacts.items() if place != own},
         releases=releases,
         guarantee=Guarantee(**guarantee),
         plan=Plan(
@@ -211,12 +266,13 @@ def _result(page: Mapping[str, Any], lines: Any, model: Any, releases: tuple[Rel
             claim=planned["claim"],
             expected=planned["expected"],
             notes=tuple(planned["notes"]),
+            payers=tuple(Payer(**payer) for payer in planned.get("payers", ())),
+            warnings=tuple(planned["warnings"]),
         ),
         views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
         transcript=Transcript(tuple(Line(**line) for line in lines)),
         accounts=tuple(Account(**account) for account in page["accounts"]),
-        baselines=tuple(Baseline(**baseline) for baseline in page["baselines"]),
-        error=page["error"],
+        assessment=Assessment.from_json(dict(page)),
         model_noise=page["model_noise"],
         seconds=float(page["seconds"]),
         masks=bool(page["masks"]),
@@ -233,18 +289,6 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: can't be read ({error}); give the folder of a run that has ended") from error
-
-
-def _save_model(model: LinearClassifier | ConstantClassifier | LinearRegressor, folder: Path, card: str) -> None:
-    """File by file under its final name only when complete; `model.json`, which is read first, goes last."""
-    fresh = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    save_model(model, fresh)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(fresh.iterdir(), key=lambda path: path.name == "model.json"):
-        path.replace(folder / path.name)
-    fresh.rmdir()
-    write_text(folder / "MODEL_CARD.md", card)
 
 
 def _model_noise(outcome: Outcome) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.consortium import COORDINATOR, Consortium, Named, worded
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Disclosed, Entrusted
 
@@ -35,7 +35,8 @@ def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
     """
     found = [View(COORDINATOR, _seen(COORDINATOR, declaration, who))]
     playing = {name: role for role, names in who.roles.items() for name in names if who.knows(name)}
-    named = {name for release in declaration.releases for name in (release.source, release.to) if who.knows(name)}
+    ends = (name for release in declaration.releases for end in (release.source, release.to) for name in _single(end))
+    named = {name for name in ends if who.knows(name)}
     special = tuple(dict.fromkeys((*playing, *sorted(named))))
     # Parties that no role and no release names receive the same, and there may be a million of them.
     plain = next((party for party in who.parties if party not in special), None)
@@ -55,11 +56,15 @@ def views(declaration: Declaration, who: Consortium) -> tuple[View, ...]:
     return tuple(found)
 
 
+def _single(named: Named) -> tuple[str, ...]:
+    return (named,) if isinstance(named, str) else named
+
+
 def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[Seen, ...]:
     return tuple(
         Seen(
             release.name if release.times == 1 else f"{release.name} x{release.times}",
-            release.source,
+            worded(release.source),
             release.protection.text,
             unprotected=isinstance(release.protection, Entrusted | Disclosed),
         )

@@ -264,7 +264,7 @@ def with_noise(split: Split, exact: Mapping[str, Floats], size: Size, number: in
                 if through_hosts:
                     yield case, over_hosts(protocol, split, epsilon)
                 for _ in range(size.draws - through_hosts):
-                    noisy = perturbed(release, model, who, source, lambda make: make())
+                    noisy = perturbed(release, 0, model, who, source, lambda _, make: make())
                     yield case, split.accuracy(protocol.coefficients(noisy))
             published, case = protocol_of(split, method, "paper"), case_of(method, "wrong radius", epsilon)
             stream = Stream.public("reproduce softlabel-har", case, number)

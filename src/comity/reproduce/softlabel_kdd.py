@@ -245,7 +245,7 @@ def with_noise(one: Trial, size: Size, number: int) -> Iterator[tuple[str, float
             who, case = consortium(parties, epsilon, 0.0), case_of("published soft", parties, epsilon, 0.0)
             release, source = published.declare(who)["model"], SeededNoise(_seed(case, number))
             for _ in range(size.draws):
-                noisy = perturbed(release, exact, who, source, lambda make: make())
+                noisy = perturbed(release, 0, exact, who, source, lambda _, make: make())
                 yield case, one.accuracy(noisy[0])
 
 

@@ -60,14 +60,13 @@ def frank_wolfe(
     any coordinate of Σ (x·w − y)x by at most 2(1 + radius).
     """
     width = features.shape[1]
-    choose = NoisyMax(Pure(sqrt(2 * rho / steps)))
-    scale = choose.scale(sensitivity=2 * (1 + radius))
+    choose = NoisyMax(loss=Pure(sqrt(2 * rho / steps)), sensitivity=2 * (1 + radius))
     weights = np.zeros(width)
     for number in range(steps):
         residual = np.clip(features @ weights - labels, -1 - radius, 1 + radius)
-        gradient = np.rint(features.T @ residual / scale.grid).astype(np.int64)
+        gradient = features.T @ residual
         scores = np.concatenate([-gradient, gradient])
-        best = choose.choose(source, scale, scores, permit=Permit("vertex", number))
+        best = int(choose.run(source, scores, permit=Permit("vertex", number)))
         vertex = np.zeros(width)
         vertex[best % width] = radius if best < width else -radius
         weights += 2.0 / (number + 2) * (vertex - weights)

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from comity.artefacts.artefact import Artefact
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received
+from comity.federation.payers import Payer, in_words
 from comity.federation.plan import Plan
 from comity.federation.transcript import Transcript
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What the run cost each party, in which unit, against whom. A seeded run is no private result."""
+    """What the run cost, in which unit, against whom. A seeded run is no private result.
+
+    `loss` and `epsilon` are the most that it cost a party; `payers` are all that paid differently, the largest first.
+    """
 
     loss: str
     epsilon: float
@@ -25,13 +32,20 @@ class Guarantee:
     adversary: str
     claim: str
     seeded: bool
+    payers: tuple[Payer, ...] = ()
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """What each distinct payer lost, by what it is called."""
+        return {payer.name: payer.loss for payer in self.payers} or {"each party": self.loss}
 
     @property
     def private(self) -> bool:
         return self.claim == "private" and not self.seeded
 
     def __str__(self) -> str:
-        text = f"{self.loss} per party; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
+        paid = in_words(self.payers) if len(self.payers) > 1 else f"{self.loss} per party"
+        text = f"{paid}; unit: {self.unit}, {self.neighbours}; against {self.adversary}"
         if self.claim != "private":
             text += f"; {self.claim}"
         return text + ("; made with a seed: a simulation, not a private release" if self.seeded else "")
@@ -49,11 +63,13 @@ class Account:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
+    """`presented` is what the method makes of its releases, `beside` further artefacts by the folder they belong in."""
+
     study: str
     study_hash: str
     run: str
     protocol: str
-    model: Any
+    presented: Any
     released: Mapping[str, Any]
     guarantee: Guarantee
     plan: Plan
@@ -61,8 +77,11 @@ class Outcome:
     consortium: Consortium
     transcript: Transcript
     accounts: tuple[Account, ...] = ()
-    baselines: tuple[Baseline, ...] = ()
-    error: float | None = None
+    assessment: Assessment = field(default_factory=Assessment)
+    beside: Mapping[str, Artefact] = field(default_factory=dict)
+    # What each party has of the run, where parties are few or somebody asked; and what the method makes of it for each.
+    received: Mapping[str, Received] = field(default_factory=dict)
+    presented_to: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     parties: int = 0
     masks: bool = True
@@ -70,6 +89,19 @@ class Outcome:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
     findings: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> Any:
+        """What was presented, by the name that it has where it predicts."""
+        return self.presented
+
+    @property
+    def error(self) -> float | None:
+        return self.assessment.error
+
+    @property
+    def baselines(self) -> tuple[Baseline, ...]:
+        return self.assessment.baselines
 
     def baseline(self, name: str) -> Baseline | None:
         return next((b for b in self.baselines if b.name == name), None)

@@ -8,29 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Finding, Records, by_anchors, by_column, by_sizes, even, explain_size
+from comity.data import (
+    Encoding,
+    Finding,
+    Held,
+    Records,
+    StreamedRecords,
+    by_anchors,
+    by_column,
+    by_sizes,
+    even,
+    explain_size,
+)
 from comity.entropy import Stream
 from comity.errors import BadInput, BudgetExceeded, StudyError
 from comity.federation.parties import Progress
+from comity.federation.payers import groups
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_shared import SharedFile
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import Approx, Pure, shown
 from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
+from comity.runtime.own_records import own_records
+from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
-from comity.runtime.simulate import Granted, encoded, granted, simulate
+from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
 from comity.runtime.stacks import REAL_HOSTS
 from comity.runtime.study import Study
@@ -47,7 +61,7 @@ class Material:
     """What a simulation starts from: each party's records, records to test on that no party has, and the local models
     of parties that have their own; and what is odd about the records (`comity.runtime.simulation_data`)."""
 
-    parties: Mapping[str, Records]
+    parties: Mapping[str, Held]
     test: Records | None
     models: Mapping[str, LocalModel] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
@@ -62,19 +76,20 @@ def run_study(
     progress: Progress | None = None,
     material: Material | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
     stand in for those of the file, where they are made in Python. A folder whose run began with other records is
-    refused: steps that ran and steps that are to come would not belong together.
+    refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
     """
     if material is None:
         if progress is not None:
             progress("reading data")
         material = gather(study)
     durable = folder is not None and can_resume(material)
-    grant = grant_of(study)
+    grants = grants_of(study, list(material.parties))
     if durable and folder is not None:
         require_same(study, material, folder)
     try:
@@ -88,11 +103,12 @@ def run_study(
             neighbours=study.privacy.neighbours.value,
             colluders=study.consortium.colluders,
             dropouts=study.privacy.dropouts,
+            roles=study.consortium.roles,
             seed=seed,
             test=material.test,
             baselines=study.simulation.baselines,
-            grant=float(grant.epsilon),
-            ledgers=_ledgers(study, material, folder, grant) if durable and folder is not None else None,
+            grant=grants,
+            ledgers=_ledgers(study, material, folder, grants) if durable and folder is not None else None,
             journal=folder / "journal.sqlite" if durable and folder is not None else None,
             run_id=run_id,
             study=study.name,
@@ -100,9 +116,11 @@ def run_study(
             settings=settings_of(study),
             models=material.models if models is None else models,
             progress=progress,
+            results=results,
         )
         return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:
+        grant = grant_of(study)
         key = "simulation.grant" if study.simulation.grant is not None else "privacy.epsilon"
         raise BudgetExceeded(
             f"{study.where}: a simulated party was granted {grant} ({key}) and the study asks eps {refusal.requested}, "
@@ -126,6 +144,20 @@ def grant_of(study: Study) -> Pure | Approx:
     return Approx(epsilon, delta) if delta else Pure(epsilon)
 
 
+def grants_of(study: Study, parties: Sequence[str]) -> float | dict[str, float]:
+    """`grant_of`; and where the file sets no grant, what a role pays beyond the epsilon of the study is granted too."""
+    usual, who = float(grant_of(study).epsilon), replace(study.consortium, parties=tuple(parties))
+    if study.simulation.grant is not None or not who.roles:
+        return usual
+    grants = {}
+    for group in groups(study.protocol.accepted(who), who):
+        asked = float(group.spent.epsilon_at(delta_of(who.loss)))
+        # A little up: what a loss converts to and back again is rounded both ways.
+        own = usual if asked <= usual else float(shown(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
+        grants.update(dict.fromkeys(group.parties, own))
+    return grants
+
+
 def settings_of(study: Study) -> dict[str, object]:
     """Every setting that the run used, by dotted key, whether written or left to its default; no other variant's."""
     tables = {"privacy": study.privacy, study.protocol_name: study.parameters, "simulation": study.simulation}
@@ -136,20 +168,26 @@ def settings_of(study: Study) -> dict[str, object]:
     return {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
-def _ledgers(study: Study, material: Material, folder: Path, grant: Pure | Approx) -> dict[str, Ledger]:
+def _ledgers(study: Study, material: Material, folder: Path, grants: float | Mapping[str, float]) -> dict[str, Ledger]:
     who = replace(study.consortium, parties=tuple(material.parties))
-    terms = granted(float(grant.epsilon), study.privacy.delta, study.protocol, who)
+    declaration = study.protocol.accepted(who)
+    terms = {party: granted(grants, study.privacy.delta, declaration, who, party) for party in material.parties}
     if len(material.parties) > FILE_EACH:
         shared = SharedFile(folder / "sites.sqlite")
         return {
             party: Ledger.seated(
-                shared, place, dataset=party, unit=study.privacy.unit, neighbours=study.privacy.neighbours, **terms
+                shared,
+                place,
+                dataset=party,
+                unit=study.privacy.unit,
+                neighbours=study.privacy.neighbours,
+                **terms[party],
             )
             for place, party in enumerate(material.parties, start=1)
         }
     place = folder / "ledgers"
     place.mkdir(exist_ok=True)
-    return {party: _ledger(place / file_name(party), party, study, terms) for party in material.parties}
+    return {party: _ledger(place / file_name(party), party, study, terms[party]) for party in material.parties}
 
 
 def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
@@ -175,9 +213,8 @@ def _ledger(path: Path, party: str, study: Study, terms: Granted) -> Ledger:
 
 
 def file_name(party: str) -> str:
-    """A party's name as a file's: names come from studies and data, and may hold anything."""
-    safe = quote(party, safe=" ").lstrip(".")
-    return f"{safe}.ledger" if 0 < len(safe) <= 120 else f"{Stream.public('file name', party).bytes(16).hex()}.ledger"
+    """The file of a party's ledger."""
+    return f"{safe_name(party)}.ledger"
 
 
 def gather(study: Study) -> Material:
@@ -206,7 +243,7 @@ def _dealt(study: Study) -> Material:
         frame, where = read_records(study, table.data, "simulation.data"), named(study, table.data)
         _some_records(study, len(frame))
         whole = encoded(study.protocol, frame, where)
-        parties = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
+        parties: dict[str, Held] = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
         found += odd(study, frame, where)
         for name, records in parties.items():
             declared = study.parameters.declared_records(name)
@@ -216,9 +253,8 @@ def _dealt(study: Study) -> Material:
         _matching(study, list(table.data), "simulation.data has")
         parties = {}
         for name, value in table.data.items():
-            frame, where = read_records(study, value, f"simulation.data.{name}"), named(study, value)
-            parties[name] = encoded(study.protocol, frame, where)
-            found += odd(study, frame, where, party=name)
+            parties[name], told = own_records(study, value, name)
+            found += told
         if study.privacy.unit is not Unit.PARTY:
             _some_records(study, sum(map(len, parties.values())))
     if table.test is not None:
@@ -305,11 +341,16 @@ def _rows(records: Records, rows: Rows) -> Records:
     )
 
 
-def _held_out(study: Study, parties: Mapping[str, Records]) -> Material:
-    """Sets the same share of each party's records aside; a fraction of a record is decided by public chance."""
+def _held_out(study: Study, parties: Mapping[str, Held]) -> Material:
+    """Sets the same share of each party's records aside; a fraction of a record is decided by public chance. Of records
+    that are read in blocks none is."""
     stream = Stream.public(study.hash, "holdout")
-    kept, tested = {}, []
+    kept: dict[str, Held] = {}
+    tested = []
     for name, records in parties.items():
+        if isinstance(records, StreamedRecords):
+            kept[name] = records
+            continue
         count = int(len(records) * study.simulation.holdout + stream.uniform(1)[0])
         order = stream.permutation(len(records))
         tested.append(_rows(records, np.sort(order[:count])))

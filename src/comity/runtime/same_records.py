@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comity.data import Records
+from comity.data import Records, StreamedRecords
 from comity.errors import Refused, StudyError
 from comity.learn.predictions import Predictions
 
@@ -69,6 +69,9 @@ def _digest(value: Any) -> str:
 def _feed(state: Any, value: Any) -> None:
     if isinstance(value, Records):
         value = vars(value)
+    elif isinstance(value, StreamedRecords):
+        # Taken while every record was checked, before the run.
+        value = value.digest
     if isinstance(value, Mapping):
         for name, one in value.items():
             state.update(f"{name}:".encode())

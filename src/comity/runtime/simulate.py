@@ -17,16 +17,21 @@ import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Records, Schema, explain
+from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explain
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
+from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received, presented_to
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
-from comity.federation.plan import describe, plan, spent_by
+from comity.federation.payers import describe, largest
+from comity.federation.payers import payers as paid_by
+from comity.federation.plan import plan
 from comity.federation.policy import SIMULATION
 from comity.federation.protocol import Protocol
 from comity.federation.store import Store
@@ -47,7 +52,10 @@ from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
 from comity.runtime.stacks import REAL_HOSTS, require_stacks
 
-Data = pd.DataFrame | Records
+RESULTS = 16
+"""Up to so many parties a simulation keeps what each of them received, without being asked."""
+
+Data = pd.DataFrame | Held
 
 
 def simulate(
@@ -61,10 +69,11 @@ def simulate(
     neighbours: str = "replace",
     colluders: int | None = None,
     dropouts: int = 0,
+    roles: Mapping[str, Sequence[str]] | None = None,
     seed: int | None = None,
-    test: Data | None = None,
+    test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | None = None,
+    grant: float | Mapping[str, float] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,
@@ -73,13 +82,16 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    results: bool | None = None,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
     Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
-    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`.
-    `models` are local models, one for all parties or by party (`comity.runtime.local_models`). Where `colluders` is
-    left out it is one, as long as another party stays honest.
+    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
+    one for all or by party. `models` are local models, one for all parties or by party
+    (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
+    `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
+    the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -93,6 +105,7 @@ def simulate(
         neighbours=Neighbours(neighbours),
         colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
         dropouts=dropouts,
+        roles={role: tuple(names) for role, names in (roles or {}).items()},
         schema=schema,
     )
     started = time.perf_counter()
@@ -100,14 +113,20 @@ def simulate(
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
         require_stacks(protocol, declaration)
-    records = {party: encoded(protocol, data, party, party=party) for party, data in parties.items()}
+    records: dict[str, Held] = {
+        party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
+        for party, data in parties.items()
+    }
+    for held in records.values():
+        if isinstance(held, StreamedRecords) and (len(parties) > REAL_HOSTS or not protocol.streams(who)):
+            held.require_memory()
     odd = [
         finding
         for party, data in parties.items()
         if isinstance(data, pd.DataFrame) and len(parties) <= REAL_HOSTS
         for finding in explain(encoding_of(protocol, party, party).schema, data, party, unit=who.unit.value)
     ]
-    tested = None if test is None else encoded(protocol, test, "test")
+    tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
     name_hash = study_hash or derive(fresh_seed(), study).hex()
@@ -127,7 +146,9 @@ def simulate(
             who,
             blocks=lambda most: stacks(list(records.values()), most),
             noise=noise_source(seed, "cohort"),
-            ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, protocol, who)),
+            ledger=Ledger.in_memory(
+                unit=who.unit, neighbours=who.neighbours, **granted(grant, delta, declaration, who, who.parties[0])
+            ),
             study=f"{study} {name_hash[:12]}",
             run=run_id,
             progress=progress,
@@ -136,13 +157,14 @@ def simulate(
         released, kept = cohort.released(), cohort.kept
         accounts: tuple[Account, ...]
         accounts, transcript = (account("each party", cohort.ledger, delta_of(loss)),), cohort.transcript
+        received: dict[str, Received] = {}
     else:
-        released, kept, accounts, transcript = _with_hosts(
+        released, kept, accounts, transcript, received = _with_hosts(
             protocol,
             who,
             records,
             known,
-            granted(grant, delta, protocol, who),
+            {party: granted(grant, delta, declaration, who, party) for party in who.parties},
             seed,
             journal,
             run_id,
@@ -150,6 +172,7 @@ def simulate(
             study,
             progress,
             local,
+            results=len(parties) <= RESULTS if results is None else results,
         )
     outcome = _outcome(
         protocol,
@@ -163,17 +186,20 @@ def simulate(
         run_id=run_id,
         seed=seed,
     )
-    error, compared = None, list[Baseline]()
+    assessed = Assessment()
     if tested is not None:
-        error = protocol.score(outcome.model, tested)
-        if baselines:
-            compared = protocol.compare(list(records.values()), tested)
-            if local:
-                compared = [replace(one, note=_without_models(one)) for one in compared]
+        whole = [held for held in records.values() if isinstance(held, Records)]
+        # Fits on all records need all of them at once.
+        compared = whole if baselines and len(whole) == len(records) else None
+        assessed = protocol.assess(outcome.presented, compared, tested)
+        if local:
+            noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
+            assessed = replace(assessed, baselines=noted)
     return replace(
         outcome,
-        error=error,
-        baselines=tuple(compared),
+        assessment=assessed,
+        received=received,
+        presented_to={party: presented_to(protocol, found, who) for party, found in received.items()},
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -189,9 +215,9 @@ def _without_models(baseline: Baseline) -> str:
 def _with_hosts(
     protocol: Protocol,
     who: Consortium,
-    records: Mapping[str, Records],
+    records: Mapping[str, Held],
     ledgers: Mapping[str, Ledger],
-    grant: Granted,
+    grants: Mapping[str, Granted],
     seed: int | None,
     journal: Path | None,
     run_id: str,
@@ -199,7 +225,9 @@ def _with_hosts(
     title: str,
     progress: Progress | None,
     local: Mapping[str, LocalModel],
-) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript]:
+    *,
+    results: bool,
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Account, ...], Transcript, dict[str, Received]]:
     # Keys of simulated parties come from the study's hash, so that a resumed run meets the same parties.
     names = (COORDINATOR, *who.parties)
     keys = {name: Identity(derive(study.encode(), "simulated identity", name)) for name in names}
@@ -208,7 +236,7 @@ def _with_hosts(
     hosts = {}
     for party in who.parties:
         ledger = ledgers.get(party) or Ledger.in_memory(
-            dataset=party, unit=who.unit, neighbours=who.neighbours, **grant
+            dataset=party, unit=who.unit, neighbours=who.neighbours, **grants[party]
         )
         hosts[party] = Host(
             agreed,
@@ -237,7 +265,8 @@ def _with_hosts(
             raise channel.refusals[error.party] from error
         raise
     accounts = tuple(account(party, hosts[party].store.ledger, delta_of(who.loss)) for party in who.parties)
-    return released, kept, accounts, coordinator.transcript
+    received = {party: host.received(run_id) for party, host in hosts.items()} if results else {}
+    return released, kept, accounts, coordinator.transcript, received
 
 
 def _outcome(
@@ -253,8 +282,8 @@ def _outcome(
     run_id: str,
     seed: int | None,
 ) -> Outcome:
-    declaration = protocol.declare(who)
-    spent = spent_by(declaration, who.parties[0], who)
+    declaration = protocol.accepted(who)
+    spent = largest(declaration, who)
     delta = delta_of(who.loss)
     shown = plan(study, protocol, who)
     return Outcome(
@@ -262,7 +291,8 @@ def _outcome(
         study_hash=study_hash,
         run=run_id,
         protocol=protocol.name,
-        model=protocol.present(released, who),
+        presented=protocol.present(released, who),
+        beside=protocol.beside(released, who, study=study_hash, run=run_id),
         released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
@@ -273,6 +303,7 @@ def _outcome(
             adversary=declaration.adversary,
             claim=declaration.claim,
             seeded=seed is not None,
+            payers=paid_by(declaration, who),
         ),
         plan=shown,
         declaration=declaration,
@@ -284,11 +315,9 @@ def _outcome(
     )
 
 
-def encoded(protocol: Protocol, data: Data, where: str, party: str | None = None) -> Records:
+def encoded(protocol: Protocol, data: pd.DataFrame, where: str, party: str | None = None) -> Records:
     """Records as the protocol wants them; a frame is encoded by the protocol's own encoding, or, where parties hold
     different columns, by that of the party."""
-    if isinstance(data, Records):
-        return data
     return encoding_of(protocol, where, party).encode(data, where=where).records
 
 
@@ -318,14 +347,17 @@ class Granted(TypedDict):
     currency: Currency | None
 
 
-def granted(grant: float | None, delta: float, protocol: Protocol, who: Consortium) -> Granted:
-    """A grant in the currency that the protocol's losses enter: pure where all of them are, whatever δ is agreed on."""
+def granted(
+    grant: float | Mapping[str, float] | None, delta: float, declaration: Declaration, who: Consortium, party: str
+) -> Granted:
+    """A grant in the currency that this party's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
         return Granted(grant=None, currency=None)
-    losses = [release.loss for release in protocol.declare(who).releases if release.loss is not None]
-    whole = Approx(grant, delta) if delta else Pure(grant)
+    own = grant[party] if isinstance(grant, Mapping) else grant
+    losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
+    whole = Approx(own, delta) if delta else Pure(own)
     currency = currency_for(losses, whole)
-    return Granted(grant=Pure(grant) if currency is Currency.PURE else whole, currency=currency)
+    return Granted(grant=Pure(own) if currency is Currency.PURE else whole, currency=currency)
 
 
 def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
@@ -339,7 +371,7 @@ def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
     )
 
 
-def stacks(records: Sequence[Records], most: int) -> Iterator[Block]:
+def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
     """Blocks of parties padded to one size; `present` tells records from padding."""
     for start in range(0, len(records), most):
         block = records[start : start + most]

@@ -16,7 +16,7 @@ from comity.errors import StudyError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.data import Finding
+    from comity.data import Finding, Source
     from comity.runtime.study import Study
 
 # Keys by which a table is known to name one source, unless these are the parties' own names.
@@ -54,10 +54,14 @@ def _sources(data: Any, test: Any, parties: Iterable[str]) -> Iterator[tuple[str
         yield "simulation.test", test
 
 
-def read_records(study: Study, value: Any, key: str) -> pd.DataFrame:
+def opened(study: Study, value: Any, key: str) -> Source:
     from comity.data import open_source
 
-    return open_source(value, where=f"{study.where}: {key}", base=study.folder, confined=True).read()
+    return open_source(value, where=f"{study.where}: {key}", base=study.folder, confined=True)
+
+
+def read_records(study: Study, value: Any, key: str) -> pd.DataFrame:
+    return opened(study, value, key).read()
 
 
 def named(study: Study, value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from comity.errors import StudyError
 from comity.federation.bounds import Opened
 from comity.federation.declaration import Declaration
+from comity.federation.protection import Computed
 from comity.federation.protocol import Protocol, StepSpec
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
@@ -16,7 +17,11 @@ def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
     steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
     stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
     paid = [release for release in declaration.releases if release.loss is not None]
-    single = [one.name for one in paid if one.name not in stacked or isinstance(one.bound, Opened)]
+    single = [
+        one.name
+        for one in paid
+        if one.name not in stacked or isinstance(one.bound, Opened) or isinstance(one.protection, Computed)
+    ]
     if single or not protocol.stackable:
         why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
         raise StudyError(

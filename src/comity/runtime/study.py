@@ -114,6 +114,8 @@ class SimulationTable(_Table):
     holdout: float = Field(0.2, gt=0, lt=1)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
+    # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.
+    memory: float = Field(1.0, gt=0)
     models: dict[str, ModelTable] | None = None
 
 
@@ -156,7 +158,7 @@ class Study:
             roster = {
                 n: _pinned(p.keys, f"parties.{n}", self.where) for n, p in self.parties.items() if p.keys is not None
             }
-            for role in {p.role for p in self.parties.values() if p.role is not None}:
+            for role in dict.fromkeys(p.role for p in self.parties.values() if p.role is not None):
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
@@ -245,6 +247,7 @@ class Study:
         setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
         with naming(where):
             protocol = parameters.build(setting)
+        _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
             "schema": schema.digest(),
@@ -311,6 +314,19 @@ def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | in
             key="parties",
         )
     return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
+
+
+def _check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, where: str) -> None:
+    """A role that the method does not have would be ignored."""
+    known = protocol.roles
+    for name, party in () if isinstance(parties, int) else parties.items():
+        if party.role is not None and party.role not in known:
+            has = f"has the roles {', '.join(known)}" if known else "has no roles"
+            raise StudyError(
+                f"{where}: parties.{name}.role = {party.role!r}: {protocol.name} {has}{_nearest(party.role, known)}; "
+                + ("choose one of them" if known else "remove the key"),
+                key=f"parties.{name}.role",
+            )
 
 
 def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:

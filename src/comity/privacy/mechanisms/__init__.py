@@ -8,18 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.privacy.loss import Loss
+from comity.privacy.mechanisms.computation import Computation
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.mwem import MWEM
+from comity.privacy.mechanisms.noisy_counts import NoisyCounts
 from comity.privacy.mechanisms.noisy_max import NoisyMax
+from comity.privacy.mechanisms.noisy_threshold import NoisyThreshold
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
-from comity.privacy.mechanisms.skellam import Skellam
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource
 
-__all__ = ["Gaussian", "Laplace", "Noise", "NoisyMax", "Scale", "Skellam", "Spherical"]
+__all__ = [
+    "MWEM",
+    "Computation",
+    "Gaussian",
+    "Laplace",
+    "Noise",
+    "NoisyCounts",
+    "NoisyMax",
+    "NoisyThreshold",
+    "PrefixSums",
+    "Scale",
+    "Spherical",
+]
 
 
 class Noise(Protocol):

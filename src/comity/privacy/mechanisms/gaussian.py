@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: Gaussian DP for L2 sensitivity, drawn at once or in parts."""
+"""Rounded Gaussian noise: Gaussian DP for L2 sensitivity, drawn at once or in parts."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ if TYPE_CHECKING:
 SMALLEST_PART = 2.0
 """Parts narrower than this lose variance to the grid, and their sum is no Gaussian any more."""
 
-SMOOTHING = 8.0
-"""Square units of the variance that make up for the grid: the rest is that of a continuous Gaussian."""
-
 _EXACT_TERMS = 64
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Adds independent integers z with probability proportional to exp(−z²/2σ²).
+    """Adds independent variables of N(0, σ²), each rounded to the nearest integer.
 
-    Promise      μ-GDP against whoever sees the noisy integers, for μ = Δ/sqrt(σ² − 8) in grid units: they are, point by
-                 point up to factors exp(±2^−44 μ²), a post-processing of x + N(0, (σ² − 8)I). An (ε, δ) budget buys
-                 the largest μ whose exact curve keeps it, and the μ is what is charged; the factors are paid for in
-                 the budget (`comity.privacy.accounting`).
-    Shared       each of `parts` parties adds its own discrete Gaussian of variance σ²/parts. The sum of the parts is
-                 near one discrete Gaussian, within the same factors; the promise is against whoever sees the sum and
-                 none of these parts: parts of colluders, or of parties that may drop out, don't count.
-    Why          proof.md, 3 and 4.
-    Sensitivity  Δ/h + sqrt(d) units in L2: rounding adds up to one unit per coordinate.
+    Promise      μ-GDP against whoever sees the noisy integers, for μ = Δ/σ in grid units: a value on the grid plus
+                 rounded noise is the rounding of the value plus the continuous noise. An (ε, δ) budget buys the
+                 largest μ whose exact curve keeps it, and the μ is what is charged.
+    Shared       each of `parts` parties adds its own rounded Gaussian of variance σ²/parts. The sum of the parts is,
+                 point by point up to factors exp(±2^−44 μ²), a rounding of the value plus one continuous Gaussian and
+                 independent noise; the factors are paid for in the budget (`comity.privacy.accounting`). The promise
+                 is against whoever sees the sum and none of these parts: parts of colluders, or of parties that may
+                 drop out, don't count.
+    Why          proof.md, 3; the draw itself is exact (proof.md, 4).
+    Sensitivity  Δ/h + sqrt(d) units in L2: rounding the value adds up to one unit per coordinate.
     """
 
     loss: Loss
-    name: ClassVar[str] = "discrete Gaussian"
+    name: ClassVar[str] = "rounded Gaussian"
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
@@ -71,29 +69,24 @@ class Gaussian:
         permit: Permit,
         part: bool = False,
     ) -> NDArray[np.int64]:
-        return source.discrete_gaussian(scale.part if part else scale.total, shape, permit=permit)
+        return source.rounded_gaussian(scale.part if part else scale.total, shape, permit=permit)
 
 
-def gap(part: float, parts: int) -> float:
-    """τ, rounded up: twice the largest log ratio between the sum of the parts and one discrete Gaussian.
+def ripple(part: float, parts: int) -> float:
+    """The largest log ratio, rounded up, between a sum of rounded parts and one rounding of their continuous sum.
 
-    τ = 10 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units. The terms fall with k, so the later
-    ones are counted as equal to the last one that is computed.
+    2.1 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units, from 0.71 on. The terms fall with k, so the
+    later ones are counted as equal to the last one that is computed.
     """
     exponent = -2 * math.pi**2 * part * part
     terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
     rest = max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)
-    # The relative error of exp grows with its argument; arguments beyond −745 give zero.
-    return 10 * (sum(terms) + rest) * (1 + 1e-9)
+    return 2.1 * (sum(terms) + rest)
 
 
 def unevenness(size: int, part: float, parts: int) -> float:
     """κ, rounded up: the largest log ratio, over all coordinates, between the noise and a post-processed Gaussian."""
-    return size * (gap(part, parts) / 2 + _RIPPLE)
-
-
-# 2.1 times 2 Σ exp(−2π² s² k²) for s² = SMOOTHING, of which the first term is all that counts.
-_RIPPLE = 4.3 * math.exp(-2 * math.pi**2 * SMOOTHING)
+    return size * ripple(part, parts)
 
 
 @lru_cache(maxsize=256)
@@ -106,7 +99,7 @@ def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | N
         else grid
     )
     steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
-    sigma = math.hypot(steps / allowed, math.sqrt(SMOOTHING)) * ROUND_UP
+    sigma = steps / allowed * ROUND_UP
     part = sigma / math.sqrt(parts) * ROUND_UP if parts > 1 else sigma
     if parts > 1 and part < SMALLEST_PART:
         raise StudyError(
@@ -120,4 +113,4 @@ def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | N
             "make the grid finer, or leave it out",
             key="grid",
         )
-    return Scale(grid=step, part=part, total=sigma, tau=gap(part, parts), loss=loss)
+    return Scale(grid=step, part=part, total=sigma, tau=ripple(part, parts), loss=loss)

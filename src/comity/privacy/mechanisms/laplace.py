@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PRECISION, _NEGLIGIBLE = 2.0**-145, 2.0**-60
 """A part is within the first of its distribution per coordinate; what that leaves over, times e^ε, stays below the
-second (proof.md, 9)."""
+second (proof.md, 8)."""
 
 
 @dataclass(frozen=True)

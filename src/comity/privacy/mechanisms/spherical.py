@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.infinitely_divisible import SMOOTHING, part_width, parts_of
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.gaussian import gap
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
 from comity.privacy.permit import Permit
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 20
 """The numerical statement of proof.md, 5 counts on no more coordinates than this."""
+
+_EXACT_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,16 @@ def shared_loss(size: int, epsilon: float, parts: int) -> float:
     return 2 * numerical_loss(size, epsilon) + size * (
         gap(math.sqrt(SMOOTHING), parts) + 6 * math.exp(-2 * math.pi**2 * SMOOTHING * parts)
     )
+
+
+def gap(part: float, parts: int) -> float:
+    """τ, rounded up: twice the largest log ratio between a sum of discrete Gaussians and one of their variance.
+
+    τ = 10 Σ_{k < parts} exp(−2π² σ² k/(k+1)) for parts of σ grid units. The terms fall with k, so the later
+    ones are counted as equal to the last one that is computed.
+    """
+    exponent = -2 * math.pi**2 * part * part
+    terms = [math.exp(exponent * k / (k + 1)) for k in range(1, min(parts, _EXACT_TERMS))]
+    rest = max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)
+    # The relative error of exp grows with its argument; arguments beyond −745 give zero.
+    return 10 * (sum(terms) + rest) * (1 + 1e-9)

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.bounds import RecordSum
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
+from comity.federation.rows import Rows
 from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
@@ -34,7 +36,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
-from comity.protocols.averaging.record_sum import RecordSum, from_upper_triangle, in_unit_ball, upper_triangle
+from comity.protocols.averaging.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -219,6 +221,10 @@ class Averaging(Protocol):
             ),
         )
 
+    def streams(self, who: Consortium) -> bool:
+        """A local fit goes over the records many times."""
+        return self.by_gradient(who)
+
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
@@ -259,13 +265,16 @@ class Averaging(Protocol):
 
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
-        site.contribute(upper_triangle(in_unit_ball(site.features) * site.present[..., None]))
+        site.contribute(site.total(lambda rows: upper_triangle(in_unit_ball(rows.features) * rows.present[..., None])))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats) -> None:
         self._tell_owner(site)
-        rows = in_unit_ball(site.features)
-        site.contribute(self.loss.gradient(iterate, rows, self.targets(site.labels), site.present, self.cut))
+        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate)))
+
+    def _gradient_of(self, rows: Rows, iterate: Floats) -> Floats:
+        inside = in_unit_ball(rows.features)
+        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, self.cut)
 
     @step(sends="models")
     def train(self, site: Site) -> None:

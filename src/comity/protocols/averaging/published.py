@@ -48,9 +48,10 @@ from comity.protocols.averaging.published_declaration import (
     ends,
 )
 from comity.protocols.averaging.published_noise import TOLERANCE, Kind, PublishedNoise, pure_epsilon
-from comity.protocols.averaging.shares import Words, mean_of
+from comity.protocols.averaging.shares import PublishedShares, Share, Terms, Words, mean_of
 
 if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
     from comity.learn.models import LinearClassifier
 
 
@@ -315,6 +316,12 @@ class PublishedAverage(Protocol):
 
         coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)
+
+    def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
+        """What each participant published, to be added up by anybody."""
+        shares = released["shares"]
+        terms = Terms(study, run, tuple(shares), who.size, self.scaled(who).grid, self.classes, self.encoding)
+        return {"shares": PublishedShares(tuple(Share(name, words, terms) for name, words in shares.items()))}
 
     def score(self, model: LinearClassifier, test: Records) -> float:
         return _error(model.coef_[0], test)

@@ -1,59 +1,23 @@
-"""A sum over a party's records: how far one record moves it, and how large it can be.
-
-The bound of a whole party's contribution says nothing about one record. Here each record's part is bounded before the
-sum is formed (rows in the unit ball, residuals clipped), and the sum is then projected on a ball that holds every sum
-of so many records. Projection on a convex set brings no two points further apart, so the sensitivity survives it.
-"""
+"""What one record adds to a sum: rows brought into the unit ball before anything is summed, and second moments whose
+norm as a vector is their norm as a matrix."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.bounds import Ball
-
 Floats = NDArray[np.float64]
 
-# Norms of rows and residuals are rounded; this is far more than d roundings of a double can add.
-_ROUNDING = 1 + 1e-9
-# Each of two neighbours' sums of n terms is off by n·2^-53 times the sum of the terms' norms, in whatever order.
-_ADDING = 2.0**-52
-
-
-@dataclass(frozen=True)
-class RecordSum:
-    """`moved`: L2 distance that one record makes; `radius`: of the ball that the sum of `records` is projected on."""
-
-    neutral_within: ClassVar[bool] = False
-
-    moved: float
-    radius: float
-    records: int = 1
-
-    @property
-    def l2(self) -> float:
-        return self.moved * _ROUNDING + self.records * self.radius * _ADDING
-
-    @property
-    def l1(self) -> float:
-        return float("inf")
-
-    @property
-    def limit(self) -> float:
-        return self.radius * _ROUNDING
-
-    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
-        return Ball(self.radius).enforce(value, shape)
-
-    def neutral(self, shape: tuple[int, ...]) -> Floats:
-        return np.zeros(shape)
+# Squares of norms that are computed in another order may be that far from each other, and a row is left as it is only
+# where they all agree that it lies inside.
+_SURELY_INSIDE = 1 - 1e-9
 
 
 def in_unit_ball(rows: Floats) -> Floats:
     """Rows (..., d), longer ones than 1 divided by their norm; a row that is not finite becomes zero."""
+    # What an encoding gives lies inside, and stays as it is. Written so that NaN fails.
+    if (np.einsum("...i,...i->...", rows, rows) <= _SURELY_INSIDE).all():
+        return rows
     rows = np.where(np.isfinite(rows).all(-1, keepdims=True), rows, 0.0)
     largest = np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
     norms = largest * np.sqrt(((rows / largest) ** 2).sum(-1, keepdims=True))

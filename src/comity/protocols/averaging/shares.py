@@ -11,11 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.artefacts.artefact import Card
+from comity.artefacts.section import Grid, Section
 from comity.crypto.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
@@ -50,6 +53,50 @@ class Share:
     participant: str
     words: Words
     terms: Terms
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedShares:
+    """The shares of a run, one file for each participant; `comity combine` adds them up."""
+
+    kind: ClassVar[str] = "shares"
+    place: ClassVar[str] = "shares"
+
+    shares: tuple[Share, ...]
+
+    def save(self, folder: Path) -> None:
+        for share in self.shares:
+            save_share(share, folder / _file_name(share.participant))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        paths = sorted(folder.glob(f"*{SUFFIX}"))
+        if not paths:
+            raise DataError(f"{folder}: no file *{SUFFIX} is in this folder; give the shares that were published")
+        shares = [load_share(path) for path in paths]
+        order = shares[0].terms.participants
+        shares.sort(key=lambda share: order.index(share.participant) if share.participant in order else len(order))
+        return cls(tuple(shares))
+
+    def card(self) -> Card:
+        return Card(
+            "published shares",
+            f"Additive shares of {len(self.shares)} participants, which show a model only all together",
+            parts={
+                "Files": f"`*{SUFFIX}`, one for each participant; no code is run by opening them. Use: `comity combine "
+                "FOLDER --to model`."
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        rows = tuple((share.participant, len(share.words)) for share in self.shares)
+        return Section("Published shares", tables=(Grid(("participant", "words"), rows),))
+
+
+def _file_name(participant: str) -> str:
+    """A participant's name may hold anything; its file's name does not, and two never share one."""
+    safe = quote(participant, safe=" ")
+    return f"{'%2E' + safe[1:] if safe.startswith('.') else safe}{SUFFIX}"
 
 
 def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[np.float64]:

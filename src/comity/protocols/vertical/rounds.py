@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from comity.crypto import dealer_combination as vectors
 from comity.crypto import dealer_cubes as cubes
+from comity.data import Records
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
 from comity.federation.alignment import ROWS
@@ -146,7 +147,7 @@ class Rounds(Protocol):
 
     def _lines(self, site: Site) -> Words:
         """This party's features in units of 2^−PLACES, one line per column; the same in every step of a run."""
-        columns = self.layout.matrix(site.records, site.party)
+        columns = self.layout.matrix(Records(site.features, site.records.labels), site.party)
         order = site.kept(ROWS)
         units = integers((columns if order is None else columns[order])[:, self._is_feature(site.party)])
         if len(units) != site.dims["rows"]:

@@ -2,30 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections.abc import Iterator, Mapping
 from os import cpu_count
+from threading import Lock, Thread
+from typing import Protocol
 
 from comity.errors import ComityError
-from comity.federation.host import Host
+from comity.federation.asking import ABSENT, BEAT, FAILED, Asking
+from comity.federation.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.host import Answer
+
+log = logging.getLogger("comity.site")
+
+
+class Answering(Protocol):
+    """A `Host`, or whatever else answers asks of one party."""
+
+    def answered(self, raw: bytes) -> Answer: ...
 
 
 class LocalChannel:
-    """Calls each party's host. It carries the same bytes as a deployment; it remembers the sentence of a refusal by
-    party, since in a simulation the coordinator and the owner are one person."""
+    """Calls each party's host, a few at a time. It carries the same bytes as a deployment; it remembers the sentence of
+    a refusal by party, since in a simulation the coordinator and the owner are one person.
 
-    def __init__(self, hosts: Mapping[str, Host]) -> None:
+    A party whose turn has not come or that computes is alive: it is in this process. Each message is made when its turn
+    comes, so that as many are held as hosts are at work. A step that runs when the ask is closed runs to its end.
+    """
+
+    def __init__(self, hosts: Mapping[str, Answering], *, most: int = MOST, beat: float = BEAT) -> None:
         self._hosts = hosts
-        self._workers = min(4, cpu_count() or 1)
+        self._most = most
+        self._beat = beat
+        # At least two: a slow site alone does not hold up the others.
+        self._workers = max(2, min(4, cpu_count() or 1))
         self.refusals: dict[str, ComityError] = {}
 
-    def ask(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
-        if len(messages) < 2:
-            answers = [self._hosts[party].answered(message) for party, message in messages.items()]
-        else:
-            with ThreadPoolExecutor(self._workers) as pool:
-                answers = list(pool.map(lambda party: self._hosts[party].answered(messages[party]), messages))
-        for party, answer in zip(messages, answers):
-            if answer.refusal is not None:
-                self.refusals[party] = answer.refusal
-        return {party: answer.reply for party, answer in zip(messages, answers)}
+    def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
+        asking = Asking(messages, patience, most=self._most, showing=lambda: asking.open, beat=self._beat)
+        workers = min(self._workers, len(messages))
+        turns = _Turns(messages, workers)
+        for _ in range(workers):
+            Thread(target=self._work, args=(asking, turns), name="local sites", daemon=True).start()
+        return asking
+
+    def _work(self, asking: Asking, turns: _Turns) -> None:
+        error: BaseException | None = None
+        try:
+            for party, make in turns:
+                if asking.waits_for(party):
+                    self._answer(asking, party, make)
+        except BaseException as raised:
+            # Not a fault of a site: a message can't be made, or the process is being ended.
+            error = raised
+        if turns.leave(error) and turns.error is not None:
+            asking.failed(turns.error)
+
+    def _answer(self, asking: Asking, party: str, make: Message) -> None:
+        host = self._hosts.get(party)
+        if host is None:
+            asking.lost(party, ABSENT)
+            return
+        message = make()
+        if not asking.fits(party, len(message)):
+            return
+        try:
+            answer = host.answered(message)
+        except Exception:
+            log.exception("%s failed", party)
+            asking.lost(party, FAILED)
+            return
+        del message
+        if answer.refusal is not None:
+            self.refusals[party] = answer.refusal
+        asking.replied(party, answer.reply, wait=True)
+
+
+class _Turns:
+    """Parties and their messages, each handed to one worker. After an error no more are handed out, and the last worker
+    to leave tells of it: nothing runs any more when whoever asked hears."""
+
+    def __init__(self, messages: Mapping[str, Message], workers: int) -> None:
+        self._left = iter(messages.items())
+        self._workers = workers
+        self._lock = Lock()
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, Message]]:
+        while True:
+            with self._lock:
+                turn = None if self.error is not None else next(self._left, None)
+            if turn is None:
+                return
+            yield turn
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Whether this was the last worker."""
+        with self._lock:
+            self.error = self.error or error
+            self._workers -= 1
+            return self._workers == 0

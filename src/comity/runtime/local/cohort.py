@@ -22,8 +22,9 @@ from comity.federation.parties import Parties, Progress
 from comity.federation.protection import Entrusted, Summed
 from comity.federation.protocol import Protocol, spec_of
 from comity.federation.released import Total, checked, perturbed
+from comity.federation.rows import Rows
 from comity.federation.transcript import Line, Transcript
-from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 
@@ -55,6 +56,10 @@ class Stack:
         self._noise = noise
         self.units: NDArray[np.int64] | None = None
 
+    def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Of each party of the stack, whose records are one block."""
+        return part(Rows(self.features, self.labels, self.present))
+
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
         release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3
         count = len(self.features) if stacked else 1
@@ -75,6 +80,9 @@ class Stack:
                 permit = Permit(release.name, 0)
                 units = units + noise.draw(self._noise, scale, shape, permit=permit, part=part)
         self.units = units
+
+    def deliver(self, name: str, value: Any) -> None:
+        raise Refused(f"{name}: parties in a stack keep no results of their own; use at most 1,000", code="no-step")
 
 
 Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
@@ -111,12 +119,7 @@ class Cohort:
         self._once: dict[str, Any] = {}
         self._lines: list[Line] = []
         self._kept = Kept()
-        draws = [
-            Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-            for release in self.declaration.paid_by(next(iter(who.parties)), who)
-            if release.loss is not None
-            for index in range(release.times)
-        ]
+        draws = self.declaration.draws(next(iter(who.parties)), who)
         with ledger.transaction() as transaction:
             transaction.reserve(study=study, run=run, draws=draws, unit=who.unit, neighbours=who.neighbours)
 
@@ -134,8 +137,7 @@ class Cohort:
         release = self.declaration[spec.sends]
         if isinstance(release.bound, Opened):
             raise Refused(f"{release.name} is a share: it needs real sites, at most 1,000", code="no-step")
-        index = self._counts.get(release.name, -1) + 1
-        self._counts[release.name] = index
+        index = self._next(release)
         with self.ledger.transaction() as transaction:
             transaction.draw(run=self._run, release=release.name, index=index, step=f"{spec.name}[{index}]")
         held = max(int(np.prod(release.shape)), self.protocol.scratch)
@@ -165,9 +167,15 @@ class Cohort:
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         release = self.declaration[name]
-        noisy = perturbed(release, value, self.consortium, self._noise, lambda make: self.once(name, make))
-        self._kept.add(release, name, noisy)
+        index = self._next(release)
+        noisy = perturbed(release, index, value, self.consortium, self._noise, self.once)
+        self._kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def _next(self, release: Release) -> int:
+        index = self._counts.get(release.name, -1) + 1
+        self._counts[release.name] = index
+        return index
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._once:

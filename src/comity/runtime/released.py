@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.artefacts.arrays import read_arrays, write_arrays
+from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, worded
 from comity.federation.declaration import Declaration
-from comity.learn.storage import read_arrays
-from comity.report.writing import write_text
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"
@@ -58,9 +57,9 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
     return tuple(
         Released(
             release.name,
-            release.source,
-            release.to,
-            tuple(who.roles.get(release.to, ())),
+            worded(release.source),
+            worded(release.to),
+            () if release.to in (EVERY_PARTY, EVERYONE) else tuple(who.among(release.to)),
             release.protection.text,
             str(release.form),
             values[release.name],
@@ -83,11 +82,7 @@ def save_released(released: tuple[Released, ...], folder: Path) -> None:
             for one in released
         ],
     }
-    # As `np.savez` does, which takes names as keywords and has some of its own.
-    with zipfile.ZipFile(fresh / _ARRAYS, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+    write_arrays(fresh / _ARRAYS, arrays)
     folder.mkdir(exist_ok=True)
     (fresh / _ARRAYS).replace(folder / _ARRAYS)
     fresh.rmdir()

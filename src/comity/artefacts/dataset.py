@@ -1,0 +1,106 @@
+"""Released records: a table with the schema that describes it, read again like any owner's data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+import pandas as pd
+
+from comity.artefacts.artefact import Card
+from comity.artefacts.section import Cell, Grid, Section
+from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, explain, open_source
+from comity.errors import DataError, SchemaError
+
+# More columns, or categories of one, than a reader takes in.
+_COLUMNS, _CATEGORIES = 40, 6
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records that were released, with their schema. `stored` is the format that they are saved in.
+
+    Whatever is computed from them is made from what was released, and costs nothing more.
+    """
+
+    kind: ClassVar[str] = "dataset"
+    place: ClassVar[str] = "data"
+
+    frame: pd.DataFrame
+    schema: Schema
+    stored: Literal["parquet", "csv"] = "parquet"
+
+    def __post_init__(self) -> None:
+        _require_fit(self.schema, self.frame, "the dataset")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def save(self, folder: Path) -> None:
+        if self.stored == "parquet":
+            self.frame.to_parquet(folder / "data.parquet", index=False)
+        else:
+            self.frame.to_csv(folder / "data.csv", index=False)
+        (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        try:
+            schema = Schema.load(folder / "schema.toml")
+        except SchemaError as error:
+            raise DataError(f"{error} Fetch the folder again") from error
+        stored: Literal["parquet", "csv"] = "parquet" if (folder / "data.parquet").exists() else "csv"
+        path = folder / f"data.{stored}"
+        frame = open_source(path, where=str(path)).read()
+        _require_fit(schema, frame, str(path))
+        return cls(frame, schema, stored)
+
+    def card(self) -> Card:
+        columns = ", ".join(f"`{column.name}`" for column in _columns(self.schema))
+        return Card(
+            "released dataset",
+            f"A dataset of {len(self):,} records with {len(_columns(self.schema))} columns",
+            parts={
+                "Columns": f"{columns}, as `schema.toml` describes them (bounds, categories, missing values).",
+                "Intended use and limits": "The study file records no intended use; the parties that made the dataset "
+                "decide on it. Whatever is computed from it costs nothing more. It follows what the study measured: "
+                "relations that it did not measure are not in it, and a record of it is nobody's.",
+                "Files": f"`data.{self.stored}` and `schema.toml`; no code is run by opening them. Use: any program "
+                "that reads tables, a study's `[simulation] data`, or `comity.load_artefact(folder)` in Python.",
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        columns = _columns(self.schema)
+        more = f"; {len(columns) - _COLUMNS} further columns are in the files" if len(columns) > _COLUMNS else ""
+        rows = tuple(_described(column, self.frame[column.name]) for column in columns[:_COLUMNS])
+        return Section(
+            "The dataset",
+            (f"{len(self):,} records, {len(columns)} columns.",),
+            tables=(Grid(("column", "kind", "content"), rows, f"Figures of the released records{more}."),),
+        )
+
+
+def _columns(schema: Schema) -> Sequence[Column | Target]:
+    return [*schema.columns, *(() if schema.target is None else (schema.target,))]
+
+
+def _described(column: Column | Target, values: pd.Series) -> tuple[Cell, ...]:
+    kind = type(column).__name__.lower()
+    if isinstance(column, Categorical | Ordinal | Classes):
+        shares = values.astype(str).value_counts(normalize=True)
+        shown = ", ".join(f"{label} {share:.0%}" for label, share in shares.head(_CATEGORIES).items())
+        return column.name, kind, shown + (f" and {len(shares) - _CATEGORIES} more" * (len(shares) > _CATEGORIES))
+    if not len(values.dropna()) or not pd.api.types.is_numeric_dtype(values):
+        content = f"{values.dropna().nunique()} values"
+        return column.name, kind, content
+    return column.name, kind, f"{values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}"
+
+
+def _require_fit(schema: Schema, frame: pd.DataFrame, where: str) -> None:
+    for finding in explain(schema, frame, where):
+        # A table without records is still a dataset.
+        if finding.severity == "error" and finding.column:
+            raise DataError(f"{where}: the records do not fit their schema: {finding.sentence}")

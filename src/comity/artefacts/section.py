@@ -1,0 +1,139 @@
+"""What an artefact or an assessment says on a page, as plain values: the page draws them, `result.json` keeps them.
+
+A plot is described by its numbers and words, so that a page can be made again from a folder, in another style, by
+another program; nothing here draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`spread` is a standard deviation; `ours` marks the result among what it is compared with."""
+
+    label: str
+    value: float
+    spread: float = 0.0
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Quantities side by side; `axis` says what they count."""
+
+    about: str
+    axis: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Dot:
+    label: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Signed quantities around zero; `deviation` is that of the noise in each, where it is known."""
+
+    about: str
+    axis: str
+    dots: tuple[Dot, ...]
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one line; `spread` is a standard deviation around each, or empty."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    spread: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over one axis, with `levels` for what does not depend on it."""
+
+    about: str
+    across: str
+    up: str
+    curves: tuple[Curve, ...]
+    levels: tuple[Dot, ...] = ()
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: a row has a cell for each head."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+Plot = Bars | Dots | Curves
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page. The first plot stands beside the sentence that says what was released."""
+
+    heading: str
+    sentences: tuple[str, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    tables: tuple[Grid, ...] = ()
+
+
+_PLOTS: Mapping[str, type] = {"bars": Bars, "dots": Dots, "curves": Curves}
+_WITHIN: Mapping[str, type] = {"bars": Bar, "dots": Dot, "curves": Curve, "levels": Dot}
+
+
+def section_page(section: Section) -> dict[str, Any]:
+    """As JSON can hold it."""
+    names = {kind: name for name, kind in _PLOTS.items()}
+    page = asdict(section)
+    page["plots"] = [{"kind": names[type(plot)], **asdict(plot)} for plot in section.plots]
+    return page
+
+
+def read_section(page: Mapping[str, Any]) -> Section:
+    """What `section_page` wrote; KeyError, TypeError or ValueError where it is something else."""
+    return Section(
+        heading=_text(page["heading"]),
+        sentences=tuple(map(_text, page["sentences"])),
+        plots=tuple(_plot(plot) for plot in page["plots"]),
+        tables=tuple(
+            Grid(tuple(map(_text, one["heads"])), tuple(map(tuple, one["rows"])), _text(one["note"]))
+            for one in page["tables"]
+        ),
+    )
+
+
+def _plot(page: Mapping[str, Any]) -> Plot:
+    kind = _PLOTS[page["kind"]]
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        value = page[field.name]
+        if field.name in _WITHIN:
+            value = tuple(_part(_WITHIN[field.name], one) for one in value)
+        values[field.name] = value
+    made: Plot = kind(**values)
+    return made
+
+
+def _part(kind: type, page: Mapping[str, Any]) -> Any:
+    return kind(**{key: tuple(map(float, value)) if isinstance(value, list) else value for key, value in page.items()})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text was expected, found {value!r}")
+    return value

@@ -1,0 +1,88 @@
+"""A released table of figures: counts, rates, coefficients with their intervals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from comity.artefacts.artefact import Card
+from comity.artefacts.section import Cell, Grid, Section
+from comity.errors import DataError
+
+_FORMAT: Final = "comity-table-1"
+_MOST_BYTES: Final = 1 << 28
+# More rows than a reader takes in; the rest is in the files.
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures by row. A cell is a text, a number, a truth value, or None where there is none; numbers are finite."""
+
+    kind: ClassVar[str] = "table"
+    place: ClassVar[str] = "table"
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.heads or len(set(self.heads)) != len(self.heads):
+            raise DataError(f"a table needs heads that differ, found {list(self.heads)}")
+        for number, row in enumerate(self.rows, start=1):
+            if len(row) != len(self.heads) or not all(map(_is_cell, row)):
+                raise DataError(
+                    f"row {number} of the table: expected {len(self.heads)} texts or finite numbers, found {row!r}"
+                )
+
+    def column(self, head: str) -> tuple[Cell, ...]:
+        """The cells under a head."""
+        place = self.heads.index(head)
+        return tuple(row[place] for row in self.rows)
+
+    def save(self, folder: Path) -> None:
+        page = {"format": _FORMAT, "about": self.about, "heads": self.heads, "rows": self.rows}
+        text = json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / "table.json").write_text(text + "\n", encoding="utf-8")
+        with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([self.heads, *self.rows])
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        path = folder / "table.json"
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                raise ValueError("it is larger than any table of figures")
+            page = json.loads(path.read_text(encoding="utf-8"))
+            if page["format"] != _FORMAT:
+                raise ValueError(f"format {page['format']!r}")
+            heads, about = tuple(page["heads"]), page["about"]
+            if not all(isinstance(text, str) for text in (*heads, about)):
+                raise TypeError("heads are texts")
+            return cls(heads, tuple(map(tuple, page["rows"])), about)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError) as error:
+            raise DataError(f"{path}: no table can be read here ({error}); fetch the folder again") from error
+
+    def card(self) -> Card:
+        what = self.about or "A table of figures"
+        return Card(
+            "released figures",
+            f"{what.rstrip('.')} ({len(self.rows)} rows: {', '.join(self.heads)})",
+            parts={
+                "Files": "`table.json` and, for other programs, `table.csv` with the same content; no code is run by "
+                "opening them. Use: `comity.load_artefact(folder)` in Python."
+            },
+        )
+
+    def section(self, noise: float | None = None) -> Section:
+        cut = len(self.rows) > _SHOWN
+        note = f"The first {_SHOWN} of {len(self.rows)} rows; all are in table.csv." if cut else ""
+        return Section(self.about or "Figures", tables=(Grid(self.heads, self.rows[:_SHOWN], note),))
+
+
+def _is_cell(value: Any) -> bool:
+    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

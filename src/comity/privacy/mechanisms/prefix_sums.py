@@ -1,0 +1,162 @@
+"""Noise for running sums over rounds, correlated so that it grows like the logarithm of their number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import derive
+from comity.errors import StudyError
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.lazy_words import LazyWords
+from comity.privacy.loss import GDP, Loss
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.normals import Normals, normals
+from comity.privacy.permit import Permit
+
+if TYPE_CHECKING:
+    from comity.privacy.randomness import NoiseSource
+
+MOST_ROUNDS = 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixSums:
+    """Releases S_t = x_1 + … + x_t for t = 1 … T, each with the rounded noise Σ_{k<=t} c_{t−k} z_k, c_j = C(2j, j)/4^j.
+
+    The square root of the matrix that sums up (Fichtenberger, Henzinger and Upadhyay 2022; Henzinger, Upadhyay and
+    Upadhyay 2023): z is Gaussian, and of the same law in each round.
+
+    Use          where a unit takes part in one round, or in few: for one that is in all of them independent noise in
+                 each round is narrower.
+    Promise      μ-GDP of the whole sequence against whoever sees every noisy sum, also when the x_t are chosen after
+                 a look at the sums so far. All of it is one loss, whether all rounds are run or not.
+    Why          proof.md, 10.
+    Sensitivity  one unit takes part in at most `participations` of the rounds, and moves x_t by at most Δ in L2 in each
+                 of these; Δ/h + sqrt(d) units after rounding. The sequence then moves by at most `factor` times that.
+    """
+
+    loss: Loss
+    rounds: int
+    participations: int = 1
+    name: ClassVar[str] = "prefix sums"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise StudyError(f"rounds: between 1 and {MOST_ROUNDS}, found {self.rounds}", key="rounds")
+        if not 1 <= self.participations <= self.rounds:
+            raise StudyError(
+                f"participations: between 1 and the {self.rounds} rounds, found {self.participations}",
+                key="participations",
+            )
+        if self.charged.square <= 0:
+            raise StudyError(
+                f"noise for sums needs a loss above 0, found {self.loss}: raise privacy.epsilon", key="privacy.epsilon"
+            )
+
+    @property
+    def charged(self) -> GDP:
+        return gaussian_budget(self.loss)
+
+    @property
+    def factor(self) -> float:
+        """How far the sequence before its noise moves, for each unit that x_t moves, rounded up."""
+        moved = np.convolve(coefficients(self.rounds), np.ones(self.participations))[: self.rounds]
+        return math.sqrt(math.fsum((moved * moved).tolist())) * (1 + 2.0**-40)
+
+    def scale(self, *, sensitivity: float, shape: tuple[int, ...], grid: float | None = None) -> Scale:
+        """The scale of z, for x_t of this shape. The noise of a round is wider: `deviations` times as wide."""
+        size = checked_size(sensitivity, shape, 1)
+        step = grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
+        sigma = steps * self.factor / math.sqrt(float(self.charged.square)) * ROUND_UP * ROUND_UP
+        return Scale(grid=step, part=sigma, total=sigma, tau=0.0, loss=self.charged)
+
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """The standard deviation of the noise of each round, in units of z's."""
+        return np.asarray(np.sqrt(np.cumsum(coefficients(self.rounds) ** 2)))
+
+    def begin(self, source: NoiseSource, *, permit: Permit) -> bytes:
+        """The seed of all rounds' noise: the one draw. Whoever keeps it with the debit draws nothing twice."""
+        return source.seed(permit=permit)
+
+    def noise(self, seed: bytes, scale: Scale, shape: tuple[int, ...]) -> RoundNoise:
+        return RoundNoise(seed, scale.total, shape, self.rounds)
+
+
+class RoundNoise:
+    """The noise of each round in grid units, a function of the seed: asked for again it is the same, on any machine."""
+
+    def __init__(self, seed: bytes, sigma: float, shape: tuple[int, ...], rounds: int) -> None:
+        self._seed, self._sigma, self._shape, self._rounds = seed, sigma, shape, rounds
+        self._size = math.prod(shape)
+        self._drawn: list[Normals] = []
+        self._doubles = np.empty((0, self._size))
+
+    def of(self, number: int) -> NDArray[np.int64]:
+        """[Σ_{k<=t} c_{t−k} z_k] for round `number`, counted from 0."""
+        if not 0 <= number < self._rounds:
+            raise StudyError(f"a round: between 0 and {self._rounds - 1}, found {number}", key="rounds")
+        self._draw_up_to(number)
+        weights, values = coefficients(self._rounds)[number::-1], self._doubles[: number + 1]
+        sums = weights @ values
+        # Of a sum of n products in doubles, each factor within 2^−51 of the truth; twice that bound.
+        slack = (number + 8) * 2.0**-51 * (weights @ np.abs(values)) + 2.0**-60 * self._sigma * (number + 1)
+        least, most = np.floor(sums - slack + 0.5), np.floor(sums + slack + 0.5)
+        out = least.astype(np.int64)
+        for index in np.flatnonzero(least != most).tolist():
+            out[index] = self._exact(number, index)
+        return out.reshape(self._shape)
+
+    def _draw_up_to(self, number: int) -> None:
+        first = len(self._drawn)
+        if number < first:
+            return
+        if number >= len(self._doubles):
+            grown = np.empty((min(self._rounds, 2 * number + 1), self._size))
+            grown[:first] = self._doubles[:first]
+            self._doubles = grown
+        for k in range(first, number + 1):
+            self._drawn.append(normals(self._sigma, self._size, LazyWords(derive(self._seed, "round", k))))
+            self._doubles[k] = self._drawn[k].doubles()
+
+    def _exact(self, number: int, index: int) -> int:
+        """The sum from ever more bits of the z_k, until all of what they leave open rounds to one integer."""
+        weights, bits = exact_coefficients(self._rounds), 128
+        while True:
+            pairs = [self._drawn[k].between(index, bits) for k in range(number + 1)]
+            least, most = (
+                sum((weights[number - k] * pair[side] for k, pair in enumerate(pairs)), Fraction(1, 2))
+                for side in (0, 1)
+            )
+            if math.floor(least) == math.floor(most):
+                return math.floor(least)
+            bits *= 2
+
+
+@lru_cache(maxsize=4)
+def coefficients(count: int) -> NDArray[np.float64]:
+    """C(2j, j)/4^j for j = 0 … count − 1, each the double next to it: quotients of Python's integers are."""
+    numerator, out = 1, np.ones(count)
+    for j in range(1, count):
+        numerator = numerator * (2 * j) * (2 * j - 1) // (j * j)
+        out[j] = numerator / (1 << (2 * j))
+    out.setflags(write=False)
+    return out
+
+
+@lru_cache(maxsize=2)
+def exact_coefficients(count: int) -> tuple[Fraction, ...]:
+    numerator, out = 1, [Fraction(1)]
+    for j in range(1, count):
+        numerator = numerator * (2 * j) * (2 * j - 1) // (j * j)
+        out.append(Fraction(numerator, 1 << (2 * j)))
+    return tuple(out)

@@ -1,0 +1,93 @@
+"""The results folder of one owner: what was released to it, and what its own steps left with it.
+
+    released/    values by their declared names, with forms (`runtime.released`)
+    own/         values that its own steps delivered, which never left it
+    model/ ...   what the method presents, where this party was released what that takes
+    received.json   written last: a folder that has it has everything
+
+It is written from the owner's file, where the values stay: writing it again after a crash gives the same folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
+from comity.artefacts.writing import write_text
+from comity.entropy import Stream
+from comity.errors import DataError
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration
+from comity.federation.delivery import Received
+from comity.federation.kept import is_kept
+from comity.runtime.released import Released, load_released, released_of, save_released
+
+_FORMAT: Final = "comity-received-1"
+_PAGE: Final = "received.json"
+
+
+def save_received(
+    found: Received,
+    presented: Any,
+    folder: Path,
+    *,
+    party: str,
+    study: str,
+    run: str,
+    declaration: Declaration,
+    who: Consortium,
+) -> None:
+    """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_released(released_of(found.releases, declaration, who), folder / "released")
+    if found.own:
+        own = (Released(name, party, party, (), "stays with its owner", "", value) for name, value in found.own.items())
+        save_released(tuple(own), folder / "own")
+    if isinstance(presented, Artefact):
+        save_artefact(presented, folder / presented.place)
+    due = [release.name for release in declaration.seen_by(party, who) if is_kept(release)]
+    page = {
+        "format": _FORMAT,
+        "party": party,
+        "study": study,
+        "run": run,
+        "released": list(found.releases),
+        "own": list(found.own),
+        # Declared to this party and not there: of a run that it was lost in, or that made none.
+        "missing": [name for name in due if name not in found.releases],
+        "presented": presented.place if isinstance(presented, Artefact) else None,
+    }
+    write_text(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
+
+
+def load_received(folder: str | Path) -> tuple[Received, Artefact | None]:
+    """What `save_received` wrote, and the artefact beside it; a `DataError` whatever is wrong with it."""
+    folder = Path(folder)
+    path = folder / _PAGE
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+        if page["format"] != _FORMAT:
+            raise ValueError(f"format {page['format']!r}")
+        own, presented = bool(page["own"]), page["presented"]
+        if presented is not None and (presented != safe_name(presented) or "/" in presented):
+            raise ValueError(f"{presented!r} is no folder beside it")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: can't be read ({error!r}); give the results folder of a party") from error
+    found = Received(_values(load_released(folder / "released")), _values(load_released(folder / "own")) if own else {})
+    return found, None if presented is None else load_artefact(folder / presented)
+
+
+def safe_name(party: str) -> str:
+    """A party's name as that of a file or folder: names come from studies and data, and may hold anything. Two parties
+    never share one."""
+    safe = quote(party, safe=" ")
+    safe = f"%2E{safe[1:]}" if safe.startswith(".") else safe
+    return safe if 0 < len(safe) <= 120 else Stream.public("file name", party).bytes(16).hex()
+
+
+def _values(found: tuple[Released, ...]) -> Mapping[str, Any]:
+    return {one.name: one.value for one in found}

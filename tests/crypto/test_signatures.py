@@ -1,0 +1,127 @@
+"""Signatures: the scheme of the standard, and a memory that makes nothing good that is not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from nacl import bindings
+
+from comity.crypto import signatures
+from comity.crypto.signatures import Signer, unremembered, verify
+from comity.errors import Malformed
+
+SEED, OTHER = b"a" * 32, b"b" * 32
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    signatures._good.clear()
+    yield
+    signatures._good.clear()
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    """How often a signature was looked at in earnest."""
+    found = []
+    really = bindings.crypto_sign_open
+
+    def counting(signed, public):
+        found.append(public)
+        return really(signed, public)
+
+    monkeypatch.setattr(bindings, "crypto_sign_open", counting)
+    return found
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"data" * 1000])
+def test_signatures_are_those_of_the_standard(data):
+    ours, theirs = Signer(SEED), Ed25519PrivateKey.from_private_bytes(SEED)
+    assert ours.public == theirs.public_key().public_bytes_raw()
+    assert ours.sign(data) == theirs.sign(data)
+    Ed25519PublicKey.from_public_bytes(ours.public).verify(ours.sign(data), data)
+    signatures._good.clear()
+    verify(ours.public, theirs.sign(data), data)
+
+
+def wrongs():
+    """Everything near a good signature that is none."""
+    good = Signer(SEED).sign(b"data")
+    public, other = Signer(SEED).public, Signer(OTHER).public
+    yield from ((other, good, b"data"), (public, good, b"date"), (public, good, b"data "), (public, good, b""))
+    yield from ((public, good[:-1], b"data"), (public, b"", b"data"), (public[:-1], good, b"data"))
+    yield from ((b"", good, b"data"), (public + good[:1], good[1:], b"data"), (public, good + b"d", b"ata"))
+    yield from ((public, bytes(byte ^ (at == place) for at, byte in enumerate(good)), b"data") for place in (0, 31, 63))
+    yield public, Signer(OTHER).sign(b"data"), b"data"
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_does_not_verify_never_does_however_often_it_is_asked(known):
+    for public, signature, data in wrongs():
+        signatures._good.clear()
+        if known:
+            # The good one is in memory, and makes no other good.
+            Signer(SEED).sign(b"data")
+        for _ in range(3):
+            with pytest.raises(Malformed) as raised:
+                verify(public, signature, data)
+            assert raised.value.code == "signature"
+
+
+def test_a_signature_is_verified_once_in_a_process_and_not_at_all_where_it_was_made(verified):
+    signer, foreign = Signer(SEED), Ed25519PrivateKey.from_private_bytes(OTHER)
+    verify(signer.public, signer.sign(b"own"), b"own")
+    assert verified == []
+    public, signature = foreign.public_key().public_bytes_raw(), foreign.sign(b"theirs")
+    for _ in range(3):
+        verify(public, signature, b"theirs")
+    assert verified == [public]
+
+
+def test_what_one_site_would_do_can_be_measured(verified):
+    signer = Signer(SEED)
+    signature = signer.sign(b"data")
+    with unremembered():
+        for _ in range(3):
+            verify(signer.public, signature, b"data")
+    assert len(verified) == 3
+    verify(signer.public, signature, b"data")
+    assert len(verified) == 3
+
+
+def test_the_memory_is_bounded_and_what_it_forgot_is_verified_again(monkeypatch, verified):
+    monkeypatch.setattr(signatures, "_MOST", 4)
+    signer = Signer(SEED)
+    made = {b"%d" % number: signer.sign(b"%d" % number) for number in range(20)}
+    assert len(signatures._good._new) + len(signatures._good._old) <= 8
+    for data, signature in made.items():
+        verify(signer.public, signature, data)
+    assert 12 <= len(verified) <= 20
+
+
+def test_threads_share_the_memory():
+    signer = Signer(SEED)
+    made = [(signer.sign(b"%d" % number), b"%d" % number) for number in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda one: verify(signer.public, *one), made * 4))
+        bad = list(pool.map(_fails, [(signer.public, made[0][0], data) for _, data in made[1:]]))
+    assert all(bad)
+
+
+def _fails(one):
+    try:
+        verify(*one)
+    except Malformed:
+        return True
+    return False
+
+
+def test_a_key_of_small_order_signs_nothing():
+    """Under such a key one signature fits every message, which not every library refuses."""
+    weak = bytes([1]) + bytes(31)
+    forged = weak + bytes(32)
+    for data in (b"a", b"b"):
+        with pytest.raises(Malformed):
+            verify(weak, forged, data)

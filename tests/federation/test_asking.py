@@ -1,0 +1,310 @@
+"""How the coordinator waits: messages made when sent, replies counted as they are verified, deadlines, cancelling."""
+
+from __future__ import annotations
+
+import threading
+import time
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from comity.errors import SiteLost, Stopped
+from comity.federation import exchange
+from comity.federation.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
+from comity.federation.channel import FOR_EVER, MOST, Patience
+from comity.federation.codec import encode
+from comity.federation.envelope import sign_reply
+from comity.federation.exchange import Terms, exchanged
+from comity.federation.host import Answer
+from comity.federation.journal import Journal, Own
+from comity.federation.parties import run
+from comity.federation.paths import StepPath
+from comity.runtime.local.channel import LocalChannel
+
+from .toy import STUDY, Noised, NoNoise, Rounds, begin, identity, path_of, setup
+
+SOON = 20.0
+
+
+class Held:
+    """A host that keeps its reply to one step back until it is let go."""
+
+    def __init__(self, host, path, change=lambda reply: reply):
+        self.host, self.path, self.change = host, path, change
+        self.go, self.begun = threading.Event(), threading.Event()
+
+    def answered(self, raw):
+        answer = self.host.answered(raw)
+        if path_of(raw) != self.path:
+            return answer
+        self.begun.set()
+        assert self.go.wait(SOON)
+        return Answer(self.change(answer.reply))
+
+
+def held(party, path, **options):
+    """A run whose `party` keeps its reply to `path` back; options are those of the coordinator."""
+    parties, hosts = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise())
+    for name, value in options.items():
+        setattr(parties, name, value)
+    slow = Held(hosts[party], path)
+    parties.channel = LocalChannel({**hosts, party: slow}, beat=0.05)
+    return parties, hosts, slow
+
+
+# Messages are made when they are sent.
+
+
+class Dropping:
+    """Makes every message, as a channel that sends does, and lets go of it."""
+
+    def ask(self, messages, *, patience=FOR_EVER):
+        asking = Asking(messages, patience, most=MOST)
+        for party, make in messages.items():
+            make()
+            asking.lost(party, ABSENT)
+        return asking
+
+
+def test_a_broadcast_to_many_is_held_once_not_once_for_each():
+    size, names = 2 << 20, [f"p{number}" for number in range(60)]
+    journal, path = Journal(None), StepPath("", "average", "0")
+    own = ((name, Own(encode({}), encode([]), [])) for name in names)
+    journal.open("run-1", str(path), encode({"centre": np.zeros(size // 8)}), own)
+    reader = SimpleNamespace(agreed=SimpleNamespace(study=STUDY), run="run-1", path=path)
+    tracemalloc.start()
+    try:
+        done = exchanged(reader, names, identity("coordinator"), Dropping(), journal, Terms(need=60), lambda _: None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert set(done.faults) == set(names)
+    # What all get, one message of it, and that message with its signature.
+    assert peak < 5 * size
+
+
+def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other():
+    size, names = 1 << 20, [f"p{number}" for number in range(40)]
+    journal = Journal(None)
+    tracemalloc.start()
+    try:
+        journal.open("run-1", "average[0]", encode({}), ((n, Own(bytes(size), encode([]), [])) for n in names))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert list(journal.standing("run-1", "average[0]")) == names
+    assert peak < 6 * size
+
+
+def test_a_carrier_that_can_wait_waits_until_there_is_room():
+    half = bytes(ROOM // 2 + 1)
+    asking = Asking(["ash", "birch", "cedar"], FOR_EVER, most=MOST)
+    assert asking.replied("ash", half, wait=True) and asking.replied("birch", half, wait=True)
+    third = threading.Thread(target=asking.replied, args=("cedar", half), kwargs={"wait": True})
+    third.start()
+    third.join(0.2)
+    assert third.is_alive() and not asking.claim("cedar", len(half))
+    assert [event.party for event in asking] == ["ash", "birch", "cedar"]
+    third.join(SOON)
+    assert not third.is_alive()
+
+
+def test_room_is_claimed_before_a_reply_is_pulled_and_one_always_has_room():
+    asking = Asking(["ash", "birch"], FOR_EVER, most=4 * ROOM)
+    assert asking.claim("ash", 2 * ROOM) and not asking.claim("birch", 1)
+    assert asking.replied("ash", b"shorter in the end")
+    assert asking.claim("birch", 1) and not asking.claim("ash", 1)
+
+
+def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dropped():
+    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST)
+    asking.alive("ash")
+    assert asking.replied("ash", b"first") and not asking.replied("ash", b"second")
+    asking.lost("ash", ABSENT)
+    asking.lost("birch", ABSENT)
+    assert not asking.replied("birch", b"after all")
+    assert list(asking) == [Replied("ash", b"first"), Lost("birch", ABSENT)]
+    closed = []
+    asking.at_close(lambda: closed.append(1))
+    asking.close()
+    asking.close()
+    asking.at_close(lambda: closed.append(2))
+    assert closed == [1, 2] and not asking.replied("ash", b"third")
+
+
+def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss():
+    """Signs of life that a carrier shows itself are looked for before the clock is."""
+    asking = Asking(["ash", "birch"], Patience(silent=0.2), most=MOST, showing=lambda: ["birch"])
+    asking.replied("ash", b"a long one")
+    seen = []
+    for event in asking:
+        seen.append(event)
+        if isinstance(event, Replied):
+            time.sleep(0.5)
+        elif isinstance(event, Alive):
+            asking.replied("birch", b"done")
+    assert seen[0] == Replied("ash", b"a long one") and seen[-1] == Replied("birch", b"done")
+
+
+# How long is waited, and for how many.
+
+
+def test_when_enough_have_answered_the_others_get_a_grace_and_no_more():
+    parties, _, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
+    began = time.monotonic()
+    run(parties)
+    slow.go.set()
+    assert parties.lost == {"elm": "average[0]: no answer in time"} and time.monotonic() - began < SOON
+
+
+def test_without_a_grace_the_last_one_is_waited_for():
+    parties, _, slow = held("elm", "average[0]")
+    threading.Timer(0.3, slow.go.set).start()
+    run(parties)
+    assert parties.lost == {}
+
+
+def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough():
+    """Else whoever carries the bytes could push honest parties out by inventing replies."""
+    parties, hosts, slow = held("elm", "average[0]")
+    begin(parties)
+    forged = Held(hosts["ash"], "average[0]", change=lambda reply: reply[:-1] + bytes([reply[-1] ^ 1]))
+    forged.go.set()
+    parties.channel = LocalChannel({"ash": forged, **{n: hosts[n] for n in ("birch", "cedar", "doum")}, "elm": slow})
+    threading.Timer(0.3, slow.go.set).start()
+    assert list(parties.ask("average", need=4, patience=Patience(grace=0.0))) == ["birch", "cedar", "doum", "elm"]
+    assert list(parties.lost) == ["ash"] and "altered" in parties.lost["ash"]
+
+
+def test_too_few_before_the_deadline_stop_the_run_and_it_is_resumed():
+    parties, hosts, slow = held("elm", "average[0]")
+    begin(parties)
+    with pytest.raises(SiteLost, match=r"4 of the 5 needed .* elm \(no answer in time\)"):
+        parties.ask("average", need=5, patience=Patience(deadline=0.3))
+    slow.go.set()
+    assert list(parties.ask("average", need=5)) == list(hosts)
+
+
+def test_once_too_few_can_answer_the_rest_is_not_waited_for():
+    parties, hosts, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
+    begin(parties)
+    hosts.pop("ash"), hosts.pop("birch")
+    parties.channel = LocalChannel({**hosts, "elm": slow})
+    with pytest.raises(SiteLost, match="2 of the 4 needed"):
+        parties.ask("average", need=4)
+    slow.go.set()
+
+
+def test_a_last_word_waits_for_all_whatever_one_says():
+    """The end of a run is everybody's: a refusal decides nothing there, and no grace begins."""
+    parties, hosts, slow = held("elm", "run.abandon[0]", patience=Patience(grace=0.0))
+
+    class Refusing:
+        def answered(self, raw):
+            return Answer(sign_reply(identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
+
+    parties.channel = LocalChannel({**hosts, "ash": Refusing(), "elm": slow})
+    threading.Timer(0.3, slow.go.set).start()
+    assert parties.under("run").tell("abandon", parties.consortium.parties)
+
+
+def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost():
+    heard = []
+    parties, hosts, slow = held("elm", "average[0]", watch=lambda *what: heard.append(what))
+    hosts.pop("doum")
+    parties.channel = LocalChannel({**hosts, "elm": slow}, beat=0.05)
+    threading.Timer(0.4, slow.go.set).start()
+    run(parties)
+    of = {word for path, party, word in heard if (path, party) == ("average[0]", "elm")}
+    assert of == {"alive", "replied"}
+    assert ("run.begin[0]", "doum", ABSENT) in heard and ("average[0]", "ash", "replied") in heard
+
+
+# Cancelling.
+
+
+def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch):
+    monkeypatch.setattr(exchange, "HELD", 1)
+    parties, hosts, slow = held("elm", "average[0]")
+
+    def cancel():
+        assert slow.begun.wait(SOON)
+        while len(parties.journal.answered("run-1", "average[0]")) < 4:
+            time.sleep(0.01)
+        parties.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(Stopped, match=r"average\[0\]: cancelled. Nothing is lost"):
+        run(parties)
+    canceller.join()
+    # Replies were written down as they came, enough of them to go on: yet the fifth is not lost.
+    assert parties.journal.answered("run-1", "average[0]") == ["ash", "birch", "cedar", "doum"]
+    assert not parties.journal.is_closed("run-1", "average[0]") and parties.lost == {}
+    slow.go.set()
+    again, _ = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise(), hosts=hosts)
+    again.journal = parties.journal
+    run(again)
+    assert again.lost == {}
+    assert [party for party, raw in again.channel.asked if path_of(raw) == "average[0]"] == ["elm"]
+    for host in hosts.values():
+        assert [entry.kind for entry in host.store.ledger.entries()].count("draw") == 2
+
+
+def test_a_run_that_was_cancelled_asks_no_more():
+    parties, _ = setup()
+    parties.under("run").cancel()
+    with pytest.raises(Stopped, match="cancelled"):
+        run(parties)
+    assert parties.channel.asked == []
+
+
+def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch):
+    monkeypatch.setattr(exchange, "HELD", 1)
+    parties, _ = setup(Rounds(protection=Noised, rounds=0), noise=NoNoise())
+    got, batches = parties.journal.got, []
+
+    def counting(run_id, path, replies, **rest):
+        batches.append((path, len(replies), rest["decided"]))
+        got(run_id, path, replies, **rest)
+
+    parties.journal.got = counting
+    run(parties)
+    assert [batch for batch in batches if batch[0] == "average[0]"] == [("average[0]", 1, False)] * 5 + [
+        ("average[0]", 0, True)
+    ]
+
+
+# The journal.
+
+
+def test_nothing_is_locked_while_a_value_is_made_that_is_made_once():
+    journal, making, go = Journal(None), threading.Event(), threading.Event()
+    values = []
+
+    def long():
+        making.set()
+        assert go.wait(SOON)
+        return "slow"
+
+    slow = threading.Thread(target=lambda: values.append(journal.once("run-1", "name", long)))
+    slow.start()
+    assert making.wait(SOON)
+    other = threading.Thread(target=lambda: values.append(journal.once("run-2", "name", lambda: "other run")))
+    other.start()
+    other.join(SOON / 4)
+    assert values == ["other run"]
+    # The first that is written counts, for whoever makes it at the same time.
+    assert journal.once("run-1", "name", lambda: "quick") == "quick"
+    go.set()
+    slow.join(SOON)
+    assert values == ["other run", "quick"] and journal.made("run-1", "name") == "quick"
+
+
+@pytest.mark.parametrize("key", ["deadline", "silent", "grace"])
+@pytest.mark.parametrize("value", [-1.0, float("nan")])
+def test_patience_is_a_number_of_seconds(key, value):
+    with pytest.raises(ValueError, match=f"patience.{key}"):
+        Patience(**{key: value})

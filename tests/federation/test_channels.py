@@ -1,0 +1,64 @@
+"""The conformance suite on each channel there is, and on one over a bad line."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from comity.federation.channel import MOST
+from comity.federation.host import Answer
+from comity.runtime.local.channel import LocalChannel
+
+from .channel_conformance import ChannelConformance
+from .queue_channel import Bad, QueueChannel
+
+
+class Function:
+    """A site that is a function, as the local channel calls it."""
+
+    def __init__(self, site):
+        self._site = site
+
+    def answered(self, raw):
+        return Answer(self._site(raw))
+
+
+class Local:
+    can_go_down = False
+
+    def __init__(self):
+        self.gone = set()
+
+    def channel(self, sites, *, most=MOST):
+        return LocalChannel({name: Function(site) for name, site in sites.items() if name not in self.gone}, most=most)
+
+    def take_away(self, party):
+        self.gone.add(party)
+
+
+class Queues(Bad):
+    can_go_down = True
+
+    def channel(self, sites, *, most=MOST):
+        return QueueChannel(sites, self, most=most)
+
+    def take_away(self, party):
+        self.gone.add(party)
+
+    def down(self, seconds):
+        self.down_until = time.monotonic() + seconds
+
+
+class TestLocal(ChannelConformance):
+    @pytest.fixture
+    def line(self):
+        return Local()
+
+
+class TestOverABadLine(ChannelConformance):
+    @pytest.fixture
+    def line(self, request):
+        line = Queues(seed=len(request.node.name))
+        yield line
+        line.end()

@@ -1,0 +1,414 @@
+"""Several studies at one owner: who is answered by which host, and what the studies learn or take of each other."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from comity.errors import BudgetExceeded, Refused
+from comity.federation.agreed import Agreed
+from comity.federation.codec import decode, encode, leading_text
+from comity.federation.consortium import COORDINATOR
+from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
+from comity.federation.hosting import Approval, Owner, host_of
+from comity.federation.journal import Journal
+from comity.federation.parties import Parties, run
+from comity.federation.policy import Policy
+from comity.federation.registry import Registry
+from comity.federation.store import Store
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx
+from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.local.channel import LocalChannel
+
+from .toy import Noised, NoNoise, Rounds, ask_for, consortium, identity, records
+
+NORTH, SOUTH, UNKNOWN = "a" * 64, "b" * 64, "c" * 64
+SOON = 30.0
+COSTS = {NORTH: 2, SOUTH: 3}
+"""Draws of one run, by study."""
+REFUSED = {"refused": "study", "key": ""}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+
+
+def coordinator(study):
+    return identity(f"coordinator of {study[0]}")
+
+
+def agreed(study, size=3):
+    """Two studies of the same parties, of different length, each with a coordinator of its own."""
+    who = consortium(size)
+    who = replace(who, roster={**who.roster, COORDINATOR: coordinator(study).public})
+    return Agreed(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), who)
+
+
+def owner(name, folder=None, *, epsilon=5.0, datasets=("patients",), policy=None, reading=None):
+    terms = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(epsilon, 1e-6)}
+    if folder is None:
+        ledger = Ledger.in_memory(dataset=datasets[0], **terms)
+    else:
+        ledger = Ledger.create(folder / f"{name}.ledger", dataset=datasets[0], **terms)
+    for dataset in datasets[1:]:
+        ledger.add_dataset(dataset=dataset, **terms)
+    return Owner(
+        party=name,
+        keys=identity(name),
+        ledger=ledger,
+        policy=policy or Policy(),
+        datasets=dict.fromkeys(datasets, reading or (lambda _: records(name))),
+        noise=NoNoise(),
+    )
+
+
+def site(name, folder=None, *, runs=1, studies=(NORTH, SOUTH), **more):
+    """A registry with these studies, and the owner behind it."""
+    own = owner(name, folder, **more)
+    registry = Registry(name, own.keys)
+    for study in studies:
+        registry.admit(host_of(own, agreed(study), Approval(study=study, dataset="patients", runs=runs)))
+    return registry, own
+
+
+def signed(path, *, study=NORTH, party="ash", **more):
+    """An ask as the study's coordinator sends it."""
+    return sign_ask(coordinator(study), party, ask_for(path, study=study, **more))
+
+
+def ask(registry, path, *, study=NORTH, **more):
+    """What a registry replies to the study's own coordinator."""
+    raw = signed(path, study=study, party=registry.party, **more)
+    return decode(verify_reply(identity(registry.party).public, registry.party, raw, registry.answer(raw)))
+
+
+def begin_all(registry, run_id="run-1"):
+    for study in (NORTH, SOUTH):
+        assert "ok" in ask(registry, "run.begin[0]", study=study, run=run_id)
+
+
+def spent(ledger):
+    return [(entry.run, entry.release, entry.index) for entry in ledger.entries() if entry.kind == "draw"]
+
+
+CENTRE = {"centre": records("ash").features[0]}
+
+
+# Which host answers.
+
+
+def test_an_ask_is_answered_by_the_host_of_its_study():
+    registry, own = site("ash")
+    begin_all(registry)
+    assert "ok" in ask(registry, "average[0]", study=SOUTH)
+    assert spent(own.ledger) == [(f"{SOUTH[:32]}/run-1", "mean", 0)]
+    (title,) = {entry.study for entry in own.ledger.entries() if entry.kind == "draw"}
+    assert title.endswith(SOUTH[:12]) and registry.studies == (NORTH, SOUTH)
+
+
+def intrusions():
+    """Asks that no host may see, by what is wrong with them; each of a study that is served and of one that is not."""
+    for study in (NORTH, UNKNOWN):
+        body = ask_for("run.begin[0]", study=study)
+        yield "another study's coordinator", sign_ask(coordinator(SOUTH), "ash", body)
+        yield "a member", sign_ask(identity("birch"), "ash", body)
+        yield "the party itself", sign_ask(identity("ash"), "ash", body)
+        yield "for another party", sign_ask(coordinator(NORTH), "birch", body)
+        yield "no signature", body + bytes(SIGNATURE_BYTES)
+        yield "garbled", sign_ask(coordinator(NORTH), "ash", body)[:-70] + bytes(70)
+    yield "nothing", b""
+    yield "no list", encode({"study": NORTH}) + bytes(SIGNATURE_BYTES)
+    yield "a study that is no text", encode([NORTH.encode(), "run-1"]) + bytes(SIGNATURE_BYTES)
+    yield "a study without an end", b"CMY1l\x00\x00\x00\x08s\xff\xff\xff\xff" + bytes(SIGNATURE_BYTES)
+
+
+def test_whoever_lacks_the_key_of_a_study_can_not_tell_whether_it_is_served_here():
+    registry, own = site("ash")
+    begin_all(registry)
+    before = [entry.head for entry in own.ledger.entries()]
+    said = {(why, bytes(registry.answer(raw)[:-SIGNATURE_BYTES])) for why, raw in intrusions()}
+    assert {reply for _, reply in said} == {encode(REFUSED)} and len(said) == 10
+    assert [entry.head for entry in own.ledger.entries()] == before
+    # Control: its own coordinator is answered, and the sentence of a refusal is there for the owner.
+    assert "ok" in ask(registry, "average[0]")
+    _, first = next(intrusions())
+    assert "its coordinator did not sign this for us" in str(registry.answered(first).refusal)
+
+
+def test_an_unknown_study_is_refused_though_its_own_coordinator_signed():
+    registry, _ = site("ash", studies=(NORTH,))
+    assert ask(registry, "run.begin[0]", study=SOUTH) == REFUSED
+
+
+def test_a_coordinator_can_not_ask_for_a_path_of_another_study():
+    registry, own = site("ash")
+    begin_all(registry)
+    assert ask(registry, "lean[1]", study=NORTH, **CENTRE)["refused"] == "too-often"
+    assert ask(registry, "align.pseudonyms[0]", study=NORTH)["refused"] == "no-step"
+    assert spent(own.ledger) == []
+    # Control: the first of these is a step of the other.
+    assert "ok" in ask(registry, "lean[1]", study=SOUTH, **CENTRE)
+
+
+# What studies take of each other.
+
+
+@pytest.mark.parametrize("path", ["run.begin[0]", "run.abandon[0]"])
+def test_a_coordinator_can_not_take_or_close_the_run_ids_of_another_study(path):
+    registry, own = site("ash", runs=2)
+    other = {"study": SOUTH, "run": "run-1", "nonce": bytes(range(32))}
+    assert "ok" in ask(registry, path, **other)
+    assert "ok" in ask(registry, "run.begin[0]") and "ok" in ask(registry, "average[0]")
+    # Nor learn whether the other has such a run: it is answered as for an id that nobody has.
+    assert "ok" in ask(registry, "run.abandon[0]", **other)
+    assert ask(registry, "average[0]", **other) == {"refused": "closed", "key": "run"}
+    assert "ok" in ask(registry, "lean[0]", **CENTRE)
+    assert len(spent(own.ledger)) == 2
+
+
+def test_without_their_study_in_the_key_runs_of_two_studies_are_one():
+    """The control of the test above: stores that do not know their study."""
+    own = owner("ash")
+    registry = Registry("ash", own.keys)
+    for study in (NORTH, SOUTH):
+        host = host_of(own, agreed(study), Approval(study=study, dataset="patients"))
+        host.store = Store(own.ledger, unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
+        registry.admit(host)
+    assert "ok" in ask(registry, "run.abandon[0]", study=SOUTH)
+    assert ask(registry, "run.begin[0]", study=NORTH)["refused"] == "closed"
+
+
+def test_the_owner_abandons_a_run_by_the_name_that_the_ledger_shows():
+    registry, own = site("ash")
+    begin_all(registry)
+    shown = {entry.run for entry in own.ledger.entries() if entry.kind == "reserve"}
+    assert shown == {f"{NORTH[:32]}/run-1", f"{SOUTH[:32]}/run-1"}
+    Store(own.ledger, unit=Unit.RECORD, neighbours=Neighbours.REPLACE).abandon(f"{NORTH[:32]}/run-1")
+    assert ask(registry, "average[0]", study=NORTH)["refused"] == "closed"
+    assert "ok" in ask(registry, "average[0]", study=SOUTH)
+
+
+def test_open_runs_are_listed_by_study():
+    own = owner("ash")
+    registry, hosts = Registry("ash", own.keys), {}
+    for study in (NORTH, SOUTH):
+        hosts[study] = host_of(own, agreed(study), Approval(study=study, dataset="patients", runs=2))
+        registry.admit(hosts[study])
+    ask(registry, "run.begin[0]", study=NORTH, run="one")
+    ask(registry, "run.begin[0]", study=SOUTH, run="two")
+    assert hosts[NORTH].store.runs_open() == ["one"] and hosts[SOUTH].store.runs_open() == ["two"]
+    assert hosts[NORTH].store.runs_of(NORTH, other_than="two") == 1
+    assert hosts[NORTH].store.runs_of(NORTH, other_than="one") == 0
+
+
+def test_each_study_is_paid_by_the_dataset_that_its_approval_names():
+    own = owner("ash", datasets=("patients", "visits"))
+    registry = Registry("ash", own.keys)
+    for study, dataset in ((NORTH, "patients"), (SOUTH, "visits")):
+        registry.admit(host_of(own, agreed(study), Approval(study=study, dataset=dataset)))
+    begin_all(registry)
+    reserved = {entry.run[0]: entry.dataset for entry in own.ledger.entries() if entry.kind == "reserve"}
+    assert reserved == {"a": "patients", "b": "visits"}
+
+
+def test_studies_share_one_budget():
+    registry, _ = site("ash", epsilon=2.5)
+    assert "ok" in ask(registry, "run.begin[0]", study=SOUTH)
+    answer = registry.answered(signed("run.begin[0]", study=NORTH))
+    assert isinstance(answer.refusal, BudgetExceeded)
+    assert decode(answer.reply[:-SIGNATURE_BYTES]) == {"refused": "budget", "key": "privacy.epsilon"}
+    # Control: alone it would have been paid.
+    assert "ok" in ask(site("ash", epsilon=2.5)[0], "run.begin[0]", study=NORTH)
+
+
+def test_an_approval_counts_the_runs_of_its_own_study():
+    registry, _ = site("ash", runs=1)
+    begin_all(registry, "one")
+    for study in (NORTH, SOUTH):
+        assert ask(registry, "run.begin[0]", study=study, run="two")["refused"] == "approval"
+
+
+# At the same time.
+
+
+def coordinate(study, registries, run_id, journal, found):
+    channel = LocalChannel(registries)
+    parties = Parties(agreed(study), run=run_id, channel=channel, journal=journal, keys=coordinator(study))
+    try:
+        found[study, run_id] = run(parties)["result"]
+    except BaseException as error:
+        found[study, run_id] = error
+
+
+@pytest.mark.parametrize("on_disk", [True, False], ids=["files", "memory"])
+def test_two_studies_and_two_runs_of_each_at_once_on_one_ledger(tmp_path, on_disk):
+    registries, owners = {}, {}
+    for name in ("ash", "birch", "cedar"):
+        registries[name], owners[name] = site(name, tmp_path if on_disk else None, runs=2)
+    found, journals = {}, {study: Journal(tmp_path / f"{study[0]}.journal") for study in (NORTH, SOUTH)}
+    threads = [
+        threading.Thread(target=coordinate, args=(study, registries, run_id, journals[study], found))
+        for study in (NORTH, SOUTH)
+        for run_id in ("run-1", "run-2")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    assert not [error for error in found.values() if isinstance(error, BaseException)] and len(found) == 4
+    for study in (NORTH, SOUTH):
+        # Without noise, runs of one study on the same records find the same, whatever goes on beside them.
+        assert (found[study, "run-1"] == found[study, "run-2"]).all()
+    for own in owners.values():
+        own.ledger.verify()
+        draws = spent(own.ledger)
+        assert len(draws) == len(set(draws)) == 2 * sum(COSTS.values())
+        kinds = [entry.kind for entry in own.ledger.entries()]
+        assert kinds.count("reserve") == len(draws) and kinds.count("close") == 4
+
+
+# Withdrawing.
+
+
+class Stuck:
+    """Records that are being read for as long as it takes."""
+
+    def __init__(self, name):
+        self.name, self.begun, self.go = name, threading.Event(), threading.Event()
+
+    def __call__(self, _):
+        self.begun.set()
+        assert self.go.wait(SOON)
+        return records(self.name)
+
+
+def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown():
+    stuck = Stuck("ash")
+    registry, own = site("ash", reading=stuck)
+    begin_all(registry)
+    replies, withdrawn = [], threading.Event()
+    step = threading.Thread(target=lambda: replies.append(ask(registry, "average[0]")))
+    step.start()
+    assert stuck.begun.wait(SOON)
+    leaving = threading.Thread(target=lambda: (registry.withdraw(NORTH), withdrawn.set()))
+    leaving.start()
+    while NORTH in registry.studies:
+        leaving.join(0.01)
+    # It is refused from now on, while its last step still runs and other studies are answered.
+    assert ask(registry, "lean[0]", **CENTRE) == REFUSED
+    assert "ok" in ask(registry, "run.abandon[0]", study=SOUTH)
+    assert not withdrawn.wait(0.1)
+    stuck.go.set()
+    assert withdrawn.wait(SOON)
+    step.join(SOON)
+    leaving.join(SOON)
+    assert "ok" in replies[0] and len(spent(own.ledger)) == 1
+    assert ask(registry, "average[0]") == REFUSED and registry.studies == (SOUTH,)
+    registry.withdraw(NORTH)
+
+
+def test_a_study_that_is_admitted_again_goes_on_where_it_was():
+    registry, own = site("ash")
+    begin_all(registry)
+    again = signed("average[0]")
+    first = registry.answer(again)
+    registry.withdraw(NORTH)
+    registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+    assert registry.answer(again) == first and len(spent(own.ledger)) == 1
+
+
+def test_studies_come_and_go_while_others_are_asked():
+    registry, own = site("ash")
+    hosts = [host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")) for _ in range(20)]
+    wrong, done = [], threading.Event()
+
+    def asking():
+        number = 0
+        while not done.is_set():
+            number += 1
+            reply = ask(registry, "run.abandon[0]", study=NORTH, run=f"run-{number % 7}")
+            if reply != REFUSED and reply.get("refused") != "closed" and "ok" not in reply:
+                wrong.append(reply)
+
+    thread = threading.Thread(target=asking)
+    thread.start()
+    for number, host in enumerate(hosts):
+        registry.withdraw(NORTH)
+        registry.admit(host)
+        if "ok" not in ask(registry, "run.abandon[0]", study=SOUTH, run=f"other {number}"):
+            wrong.append("the other study")
+    done.set()
+    thread.join(SOON)
+    assert not wrong and not thread.is_alive()
+
+
+# What a host is made from.
+
+
+def test_a_host_is_made_of_owner_study_and_approval():
+    own = owner("ash", policy=Policy(protocols=("rounds",), epsilon_per_study=Decimal(3), delta_per_study=1e-6))
+    host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=3))
+    assert host.policy.allowed(NORTH) == 3 and host.policy.allowed(SOUTH) == 0
+    assert host.policy.protocols == ("rounds",) and (host.records.features == records("ash").features).all()
+
+
+OTHER_KEYS = {"keys": identity("somebody else")}
+
+
+@pytest.mark.parametrize(
+    ("of_owner", "of_approval", "code", "says"),
+    [
+        ({}, {"study": SOUTH}, "study", "approved"),
+        ({}, {"runs": 0}, "approval", "expected 1 or more"),
+        ({}, {"dataset": "visits"}, "approval", "the site has the datasets patients"),
+        ({"party": "yew"}, {}, "study", "has no party 'yew'"),
+        (OTHER_KEYS, {}, "keys", "another key of ash"),
+        ({"datasets": {"visits": records}}, {"dataset": "visits"}, "approval", "the ledger has a budget for patients"),
+    ],
+)
+def test_what_could_never_be_answered_is_refused_when_the_host_is_made(of_owner, of_approval, code, says):
+    own = replace(owner("ash"), **of_owner)
+    approval = replace(Approval(study=NORTH, dataset="patients"), **of_approval)
+    with pytest.raises(Refused, match=says) as caught:
+        host_of(own, agreed(NORTH), approval)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("missing", [COORDINATOR, "ash"])
+def test_a_study_that_pins_no_keys_has_no_host(missing):
+    whole = agreed(NORTH)
+    roster = {name: key for name, key in whole.consortium.roster.items() if name != missing}
+    unpinned = Agreed(NORTH, whole.protocol, replace(whole.consortium, roster=roster))
+    with pytest.raises(Refused, match=f"pins no keys of {missing}"):
+        host_of(owner("ash"), unpinned, Approval(study=NORTH, dataset="patients"))
+
+
+def test_a_registry_serves_its_own_party_and_each_study_once():
+    registry, own = site("ash")
+    with pytest.raises(Refused, match="can't be served by 'ash'"):
+        registry.admit(host_of(owner("birch"), agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+    with pytest.raises(Refused, match="withdraw it first"):
+        registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")))
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (encode([NORTH, "run"]), NORTH),
+        (encode([NORTH, "run"])[:80], NORTH),
+        (encode([]), None),
+        (encode([7, NORTH]), None),
+        (encode(NORTH), None),
+        (encode(["x" * 201]), None),
+        (encode(["x" * 200]), "x" * 200),
+        (b"CMY1l\x00\x00\x00\x01s\x00\x00\x00\x02\xff\xfe", None),
+        (b"", None),
+    ],
+)
+def test_the_study_of_an_ask_is_found_without_reading_the_rest(raw, found):
+    assert leading_text(raw, most=200) == found

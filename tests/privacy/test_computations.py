@@ -1,0 +1,363 @@
+"""Choices, counts, bits and histograms that a site computes: exact chances of small cases, audits, broken twins."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import chisquare
+
+from comity.audit import epsilon_lower_bound, gdp_lower_bound
+from comity.errors import DataError, Refused, StudyError
+from comity.privacy import choices
+from comity.privacy.choices import permute_and_flip
+from comity.privacy.lazy_words import LazyWords
+from comity.privacy.loss import GDP, Approx, Pure
+from comity.privacy.mechanisms import MWEM, NoisyCounts, NoisyMax, NoisyThreshold
+from comity.privacy.mechanisms.mwem import UNIT, reweighed
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
+
+ALARM, SURE = 1e-8, 1 - 1e-7
+SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNoise(7), id="seeded")]
+
+
+def permit() -> Permit:
+    return Permit("best", 0)
+
+
+def chances(scores: np.ndarray, scale: float) -> np.ndarray:
+    """Permute-and-flip, by all orders: candidates are kept in turn with probability exp(−gap/scale)."""
+    keep = np.exp((scores - scores.max()) / scale)
+    out = np.zeros(len(scores))
+    orders = list(itertools.permutations(range(len(scores))))
+    for order in orders:
+        passed = 1.0
+        for candidate in order:
+            out[candidate] += passed * keep[candidate] / len(orders)
+            passed *= 1 - keep[candidate]
+    return out
+
+
+def worst_choice(scale: float, reach: int, directions: tuple[int, ...]) -> float:
+    """The largest log ratio of the chances of three scores and of all that lie within `reach` units of them."""
+    worst, moves = 0.0, range(-reach, reach + 1)
+    for scores in itertools.product(range(-reach - 1, reach + 2), repeat=2):
+        base = np.log(chances(np.array([*scores, 0]), scale))
+        for move in itertools.product(moves, repeat=3):
+            if len({np.sign(m) for m in move if m} | set(directions)) <= len(directions):
+                moved = np.log(chances(np.array([*scores, 0]) + move, scale))
+                worst = max(worst, float(np.abs(base - moved).max()))
+    return worst
+
+
+def test_choices_are_within_their_loss_for_all_small_scores():
+    scale = NoisyMax(loss=Pure(1), sensitivity=1.0, grid=1.0).scale.total
+    assert 0.8 < worst_choice(scale, 2, (-1, 1)) <= 1
+    assert worst_choice(scale / 2, 2, (-1, 1)) > 1.4
+    monotone = NoisyMax(loss=Pure(1), sensitivity=1.0, grid=1.0, monotone=True).scale.total
+    assert monotone == pytest.approx(scale / 2)
+    assert 0.5 < max(worst_choice(monotone, 2, (sign,)) for sign in (-1, 1)) <= 1
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(source):
+    scores = np.array([[0, 3, 5, 5], [4, 4, -900, 2]])
+    won = source.noisy_max(np.tile(scores, (10_000, 1, 1)), 4.0, permit=permit())
+    assert won.shape == (10_000, 2)
+    for row in range(2):
+        expected = chances(scores[row], 4.0) * 10_000
+        seen = np.bincount(won[:, row], minlength=4)
+        assert chisquare(seen[expected > 1e-6], expected[expected > 1e-6]).pvalue > ALARM
+    together = np.bincount(4 * won[:, 0] + won[:, 1], minlength=16)
+    wanted = np.outer(chances(scores[0], 4.0), chances(scores[1], 4.0)).ravel() * 10_000
+    seen, wanted = together[wanted > 1], wanted[wanted > 1]
+    assert chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue > ALARM
+
+
+def test_exact_coins_are_those_of_the_doubles(monkeypatch):
+    scores = np.random.default_rng(1).integers(-9, 9, (60, 5))
+    words = [LazyWords(bytes(32)) for _ in range(2)]
+    fast = permute_and_flip(scores, 3.7, words[0])
+    monkeypatch.setattr(choices, "SLACK", 2.0)
+    assert np.array_equal(fast, permute_and_flip(scores, 3.7, words[1]))
+
+
+def test_tied_keys_are_drawn_again():
+    class Tied(LazyWords):
+        def take(self, rows, count):
+            start, words = super().take(rows, count)
+            if not hasattr(self, "tied"):
+                self.tied, words = True, np.full_like(words, 7)
+            return start, words
+
+    won = choices._one_of_each(np.ones((4000, 4), bool), Tied(bytes(32)))
+    assert chisquare(np.bincount(won, minlength=4)).pvalue > ALARM
+
+
+def measured_choices(mechanism: NoisyMax, source: NoiseSource, scale: float, count: int) -> float:
+    shift = math.floor(1 / mechanism.scale.grid + 1)
+    won = (
+        source.noisy_max(np.tile(scores, (count, 1, 1)), scale, permit=permit())
+        for scores in (np.array([[0, 0], [0, 0]]), np.array([[-shift, shift], [-shift, shift]]))
+    )
+    return epsilon_lower_bound(*(w.sum(axis=1) for w in won), confidence=SURE)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_unit_in_two_rows_is_within_the_loss_of_both(source):
+    mechanism = NoisyMax(loss=Pure(1), sensitivity=1.0, touched=2)
+    assert 0.7 <= measured_choices(mechanism, source, mechanism.scale.total, 60_000) <= 1
+    alone = NoisyMax(loss=Pure(1), sensitivity=1.0)
+    assert measured_choices(mechanism, source, alone.scale.total, 60_000) > 1.2
+
+
+def test_scores_are_put_on_the_grid_and_rows_keep_their_shape():
+    mechanism = NoisyMax(loss=Pure(200), sensitivity=0.5)
+    scores = np.array([[[0.0, 7.5, 3.0], [9.0, 1.0, 2.0]]])
+    assert mechanism.run(ReleasedNoise(), scores, permit=permit()).tolist() == [[1, 0]]
+    assert int(mechanism.run(ReleasedNoise(), np.array([1, 2, 30]), permit=permit())) == 2
+    assert mechanism.charged == Pure(200)
+
+
+def log_laplace(z: np.ndarray, width: float) -> np.ndarray:
+    return np.asarray(-np.abs(z) / width + math.log(math.tanh(1 / (2 * width))))
+
+
+@pytest.mark.parametrize("sensitivity", [1, 2, 3])
+def test_counts_pay_for_what_a_unit_moves_and_for_no_rounding(sensitivity):
+    scale = NoisyCounts(loss=Pure(1), sensitivity=sensitivity).scale
+    z = np.arange(-200, 201.0)
+    ratios = log_laplace(z, scale.total) - log_laplace(z - sensitivity, scale.total)
+    assert 1 - 1e-9 < np.abs(ratios).max() <= 1
+    gaussian = NoisyCounts(loss=GDP(1), sensitivity=math.sqrt(sensitivity))
+    assert gaussian.scale.total == pytest.approx(math.sqrt(sensitivity), rel=1e-9)
+    assert gaussian.scale.total >= math.sqrt(sensitivity)
+    assert (gaussian.norm, NoisyCounts(loss=Pure(1), sensitivity=1).norm) == ("l2", "l1")
+    assert isinstance(NoisyCounts(loss=Approx(1, 1e-6), sensitivity=1).charged, GDP)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_noisy_histograms_hold_their_claim(source):
+    """A record moves from one cell to another: two counts change by one each."""
+    before, after = np.array([5, 5]), np.array([4, 6])
+    mechanism = NoisyCounts(loss=Pure(1), sensitivity=2)
+
+    def measured(claim: NoisyCounts, count: int = 8000) -> float:
+        views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
+        # How far each count lies beyond what it would be in the other table.
+        scores = (np.clip(v - [5, 5], -1, 1) @ [-1, 1] for v in views)
+        return epsilon_lower_bound(*scores, confidence=SURE)
+
+    assert 0.4 <= measured(mechanism) <= 1
+    assert measured(replace(mechanism, sensitivity=0.6)) > 1
+
+    def gaussian(claim: NoisyCounts, count: int = 200_000) -> float:
+        views = (claim.run(source, np.tile(table, (count, 1)), permit=permit()) for table in (before, after))
+        return gdp_lower_bound(*(v[:, 1] - v[:, 0] for v in views), delta=1e-6, confidence=SURE)
+
+    assert 0.5 <= gaussian(NoisyCounts(loss=Approx(1, 1e-6), sensitivity=math.sqrt(2))) <= 1
+    assert gaussian(NoisyCounts(loss=Approx(1, 1e-6), sensitivity=0.8)) > 1
+
+
+def reached(value: int, threshold: int, width: float) -> float:
+    """P[value + noise >= threshold] for discrete Laplace noise."""
+    ratio, gap = math.exp(-1 / width), threshold - value
+    tail = ratio ** abs(gap) / (1 + ratio)
+    return tail if gap > 0 else 1 - ratio * tail
+
+
+def worst_bit(width: float, reach: int) -> float:
+    pairs = [(reached(v, 0, width), reached(v + m, 0, width)) for v in range(-20, 20) for m in range(-reach, reach + 1)]
+    return max(max(abs(math.log(a / b)), abs(math.log((1 - a) / (1 - b)))) for a, b in pairs)
+
+
+def test_a_bit_is_within_its_loss_for_all_small_values():
+    width = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0, grid=1.0).scale.total
+    assert 0.9 < worst_bit(width, 2) <= 1 + 1e-9
+    assert worst_bit(width / 2, 2) > 1.5
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_bits_of_rows(source):
+    mechanism = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=3.0, grid=1.0, touched=2)
+    assert mechanism.scale.total == pytest.approx(4)
+    values = np.array([0, 3, 5])
+    bits = mechanism.run(source, np.tile(values, (4000, 1)), permit=permit())
+    assert bits.dtype == np.bool_
+    for row, value in enumerate(values.tolist()):
+        chance = reached(value, 3, 4.0)
+        assert chisquare(np.bincount(bits[:, row], minlength=2), np.array([1 - chance, chance]) * 4000).pvalue > ALARM
+
+    def measured(width: float) -> float:
+        drawn = (v + source.discrete_laplace(width, (8000, 2), permit=permit()) >= 3 for v in (3, 1))
+        return epsilon_lower_bound(*(d.sum(axis=1).astype(float) for d in drawn), confidence=SURE)
+
+    assert 0.4 <= measured(4.0) <= 1
+    assert measured(1.5) > 1
+
+
+# Multiplicative weights.
+
+QUERIES = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.5, 0.0, 0.25, 1.0]])
+
+
+class Transcript:
+    """Draws whatever leads to given choices and measurements, and adds up how likely that was."""
+
+    seeded = True
+
+    def __init__(self, truth: np.ndarray, queries: list[int], measurements: list[int]) -> None:
+        self.truth, self.queries, self.measurements = truth, iter(queries), iter(measurements)
+        self.left, self.log = list(range(len(truth))), 0.0
+
+    def noisy_max(self, scores, scale, *, permit):
+        permit.use()
+        self.query = next(self.queries)
+        place = self.left.index(self.query)
+        self.log += math.log(chances(scores[0] / 1.0, scale)[place])
+        self.left.pop(place)
+        return np.array([place])
+
+    def discrete_laplace(self, width, shape, *, permit):
+        permit.use()
+        noise = next(self.measurements) - int(self.truth[self.query])
+        self.log += float(log_laplace(np.array(noise), width))
+        return np.full(shape, noise)
+
+
+def transcript_loss(mechanism: MWEM, seed: int) -> float:
+    """The largest log ratio of one random transcript on a histogram and on all of its neighbours."""
+    generator = np.random.default_rng(seed)
+    table = generator.integers(0, 6, 4) + 1
+    queries = generator.permutation(3)[: mechanism.rounds].tolist()
+    measurements = (generator.normal(0, 40 * UNIT, mechanism.rounds)).astype(int).tolist()
+
+    def log(counts: np.ndarray) -> tuple[float, np.ndarray]:
+        source = Transcript((np.rint(QUERIES * UNIT) @ counts).astype(np.int64), queries, measurements)
+        weights = mechanism.run(source, counts, permit=permit())
+        return source.log, weights
+
+    base, weights = log(table)
+    worst = 0.0
+    cells = np.eye(4, dtype=int)
+    moves = [cells[i] - sign * cells[j] for i, j in itertools.permutations(range(4), 2) for sign in (0, 1)]
+    for move in moves:
+        other, same = log(table + move)
+        assert np.array_equal(weights, same)  # The histogram is made from the transcript alone.
+        worst = max(worst, abs(base - other))
+    return worst
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_every_transcript_of_multiplicative_weights_is_within_the_loss(rounds):
+    mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=rounds)
+    losses = [transcript_loss(mechanism, seed) for seed in range(12)]
+    assert 0.4 < max(losses) <= 1
+
+
+def test_a_budget_that_is_not_split_is_seen(monkeypatch):
+    mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=3)
+    monkeypatch.setattr(MWEM, "share", property(lambda self: 0.5))
+    assert max(transcript_loss(mechanism, seed) for seed in range(8)) > 1.2
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_multiplicative_weights_answer_better_than_nothing_and_draw_what_they_say(source):
+    generator = np.random.default_rng(3)
+    counts = generator.multinomial(5000, generator.dirichlet(np.full(16, 0.3)))
+    queries = (generator.random((40, 16)) < 0.5).astype(float)
+    mechanism = MWEM(loss=Pure(1), queries=queries, records=5000, rounds=8)
+    one = permit()
+    weights = mechanism.run(source, counts, permit=one)
+    assert one.used
+    assert weights.sum() == pytest.approx(5000)
+    assert weights.min() >= 0
+    error = np.abs(queries @ (weights - counts)).mean()
+    assert error < 0.35 * np.abs(queries @ (np.full(16, 5000 / 16) - counts)).mean()
+    assert mechanism == MWEM(loss=Pure(1), queries=queries.copy(), records=5000, rounds=8)
+    assert mechanism != replace(mechanism, rounds=7)
+
+
+def test_weights_move_towards_a_measurement():
+    moved = reweighed(np.full(4, 25.0), QUERIES, {0: 80.0})
+    assert 70 < moved[:2].sum() <= 80
+    assert moved.sum() == pytest.approx(100)
+    assert np.isfinite(reweighed(np.full(4, 25.0), QUERIES, {0: -1e9, 1: 1e9})).all()
+
+
+# What all of them refuse, before the permit is used.
+
+COMPUTATIONS = [
+    NoisyMax(loss=Pure(1), sensitivity=1.0),
+    NoisyCounts(loss=Pure(1), sensitivity=1),
+    NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0),
+    MWEM(loss=Pure(1), queries=QUERIES, records=10, rounds=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
+@pytest.mark.parametrize("values", [[], [math.nan], [math.inf], [1e300], ["a"], [1j]])
+def test_bad_values_are_refused_before_the_permit_is_used(mechanism, values):
+    once = permit()
+    with pytest.raises(DataError):
+        mechanism.run(SeededNoise(1), np.array(values), permit=once)
+    with pytest.raises(DataError):
+        mechanism.check(np.array(values))
+    assert not once.used
+
+
+@pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
+def test_one_permit_is_one_run(mechanism):
+    once = permit()
+    values = np.array([1, 2, 3, 4])
+    mechanism.run(SeededNoise(1), values, permit=once)
+    with pytest.raises(Refused):
+        mechanism.run(SeededNoise(1), values, permit=once)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NoisyMax(loss=Pure(0), sensitivity=1.0),
+        lambda: NoisyMax(loss=Pure(1), sensitivity=0.0),
+        lambda: NoisyMax(loss=Pure(1), sensitivity=1.0, touched=0),
+        lambda: NoisyMax(loss=Approx(1, 1e-6), sensitivity=1.0),
+        lambda: NoisyCounts(loss=Pure(0), sensitivity=1),
+        lambda: NoisyCounts(loss=Pure(1), sensitivity=math.nan),
+        lambda: NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=math.nan),
+        lambda: NoisyThreshold(loss=GDP(1), sensitivity=1.0, threshold=0.0),
+        lambda: MWEM(loss=Pure(1), queries=QUERIES + 0.5, records=10, rounds=1),
+        lambda: MWEM(loss=Pure(1), queries=QUERIES * math.nan, records=10, rounds=1),
+        lambda: MWEM(loss=Pure(1), queries=QUERIES, records=0, rounds=1),
+        lambda: MWEM(loss=Pure(1), queries=QUERIES, records=10, rounds=4),
+        lambda: MWEM(loss=Pure(0), queries=QUERIES, records=10, rounds=1),
+    ],
+)
+def test_what_can_not_be_laid_out_is_refused(make):
+    with pytest.raises(StudyError):
+        make()
+
+
+def test_counts_that_are_not_whole_are_refused():
+    """Noise on the integers tells the fraction of what it is added to."""
+    with pytest.raises(DataError, match="whole"):
+        NoisyCounts(loss=Pure(1), sensitivity=1).run(SeededNoise(1), np.array([0.5]), permit=permit())
+    with pytest.raises(DataError):
+        COMPUTATIONS[3].check(np.array([0.5, 1, 1, 1]))
+    with pytest.raises(DataError):
+        COMPUTATIONS[3].check(np.array([-1, 1, 1, 1]))
+
+
+def test_rounded_gaussian_counts_keep_their_curve():
+    sigma = NoisyCounts(loss=GDP(2), sensitivity=1).scale.total
+    z = np.abs(np.arange(-30, 31.0))
+    one = ndtr((0.5 - z) / sigma) - ndtr((-0.5 - z) / sigma)
+    first, second = np.append(one, 0.0), np.append(0.0, one)
+    for epsilon in (0.0, 1.0, 3.0):
+        charged = ndtr(1 - epsilon / 2) - math.exp(epsilon) * ndtr(-1 - epsilon / 2)
+        assert np.maximum(0, first - math.exp(epsilon) * second).sum() <= charged + 1e-12
