@@ -4,6 +4,8 @@ import time
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from scipy import stats
 
 from comity.entropy import Stream, derive, fresh_seed
@@ -21,6 +23,13 @@ def test_labels_do_not_collide():
     seeds = {derive(b"k", *label) for label in [("a", "b"), ("ab",), ("a", b"b"), ("", "ab"), ("a", 1), ("a", "1"), ()]}
     assert len(seeds) == 7
     assert derive(b"k", "a") != derive(b"l", "a")
+
+
+@pytest.mark.parametrize("secret", [b"", b"k", b"k" * 32, b"k" * 200])
+def test_purposes_are_separated_by_the_standard_derivation(secret):
+    info = b"\0\0\0\2sa" + b"\0\0\0\3i17" + b"\0\0\0\3bxy"
+    standard = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(secret)
+    assert derive(secret, "a", 17, b"xy") == standard
 
 
 def test_fresh_seeds_differ_and_seeds_have_32_bytes():

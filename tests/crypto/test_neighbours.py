@@ -15,11 +15,8 @@ from comity.crypto.neighbours import COMPLETE, COMPLETION, PRIVACY, choose, clos
 from comity.entropy import derive
 from comity.errors import Refused
 
+SEVERAL = [(41, 1, 0), (60, 1, 6), (80, 8, 8), (100, 1, 0)]
 LARGE = [
-    (41, 1, 0),
-    (60, 1, 6),
-    (80, 8, 8),
-    (100, 1, 0),
     (101, 1, 10),
     (150, 1, 0),
     (200, 10, 20),

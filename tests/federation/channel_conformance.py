@@ -143,14 +143,14 @@ class ChannelConformance:
     def test_a_party_that_is_gone_is_lost_and_the_others_count(self, line):
         line.take_away("birch")
         channel = line.channel({"ash": echo, "birch": echo, "cedar": echo})
-        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch", "cedar"), b"?")), patience=Patience(silent=1)))
+        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch", "cedar"), b"?")), patience=Patience(silent=2)))
         assert found.pop("birch") in (ABSENT, SILENT)
         assert found == dict.fromkeys(("ash", "cedar"), echo(b"?"))
 
     def test_a_party_that_computes_shows_life_and_is_not_gone(self, line):
         slow, seen = Slow(), []
-        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), patience=Patience(silent=0.8)) as asking:
-            timer = threading.Timer(2.0, slow.go.set)
+        with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), patience=Patience(silent=1.5)) as asking:
+            timer = threading.Timer(3.5, slow.go.set)
             timer.start()
             seen = list(asking)
         assert seen[-1] == Replied("ash", echo(b"a long step"))
@@ -160,7 +160,7 @@ class ChannelConformance:
         slow = Slow()
         channel = line.channel({"ash": slow, "birch": echo})
         both = asks({"ash": b"1", "birch": b"2"})
-        assert outcomes(channel.ask(both, patience=Patience(deadline=1))) == {"ash": LATE, "birch": echo(b"2")}
+        assert outcomes(channel.ask(both, patience=Patience(deadline=2))) == {"ash": LATE, "birch": echo(b"2")}
         slow.go.set()
         assert outcomes(channel.ask(both)) == {"ash": echo(b"1"), "birch": echo(b"2")}
 
@@ -258,6 +258,6 @@ class ChannelConformance:
         if not line.can_go_down:
             return
         channel = line.channel({"ash": echo, "birch": echo})
-        line.down(1.2)
-        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch"), b"?")), patience=Patience(silent=0.8)))
+        line.down(2.0)
+        found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch"), b"?")), patience=Patience(silent=1.5)))
         assert found == dict.fromkeys(("ash", "birch"), echo(b"?"))

@@ -54,6 +54,34 @@ def held(party, path, **options):
     return parties, hosts, slow
 
 
+# The journal.
+
+
+def test_nothing_is_locked_while_a_value_is_made_that_is_made_once():
+    journal, making, go = Journal(None), threading.Event(), threading.Event()
+    values = []
+
+    def long():
+        making.set()
+        assert go.wait(SOON)
+        return "slow"
+
+    slow = threading.Thread(target=lambda: values.append(journal.once("run-1", "name", long)), daemon=True)
+    slow.start()
+    assert making.wait(SOON)
+    other = threading.Thread(
+        target=lambda: values.append(journal.once("run-2", "name", lambda: "other run")), daemon=True
+    )
+    other.start()
+    other.join(SOON / 4)
+    assert values == ["other run"]
+    # The first that is written counts, for whoever makes it at the same time.
+    assert journal.once("run-1", "name", lambda: "quick") == "quick"
+    go.set()
+    slow.join(SOON)
+    assert values == ["other run", "quick"] and journal.made("run-1", "name") == "quick"
+
+
 # Messages are made when they are sent.
 
 
@@ -102,7 +130,7 @@ def test_a_carrier_that_can_wait_waits_until_there_is_room():
     half = bytes(ROOM // 2 + 1)
     asking = Asking(["ash", "birch", "cedar"], FOR_EVER, most=MOST)
     assert asking.replied("ash", half, wait=True) and asking.replied("birch", half, wait=True)
-    third = threading.Thread(target=asking.replied, args=("cedar", half), kwargs={"wait": True})
+    third = threading.Thread(target=asking.replied, args=("cedar", half), kwargs={"wait": True}, daemon=True)
     third.start()
     third.join(0.2)
     assert third.is_alive() and not asking.claim("cedar", len(half))
@@ -275,32 +303,6 @@ def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch):
     assert [batch for batch in batches if batch[0] == "average[0]"] == [("average[0]", 1, False)] * 5 + [
         ("average[0]", 0, True)
     ]
-
-
-# The journal.
-
-
-def test_nothing_is_locked_while_a_value_is_made_that_is_made_once():
-    journal, making, go = Journal(None), threading.Event(), threading.Event()
-    values = []
-
-    def long():
-        making.set()
-        assert go.wait(SOON)
-        return "slow"
-
-    slow = threading.Thread(target=lambda: values.append(journal.once("run-1", "name", long)))
-    slow.start()
-    assert making.wait(SOON)
-    other = threading.Thread(target=lambda: values.append(journal.once("run-2", "name", lambda: "other run")))
-    other.start()
-    other.join(SOON / 4)
-    assert values == ["other run"]
-    # The first that is written counts, for whoever makes it at the same time.
-    assert journal.once("run-1", "name", lambda: "quick") == "quick"
-    go.set()
-    slow.join(SOON)
-    assert values == ["other run", "quick"] and journal.made("run-1", "name") == "quick"
 
 
 @pytest.mark.parametrize("key", ["deadline", "silent", "grace"])

@@ -160,3 +160,19 @@ def test_objects_do_not_cross():
 def test_forms_that_are_not_canonical_are_refused(raw):
     with pytest.raises(Malformed):
         decode(raw)
+
+
+@pytest.mark.parametrize("leaf", ["text", b"bytes", 1, None, [], {}, np.zeros(2)])
+@pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"key": value}])
+def test_every_kind_of_value_may_lie_equally_deep(leaf, around):
+    deep = leaf
+    for _ in range(DEPTH):
+        deep = around(deep)
+    raw = encode(deep)
+    assert encode(decode(raw)) == raw
+    with pytest.raises(TypeError, match="nested deeper"):
+        encode(around(deep))
+    inside = raw[len(MAGIC) :]
+    wrapped = b"l\0\0\0\1" + inside if isinstance(deep, list) else b"d\0\0\0\1\0\0\0\3key" + inside
+    with pytest.raises(Malformed, match="too deeply"):
+        decode(MAGIC + wrapped)

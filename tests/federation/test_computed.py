@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -257,6 +257,9 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays():
     with pytest.raises(ValueError, match="stays where it is made"):
         Declaration((release,), adversary="-").accept(consortium())
     stays = Stumps(stays=True).declare(consortium())["split"]
+    for to in ((ITSELF, "birch"), (ITSELF,)):
+        with pytest.raises(ValueError, match="goes nowhere else"):
+            Declaration((replace(stays, to=to),), adversary="-").accept(consortium())
     stays.check(1, "ash", "ash", consortium(), {})
     for to in ("birch", COORDINATOR):
         with pytest.raises(Refused, match="not declared"):

@@ -20,7 +20,7 @@ from comity.federation.protection import Entrusted, Perturbed, Public, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.privacy.loss import ZCDP
-from comity.privacy.mechanisms import Gaussian
+from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise
 
 from .toy import NoNoise, answer, ask_for, consortium, host, run, setup
@@ -33,6 +33,7 @@ class Walk:
     """Noise of a round is the sum of all draws so far: what a prefix sum with correlated noise looks like."""
 
     white: Any = WHITE
+    rounds: int = 3
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "white"), name)
@@ -97,7 +98,10 @@ def rounds(parties: Parties) -> list[np.ndarray]:
     return parties.kept["noisy"]
 
 
-@pytest.mark.parametrize("noise", [WHITE, Walk()], ids=["white", "correlated"])
+RUNNING = PrefixSums(loss=ZCDP(0.05), rounds=3)
+
+
+@pytest.mark.parametrize("noise", [WHITE, Walk(), RUNNING], ids=["white", "correlated", "prefix sums"])
 def test_each_round_has_noise_of_its_own_and_the_same_when_resumed(noise):
     parties, hosts = setup(Curated(noise=noise), noise=SeededNoise(5), epsilon=50)
     first = rounds(parties)
@@ -196,3 +200,20 @@ def test_where_more_is_given_than_a_contribution_nothing_is_neutral():
 def test_steps_on_stacks_give_nothing_beside_their_contribution():
     with pytest.raises(ValueError, match="gives nothing else"):
         step(sends="mean", gives=("columns",), stacked=True)
+
+
+def test_running_sums_have_the_noise_of_one_seed():
+    """The first round draws the seed; the others are functions of it, so that no later draw could be made twice."""
+    parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
+    found = rounds(parties)
+    scale = parties.declaration["noisy"].scale(parties.consortium)
+    seeds = [parties.once(f"noise:noisy/{k}", pytest.fail)["state"]["seed"] for k in range(3)]
+    assert len(set(seeds)) == 1
+    expected = [RUNNING.noise(seeds[0], scale, (3,)).of(k) for k in range(3)]
+    steps = [np.rint((b - a) / scale.grid) for a, b in pairwise(found)]
+    assert [one.tolist() for one in steps] == [(b - a).tolist() for a, b in pairwise(expected)]
+
+
+def test_noise_is_laid_out_for_as_many_rounds_as_are_made():
+    with pytest.raises(ValueError, match="made 4 times and its noise is laid out for 3"):
+        Curated(noise=RUNNING, rounds=4).declare(consortium()).accept(consortium())

@@ -12,6 +12,7 @@ import pytest
 from comity.crypto.sealed import PublicIdentity, lock
 from comity.entropy import fresh_seed
 from comity.errors import Refused, SiteLost
+from comity.federation.ask import Ask
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaration import Declaration, Release
@@ -326,6 +327,33 @@ def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused():
         parties.ask(Shout.tell)
     assert refusal.value.party in ("ash", "cedar")
     assert "tell[0]" not in hosts["ash"].store.replies("run-1")
+
+
+@dataclass(frozen=True)
+class Whisper(Shout):
+    """All tell the first party something, and nobody else."""
+
+    def declare(self, who):
+        word = Release(name="word", source=EVERY_PARTY, to="ash", protection=Sealed("a vector"), form=Array((SIZE,)))
+        return Declaration((word,), adversary="nobody")
+
+
+def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to():
+    met = {}
+    for protocol in (Shout(), Whisper()):
+        parties, _ = setup(protocol, consortium(4, dropouts=0))
+        begin(parties)
+        path = "run.meet[0]"
+        asked = dict(parties.journal.exchanges(parties.study, parties.run, path))
+        met[protocol.name, type(protocol)] = {
+            party: set(Ask.parse(exchange.message).values["run_keys"]) for party, exchange in asked.items()
+        }
+        (shared,) = parties.journal._connection.execute("select shared from common where path = ?", (path,)).fetchone()
+        # What all of them get is written down once.
+        assert set(decode(shared)) == ({"run_keys"} if type(protocol) is Shout else set())
+    everyone = {"ash", "birch", "cedar", "doum"}
+    assert met["shout", Shout] == dict.fromkeys(everyone, everyone)
+    assert met["shout", Whisper] == {party: {"ash"} for party in everyone - {"ash"}}
 
 
 def test_a_key_of_another_run_is_refused():

@@ -67,7 +67,6 @@ def test_every_reply_carries_the_signed_head_after_its_commit():
     for path, values in (
         ("run.begin[0]", {}),
         ("average[0]", {}),
-        ("sum.advertise[0]", {}),
         ("lean[0]", {"centre": np.zeros(3)}),
         ("run.end[0]", {"heads": {}}),
     ):
@@ -116,7 +115,7 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     begin(parties)
     parties.ask(Rounds.average)
     view = parties.under("sum")
-    agreed = _set_up(parties, view)
+    agreed = _set_up(parties, view, parties.agreed.circle("mean/0"))
     members = sorted(parties.alive)
     view.ask("mask", label="mean/0", each={party: {"roll": agreed.roll} for party in members})
     back_up(folder)

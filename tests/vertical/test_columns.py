@@ -105,3 +105,18 @@ def test_a_column_of_one_category_is_a_constant():
     one = Schema((Categorical("only", ("x",)), Numeric("age", 0, 1)), Classes("sick", ("no", "yes")))
     layout = Columns(one, {"ash": ("only",), "birch": ("age", "sick")})
     assert np.ptp(layout.matrix(Records(np.ones((3, 1))), "ash")) == 0
+
+
+def test_a_number_whose_missing_values_are_a_cell_is_refused_with_its_key() -> None:
+    from comity.data import Classes, Numeric, Schema
+    from comity.errors import StudyError
+    from comity.protocols.vertical.columns import Columns
+
+    def laid_out(**options):  # type: ignore[no-untyped-def]
+        schema = Schema((Numeric("x", 0, 1, missing="cell", **options), Numeric("z", 0, 1)), Classes("y", ("0", "1")))
+        return Columns(schema=schema, held={"a": ("x",), "b": ("z", "y")}, bins=True)
+
+    with pytest.raises(StudyError, match="cut it into bins") as caught:
+        laid_out()
+    assert caught.value.key == "columns.x.missing"
+    assert laid_out(bins=2).width

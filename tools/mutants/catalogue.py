@@ -45,6 +45,8 @@ def folder_of(file: str) -> str:
     if packages == ("protocols",):
         # What all protocols share is what a study says: it is tested where studies are.
         return "tests/runtime/"
+    if packages[:2] == ("federation", "evaluation"):
+        return "tests/evaluation/"
     below = packages[1:2] if packages[:1] == ("protocols",) else packages[:1]
     return "/".join(("tests", *below)) + "/"
 

@@ -149,7 +149,7 @@ def _show(folder: Path, *, as_json: bool) -> None:
     import json
 
     from comity.cli.output import show
-    from comity.report.quality import verdict
+    from comity.report.quality import measured_privately, verdict
     from comity.report.result import load_result
 
     document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -161,6 +161,8 @@ def _show(folder: Path, *, as_json: bool) -> None:
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
         if compared:
             lines.append(f"                 {verdict(result)}")
+    for at, line in enumerate(measured_privately(result)):
+        lines.append(f"  {'' if at else 'evaluation':<15}{line}")
     lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]
     lines[-1] += f"; unit: {guarantee.unit}, {guarantee.neighbours}"
     left = sorted({account.left for account in result.accounts})

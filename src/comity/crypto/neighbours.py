@@ -46,6 +46,7 @@ PRIVACY = 2.0**-40
 COMPLETION = 2.0**-30
 
 _EACH = 2000
+_FEWEST = 4
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def choose(parties: int, colluders: int, dropouts: int) -> Degree:
             key="privacy.dropouts",
         )
     if parties > COMPLETE:
-        degree = 8
+        degree = _FEWEST
         # Where most of the others would be holders anyway, all of them are simpler.
         while degree < (parties // 2 if fits else parties - 1):
             found = _tried(parties, degree, colluders, dropouts)

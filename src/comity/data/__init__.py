@@ -15,6 +15,7 @@ from comity.data.schema import Schema
 from comity.data.tally import Tally
 
 if TYPE_CHECKING:
+    from comity.data.cells import Cells as Cells
     from comity.data.check import Finding as Finding
     from comity.data.check import explain as explain
     from comity.data.check import explain_size as explain_size
@@ -51,6 +52,7 @@ __all__ = [
     "IN_MEMORY",
     "Bounded",
     "Categorical",
+    "Cells",
     "Classes",
     "Column",
     "Csv",
@@ -92,6 +94,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cells": "comity.data.cells",
     "Csv": "comity.data.sources",
     "DATASETS": "comity.data.datasets",
     "Encoded": "comity.data.encoding",

@@ -110,7 +110,7 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
             "and will be clipped; check the unit of measure, or agree on wider bounds from public knowledge."
         )
         findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
-    filled = isinstance(column, Numeric) and column.fill is not None
+    filled = isinstance(column, Numeric) and column.missing != "error"
     return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=filled)
 
 
@@ -128,7 +128,7 @@ def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
             "will be clipped; check for marks of something unknown, or agree on wider bounds from public knowledge."
         )
         findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
-    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.fill is not None)
+    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.missing != "error")
 
 
 def _clipped(outside: int, total: int) -> Literal["warning", "note"]:

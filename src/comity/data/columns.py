@@ -20,14 +20,17 @@ from numpy.typing import NDArray
 from comity.data.dates import STEPS, Days, Step, named, parsed, steps_since
 from comity.errors import SchemaError
 
-Other = Literal["error", "other"]
-Fill = Literal["error", "fill"]
+Other = Literal["error", "other", "cell"]
+Fill = Literal["error", "fill", "cell"]
+Spacing = Literal["linear", "log"]
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number in [low, high]. Values outside are clipped; `edges` cut the range into public bins,
-    left-closed.
+    """A number in [low, high]. Values outside are clipped; `edges` cut the range into public bins, left-closed, or
+    `bins` says into how many of equal length. With `scale` = "log" lengths are those of sign(x)·log(1 + |x|).
+
+    With `missing` = "cell" a missing value is a value of its own. `follows` names a column that determines this one.
     """
 
     name: str
@@ -37,14 +40,19 @@ class Numeric:
     fill: float | None = None
     edges: tuple[float, ...] | None = None
     integer: bool = False
+    bins: int | None = None
+    scale: Spacing = "linear"
+    follows: str | None = None
 
     def __post_init__(self) -> None:
         at = f"columns.{_name(self.name, 'columns')}"
+        _policy(self.scale, ("linear", "log"), f"{at}.scale", "say how the range is measured")
+        _bins(self.bins, self.edges, at)
         _set(self, "low", _number(self.low, f"{at}.low"))
         _set(self, "high", _number(self.high, f"{at}.high"))
         _range(self.low, self.high, at)
         _flag(self.integer, f"{at}.integer")
-        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
         if self.integer and not (self.low.is_integer() and self.high.is_integer()):
             _bad(
                 f"{at}.low and .high",
@@ -68,6 +76,30 @@ class Numeric:
         if self.edges is not None:
             _set(self, "edges", self._checked_edges(self.edges, f"{at}.edges"))
 
+    @property
+    def cuts(self) -> tuple[float, ...] | None:
+        """Where bins end and the next begin: `edges`, or those of `bins` of equal length on the scale."""
+        return self.edges if self.bins is None else self.equal_cuts(self.bins)
+
+    def equal_cuts(self, bins: int) -> tuple[float, ...]:
+        """The inner edges of `bins` bins of equal length on the scale; whole numbers where values are, each of which
+        has a bin that holds it."""
+        first, last = self.on_scale(np.array([self.low, self.high]))
+        cuts = self.off_scale(first + (last - first) * np.arange(1, bins) / bins)
+        if self.integer:
+            cuts = np.unique(np.ceil(cuts))
+        return tuple(float(cut) for cut in cuts if self.low < cut <= self.high and (cut < self.high or self.integer))
+
+    def on_scale(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.scale == "linear":
+            return values
+        return np.asarray(np.sign(values) * np.log1p(np.abs(values)), np.float64)
+
+    def off_scale(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.scale == "linear":
+            return values
+        return np.asarray(np.sign(values) * np.expm1(np.abs(values)), np.float64)
+
     def _checked_edges(self, edges: Any, at: str) -> tuple[float, ...]:
         if isinstance(edges, str) or not isinstance(edges, Iterable):
             _bad(at, "a list of numbers", edges, "write edges = [10, 20]")
@@ -86,46 +118,69 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of `values`, in no order; with `other`, anything else is one further category."""
+    """One of `values`, in no order; with `other`, anything else is one further category, and with `missing` = "cell" so
+    is a missing value. `follows` names a column that determines this one."""
 
     name: str
     values: tuple[str, ...]
     other: bool = False
     missing: Other = "error"
+    follows: str | None = None
 
     def __post_init__(self) -> None:
         at = f"columns.{_name(self.name, 'columns')}"
         _set(self, "values", _values(self.values, f"{at}.values", least=1))
         _flag(self.other, f"{at}.other")
-        _policy(self.missing, ("error", "other"), f"{at}.missing")
+        _policy(self.missing, ("error", "other", "cell"), f"{at}.missing")
         if self.missing == "other" and not self.other:
             _bad(f"{at}.missing", "other = true beside missing = 'other'", "other = false", "set other = true")
 
     @property
     def width(self) -> int:
-        """How many categories a record can be in, `other` among them."""
-        return len(self.values) + self.other
+        """How many categories a record can be in, `other` and the missing one among them."""
+        return len(self.values) + self.other + (self.missing == "cell")
 
 
 @dataclass(frozen=True)
 class Ordinal:
-    """One of `values`, from lowest to highest, at equal distances."""
+    """One of `values`, from lowest to highest, at equal distances. `edges` name the values at which bins begin, after
+    the first; `bins` makes that many of about as many values. `missing` and `follows` as for numbers."""
 
     name: str
     values: tuple[str, ...]
     missing: Fill = "error"
     fill: str | None = None
+    edges: tuple[str, ...] | None = None
+    bins: int | None = None
+    follows: str | None = None
 
     def __post_init__(self) -> None:
         at = f"columns.{_name(self.name, 'columns')}"
         _set(self, "values", _values(self.values, f"{at}.values", least=2))
-        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
+        _bins(self.bins, self.edges, at)
+        if self.edges is not None:
+            edges = _values(self.edges, f"{at}.edges", least=1)
+            places = [self.values.index(edge) if edge in self.values else 0 for edge in edges]
+            if 0 in places or places != sorted(places):
+                _bad(f"{at}.edges", "rising values after the first", list(edges), "name where each bin begins")
+            _set(self, "edges", edges)
         if (self.missing == "fill") != (self.fill is not None):
             _bad(f"{at}.fill", "a value exactly where missing = 'fill'", self.fill, "set both keys or neither")
         if self.fill is not None:
             _set(self, "fill", category_text(self.fill))
             if self.fill not in self.values:
                 _bad(f"{at}.fill", f"one of {list(self.values)}", self.fill, "choose a declared value")
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Positions at which bins begin, after the first: every value is a bin of its own unless edges or bins say
+        otherwise."""
+        count = len(self.values)
+        if self.edges is not None:
+            return tuple(self.values.index(edge) for edge in self.edges)
+        bins = count if self.bins is None else min(self.bins, count)
+        return tuple(-(-count * place // bins) for place in range(1, bins))
 
 
 @dataclass(frozen=True)
@@ -143,12 +198,15 @@ class Date:
     format: str | None = None
     missing: Fill = "error"
     fill: date | None = None
+    bins: int | None = None
+    follows: str | None = None
 
     def __post_init__(self) -> None:
         at = f"columns.{_name(self.name, 'columns')}"
         _set(self, "low", _day(self.low, f"{at}.low"))
         _set(self, "high", _day(self.high, f"{at}.high"))
-        _policy(self.missing, ("error", "fill"), f"{at}.missing")
+        _policy(self.missing, ("error", "fill", "cell"), f"{at}.missing")
+        _bins(self.bins, None, at)
         if self.step not in STEPS:
             _bad(f"{at}.step", " or ".join(map(repr, STEPS)), self.step, "say in which steps days are counted")
         if self.steps < 1:
@@ -292,9 +350,20 @@ def _flag(value: Any, key: str) -> None:
         _bad(key, "true or false", value, "write it without quotes")
 
 
-def _policy(value: Any, known: Sequence[str], key: str) -> None:
+def _policy(
+    value: Any, known: Sequence[str], key: str, remedy: str = "say what happens to a record without this value"
+) -> None:
     if value not in known:
-        _bad(key, " or ".join(map(repr, known)), value, "say what happens to a record without this value")
+        _bad(key, " or ".join(map(repr, known)), value, remedy)
+
+
+def _bins(bins: Any, edges: Any, at: str) -> None:
+    if bins is None:
+        return
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 10_000:
+        _bad(f"{at}.bins", "a whole number from 2 to 10,000", bins, "write bins = 8")
+    if edges is not None:
+        _bad(f"{at}.bins", "bins or edges, one of the two", "both", "remove one")
 
 
 def _values(values: Any, key: str, *, least: int) -> tuple[str, ...]:

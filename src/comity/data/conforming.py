@@ -52,7 +52,7 @@ def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
 
 
 def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
-    """Numbers within the bounds: outside ones clipped and tallied, missing ones filled or refused."""
+    """Numbers within the bounds: outside ones clipped and tallied, missing ones filled, left as NaN or refused."""
     integer = isinstance(column, Numeric) and column.integer
     inside = _all_inside(series, column.low, column.high, integer=integer)
     if inside is not None:
@@ -107,7 +107,9 @@ def _within(
     where: str,
     tally: Tally,
 ) -> NDArray[np.float64]:
-    if fill is None:
+    if not isinstance(column, Bounded) and column.missing == "cell":
+        pass
+    elif fill is None:
         _refuse_missing(column, missing, where, "set missing = 'fill' with a public fill value", tally)
     elif missing.any():
         values = np.where(missing, fill, values)
@@ -158,6 +160,10 @@ def categories(
         instead = column.values.index(column.fill)
     elif isinstance(column, Categorical) and column.missing == "other":
         instead = len(column.values)
+    elif isinstance(column, Categorical) and column.missing == "cell":
+        instead = column.width - 1
+    elif isinstance(column, Ordinal) and column.missing == "cell":
+        instead = MISSING
     else:
         instead = MISSING
         policy = "set missing = 'other' and other = true" if isinstance(column, Categorical) else "set missing = 'fill'"

@@ -109,7 +109,8 @@ class Encoding:
     `rows` says what happens to a whole row: "none"; "scaled" divides all rows by the one public bound on
     their L2 norm; "clipped" projects each onto the unit ball; "normalised" sets each to norm 1 (the zero
     row stays zero). `intercept` adds a last entry of 1, before rows are rescaled, so that it counts in the
-    norm. `bins` turns numeric columns that declare edges into one-hot bins. Nothing is learned from data:
+    norm. `bins` turns numeric columns that declare edges or bins into one-hot bins. A column whose missing values are a
+    cell has a last entry for them, which is 1 where its others are 0. Nothing is learned from data:
     equal schemas give equal encodings.
     """
 
@@ -200,13 +201,16 @@ class Encoding:
         for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
             if group.one_hot:
                 rows[every, group.start + values] = 1.0
-            elif out is not None:
-                self._scale(column, values, out[:, group.start])
             else:
                 # Written across rows at once: in place it would take several slow passes.
-                place = np.empty(count)
+                place = np.empty(count) if out is None else out[:, group.start]
                 self._scale(column, values, place)
-                rows[:, group.start] = place
+                if group.stop == group.start + 2:
+                    missing = values < 0 if isinstance(column, Ordinal) else np.isnan(values)
+                    rows[:, group.start + 1] = missing
+                    place[missing] = 0.0
+                if out is None:
+                    rows[:, group.start] = place
         if self.intercept:
             rows[:, -1] = 1.0
         return self._rescaled(rows)
@@ -230,13 +234,21 @@ class Encoding:
         """The place of each record within a one-hot group."""
         if isinstance(column, Numeric):
             values = numbers(column, series, where, tally)
-            return np.searchsorted(np.asarray(column.edges), values, side="right").astype(np.int64)
+            cuts = np.asarray(column.cuts)
+            # The place after the last bin is that of missing values.
+            found = np.searchsorted(cuts, values, side="right")
+            return np.where(np.isnan(values), len(cuts) + 1, found).astype(np.int64)
         assert not isinstance(column, Date)
         return categories(column, series, where, tally)
 
     def _scale(self, column: Column, values: NDArray[Any], place: NDArray[np.float64]) -> None:
         """Write the numbers of a column on the scale into `place`."""
-        if isinstance(column, Numeric):
+        if isinstance(column, Numeric) and column.scale == "log":
+            first, last = column.on_scale(np.array([column.low, column.high]))
+            # Logarithms are not known to round monotonically.
+            np.clip(column.on_scale(values) - first, 0.0, last - first, out=place)
+            length = float(last - first)
+        elif isinstance(column, Numeric):
             np.subtract(values, column.low, out=place)
             length = column.high - column.low
         else:
@@ -278,18 +290,20 @@ class Encoding:
         return numbers(target, series, where, tally)
 
     def _column_names(self, column: Column) -> tuple[str, ...]:
+        missing = (f"{column.name}=(missing)",) if column.missing == "cell" else ()
         if isinstance(column, Categorical):
-            return tuple(f"{column.name}={value}" for value in (*column.values, *(("(other)",) * column.other)))
-        if isinstance(column, Numeric) and self.bins and column.edges is not None:
-            inner = (f"{low:g}<={column.name}<{high:g}" for low, high in zip(column.edges, column.edges[1:]))
-            return (f"{column.name}<{column.edges[0]:g}", *inner, f"{column.edges[-1]:g}<={column.name}")
-        return (column.name,)
+            values = (*column.values, *(("(other)",) * column.other))
+            return (*(f"{column.name}={value}" for value in values), *missing)
+        if isinstance(column, Numeric) and self.bins and column.cuts is not None:
+            inner = (f"{low:g}<={column.name}<{high:g}" for low, high in zip(column.cuts, column.cuts[1:]))
+            return (f"{column.name}<{column.cuts[0]:g}", *inner, f"{column.cuts[-1]:g}<={column.name}", *missing)
+        return (column.name, *missing)
 
     def _groups(self) -> Iterator[Group]:
         start = 0
         for column in self.schema.columns:
             one_hot = isinstance(column, Categorical) or (
-                isinstance(column, Numeric) and self.bins and column.edges is not None
+                isinstance(column, Numeric) and self.bins and column.cuts is not None
             )
             stop = start + len(self._column_names(column))
             yield Group(column.name, start, stop, one_hot, 1.0 if one_hot else self._least(column))
@@ -299,7 +313,7 @@ class Encoding:
 
     def _least(self, column: Column) -> float:
         """The smallest magnitude on the scale: 0, unless the middle of a symmetric one lies between values."""
-        if self.scaling == "unit":
+        if self.scaling == "unit" or (isinstance(column, Numeric) and column.scale == "log"):
             return 0.0
         if isinstance(column, Ordinal):
             return 0.0 if len(column.values) % 2 else 1 / (len(column.values) - 1)

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -66,6 +66,14 @@ class Schema:
                     key=f"columns.{name}",
                 )
             seen.add(name)
+        leaders = {column.name: column.follows for column in self.columns}
+        for name, leader in leaders.items():
+            if leader is not None and (leader == name or leaders.get(leader, leader) is not None):
+                raise SchemaError(
+                    f"columns.{name}.follows: expected another feature column that follows none itself, found "
+                    f"{leader!r}; name the column that determines this one.",
+                    key=f"columns.{name}.follows",
+                )
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -124,7 +132,12 @@ class Schema:
         """
         kept = set(self.columns_matching(patterns))
         holds_target = self.target is not None and (target or self.target.name in kept)
-        columns = tuple(column for column in self.columns if column.name in kept)
+        # Of a column whose leader is held elsewhere nobody here can say what it follows.
+        columns = tuple(
+            column if column.follows in kept else replace(column, follows=None)
+            for column in self.columns
+            if column.name in kept
+        )
         return Schema(columns, self.target if holds_target else None, self.identifier)
 
     def to_toml(self) -> str:

@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Circle, Declaration, Release
 from comity.federation.paths import StepPath
 from comity.federation.protection import Sealed
-from comity.federation.protocol import STANDING, Protocol, StepSpec, spec_of
+from comity.federation.protocol import EVALUATION, STANDING, Protocol, StepSpec, spec_of
+
+if TYPE_CHECKING:
+    from comity.federation.evaluation.protocol import Measuring
 
 _RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -44,9 +47,32 @@ class Agreed:
         """Every protocol of the run by what it is mounted under, the study's own under the empty name."""
         parts = dict(self.protocol.parts)
         for name in parts:
-            if name in STANDING or not _MOUNT.fullmatch(name):
-                raise ValueError(f"a part can't be mounted as {name!r}: a plain name was expected, not {STANDING}")
-        return {"": self.protocol, **{name: self.protocol.part(name) for name in STANDING}, **parts}
+            if name in STANDING or name.startswith(EVALUATION) or not _MOUNT.fullmatch(name):
+                raise ValueError(
+                    f"a part can't be mounted as {name!r}: a plain name was expected, not {(*STANDING, EVALUATION)}"
+                )
+        standing = {name: self.protocol.part(name) for name in STANDING}
+        return {"": self.protocol, **standing, **parts, **self._measuring}
+
+    @cached_property
+    def measuring(self) -> Measuring | None:
+        """How the run's model is measured, where the study has an evaluation."""
+        return None if self.consortium.evaluation is None else self.protocol.measured(self.consortium)
+
+    @property
+    def _measuring(self) -> Mapping[str, Protocol]:
+        if self.measuring is None:
+            return {}
+        named = {f"{EVALUATION}_{name}": part for name, part in self.measuring.parts.items()}
+        return {EVALUATION: self.measuring, **named}
+
+    @property
+    def measuring_mounts(self) -> tuple[str, ...]:
+        return tuple(self._measuring)
+
+    def is_aside(self, mount: str) -> bool:
+        """Whether steps of what is mounted here see the records that were set aside, instead of the others."""
+        return self.measuring is not None and (mount == EVALUATION or mount.startswith(f"{EVALUATION}_"))
 
     @property
     def declaration(self) -> Declaration:
@@ -59,7 +85,8 @@ class Agreed:
         if mount not in known:
             with self._declaring:
                 if mount not in known:
-                    made = self._owner(mount).declare(self.consortium)
+                    owner, who = self._owner(mount), self.consortium
+                    made = owner.declare(who) if mount else owner.declared(who)
                     for release in made.releases:
                         if not is_release_name(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
@@ -70,8 +97,21 @@ class Agreed:
     def letters(self) -> Mapping[str, str]:
         """Which protocol each kind of letter belongs to. A protocol may list a part's letters for its plan; two parts
         with one name for theirs would read each other's."""
+        return self._letters(aside=False)
+
+    @cached_property
+    def _letters_aside(self) -> Mapping[str, str]:
+        return self._letters(aside=True)
+
+    def writer_of(self, name: str, *, aside: bool) -> str | None:
+        """Which protocol's letters have this name: among those of one part of the records, a name has one owner."""
+        return (self._letters_aside if aside else self.letters).get(name)
+
+    def _letters(self, *, aside: bool) -> dict[str, str]:
         owners: dict[str, str] = {}
         for mount in self.mounts:
+            if self.is_aside(mount) != aside:
+                continue
             for release in self.declared(mount).releases:
                 if not isinstance(release.protection, Sealed) or COORDINATOR in (release.source, release.to):
                     continue
@@ -89,6 +129,8 @@ class Agreed:
             return function, spec
         if spec.per_circle and path.label in self._set_ups:
             return function, spec
+        if spec.sends and (spec.sends in self.declaration.aside) != self.is_aside(path.mount):
+            raise Refused(f"{path} does not see the records that {spec.sends} is made from", code="undeclared")
         times = self.declaration[spec.sends].times if spec.sends else 0 if spec.per_circle else spec.times
         label = path.label
         if not (label.isascii() and label.isdecimal()) or label != str(int(label)) or int(label) >= times:
@@ -114,7 +156,7 @@ class Agreed:
         """The release that a letter of this name is, sent by the step of this path."""
         sent = StepPath.parse(path)
         self.step(sent)
-        if self.letters.get(name) != sent.mount:
+        if self.writer_of(name, aside=self.is_aside(sent.mount)) != sent.mount:
             raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
         return self.declared(sent.mount)[name]
 
@@ -122,7 +164,7 @@ class Agreed:
         """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""
         out: dict[str, set[str]] = {}
         who = self.consortium
-        for name, mount in self.letters.items():
+        for name, mount in (*self.letters.items(), *self._letters_aside.items()):
             if mount == "sum":
                 continue
             release = self.declared(mount)[name]

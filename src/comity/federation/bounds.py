@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, nextafter, sqrt
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.errors import Refused
+from comity.errors import Refused, StudyError
 
 Floats = NDArray[np.float64]
 
@@ -181,6 +182,59 @@ class RecordSum:
 
     def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
         return Ball(self.radius).enforce(value, shape)
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Tables that a party's records are counted in: each adds `weights[b]`, a whole number, to one cell of table b.
+
+    Sensitivity  A record that is added or removed moves table b by its weight in one cell: Σ w_b in L1 and √(Σ w_b²) in
+                 L2 over all tables, so S and √S for S tables of weight one. A record that is replaced leaves one cell
+                 and enters another, or the same: up to twice as far in L1, √2 times in L2. Counts are whole numbers on
+                 the grid as they are, and whole numbers below 2^53 add up exactly: there is no term for rounding.
+
+    `records` is how many a party may count: beyond, cells are cut at what so many could fill. Cutting a coordinate
+    brings no two values of it further apart, so the sensitivity survives. What is no whole number is refused.
+    """
+
+    neutral_within: ClassVar[bool] = False
+
+    weights: tuple[int, ...]
+    replaced: bool
+    records: int
+
+    def __post_init__(self) -> None:
+        whole = all(isinstance(weight, int) and weight > 0 for weight in self.weights)
+        if not self.weights or not whole or not 0 < self.records * max(self.weights) < 2**53:
+            raise StudyError(
+                "counts need a positive whole weight for each table, and cells below 2^53; found weights "
+                f"{self.weights} for {self.records} records",
+                key="weights",
+            )
+
+    @property
+    def l1(self) -> float:
+        return float(sum(self.weights) * (2 if self.replaced else 1))
+
+    @property
+    def l2(self) -> float:
+        square = sum(weight * weight for weight in self.weights) * (2 if self.replaced else 1)
+        root = sqrt(square)
+        # A root that is no float is rounded up.
+        return root if root * root == square and root.is_integer() else nextafter(root, inf)
+
+    @property
+    def limit(self) -> float:
+        return float(self.records * max(self.weights))
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        # Written so that NaN fails.
+        if not (np.rint(value) == value).all():
+            raise Refused("counts must be whole numbers", code="stopped")
+        return np.clip(np.asarray(value, np.float64), 0.0, self.limit)
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)

@@ -18,7 +18,7 @@ multiple of the message's length, itself limited.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
@@ -47,8 +47,6 @@ def encode(value: Value) -> bytes:
 
 
 def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
-    if depth > DEPTH:
-        raise TypeError(f"nested deeper than {DEPTH}")
     # Texts, bytes and what holds them are nearly everything that crosses in numbers.
     kind = type(value)
     if kind is str:
@@ -65,7 +63,13 @@ def _put(value: Value, parts: list[bytes | memoryview], depth: int) -> None:
         _put_rarer(value, parts, depth)
 
 
+def _check_depth(value: Collection[Value], depth: int) -> None:
+    if value and depth >= DEPTH:
+        raise TypeError(f"nested deeper than {DEPTH}")
+
+
 def _put_list(value: list[Value] | tuple[Value, ...], parts: list[bytes | memoryview], depth: int) -> None:
+    _check_depth(value, depth)
     parts.append(b"l" + len(value).to_bytes(4, "big"))
     for item in value:
         if type(item) is str:
@@ -82,6 +86,7 @@ def _put_mapping(value: Mapping[str, Value], parts: list[bytes | memoryview], de
         raws = [key.encode() for key in keys]
     except (TypeError, AttributeError) as error:
         raise TypeError("keys are texts") from error
+    _check_depth(value, depth)
     parts.append(b"d" + len(value).to_bytes(4, "big"))
     for key, raw in zip(keys, raws):
         item = value[key]
@@ -146,7 +151,7 @@ def leading_text(raw: bytes, *, most: int) -> str | None:
     and may be anything."""
     reader = _Reader(raw[: len(MAGIC) + 10 + most])
     try:
-        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count() > 0
+        begins = reader.take(len(MAGIC)) == MAGIC and reader.take(1) == b"l" and reader.count(1) > 0
         return _text(reader.counted()) if begins and reader.take(1) == b"s" else None
     except Malformed:
         return None
@@ -177,7 +182,7 @@ class _Reader:
         """Counts values before they are read: a container of too many is refused by what it says of itself."""
         self.items += count
         if self.items > ITEMS:
-            raise _wrong("it is nested too deeply or has too many items")
+            raise _wrong("it has too many items")
 
     def take(self, count: int) -> bytes:
         end = self.at + count
@@ -196,14 +201,15 @@ class _Reader:
         self.at = end
         return self.raw[start:end]
 
-    def count(self) -> int:
+    def count(self, depth: int) -> int:
+        """How many values a container has, which stand at this depth."""
         found = int.from_bytes(self.take(4), "big")
+        if found and depth > DEPTH:
+            raise _wrong("it is nested too deeply")
         self.hold(found)
         return found
 
     def value(self, depth: int) -> Value:
-        if depth > DEPTH:
-            raise _wrong("it is nested too deeply or has too many items")
         if self.at >= len(self.raw):
             raise _wrong("it is truncated")
         tag = self.raw[self.at]
@@ -236,7 +242,7 @@ class _Reader:
     def sequence(self, depth: int) -> list[Value]:
         out: list[Value] = []
         raw, size = self.raw, len(self.raw)
-        for _ in range(self.count()):
+        for _ in range(self.count(depth)):
             at = self.at
             if at < size and raw[at] == _TEXT:
                 # Lists of names are most of what is read in a run of many parties.
@@ -253,7 +259,7 @@ class _Reader:
         out: dict[str, Value] = {}
         last = None
         raw, size = self.raw, len(self.raw)
-        for _ in range(self.count()):
+        for _ in range(self.count(depth)):
             start = self.at + 4
             self.at = end = start + int.from_bytes(raw[self.at : start], "big")
             if end > size:

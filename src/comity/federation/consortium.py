@@ -9,6 +9,7 @@ from functools import cached_property
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
+from comity.federation.evaluation.terms import Evaluation
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
 
@@ -28,7 +29,8 @@ class Consortium:
 
     `colluders` (t) parties may pool what they saw with the coordinator; `dropouts` may vanish, and no sum of fewer than
     `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts. All of the
-    colluders and all that vanish may be among the few that a sum is over: `within` counts so.
+    colluders and all that vanish may be among the few that a sum is over: `within` counts so. `loss` is what the method
+    may lose; what its `evaluation` may is said there.
     """
 
     parties: Sequence[str]
@@ -40,6 +42,7 @@ class Consortium:
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     roster: Mapping[str, PublicIdentity] = field(default_factory=dict)
     schema: Schema | None = None
+    evaluation: Evaluation | None = None
 
     def __post_init__(self) -> None:
         if not len(self.parties):

@@ -9,8 +9,9 @@ from typing import Any
 
 from comity.crypto.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import Bound, Opened
+from comity.federation.bounds import Bound, Counts, Opened
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
+from comity.federation.evaluation.terms import ASIDE, TRAINING
 from comity.federation.forms import Array, Form
 from comity.federation.protection import (
     Computed,
@@ -28,8 +29,10 @@ from comity.privacy.ledger import Draw
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.parallel import WHOLE
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
@@ -105,7 +108,13 @@ class Release:
         noise = self.noise
         if noise is None:
             raise Refused(f"{self.name} is not declared with noise", key=self.name)
-        scale = noise.scale(sensitivity=self.sensitivity, shape=self.shape, parts=self.parts(who), grid=self.grid)
+        scale = noise.scale(
+            sensitivity=self.sensitivity,
+            shape=self.shape,
+            parts=self.parts(who),
+            grid=self.grid,
+            exact=isinstance(self.bound, Counts),
+        )
         if self.reach(who, scale) >= 2 ** (self.ring - 2):
             raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
         return scale
@@ -135,6 +144,8 @@ class Release:
         """Standard deviation of the noise on one coordinate, in grid units."""
         if isinstance(self.noise, Spherical):
             return scale.total * math.sqrt(math.prod(self.shape) + 1)
+        if isinstance(self.noise, PrefixSums):
+            return scale.total * float(self.noise.deviations[-1])
         return scale.total * math.sqrt(2) if isinstance(self.noise, Laplace) else scale.total
 
     def reach(self, who: Consortium, scale: Scale) -> float:
@@ -149,13 +160,14 @@ class Release:
             return self.grid
         return self.scale(who).grid
 
-    def draws(self) -> list[Draw]:
-        """What one of its source is debited for."""
+    def draws(self, part: str = WHOLE) -> list[Draw]:
+        """What one of its source is debited for, where it is made from this part of the records."""
         drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
         if self.loss is None:
             return []
         return [
-            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity) for index in range(self.times)
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity, part)
+            for index in range(self.times)
         ]
 
     def _strays(self, source: str, to: str) -> bool:
@@ -171,11 +183,16 @@ class Release:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed."""
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
+
+    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
+    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    """
 
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
+    aside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [release.name for release in self.releases]
@@ -198,7 +215,7 @@ class Declaration:
         and is shown, as noised at the site.
         """
         for release in self.releases:
-            self._require_participants(release, who)
+            _require_participants(release, who)
         settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
         for release in settled.releases:
             if isinstance(release.protection, Summed):
@@ -206,57 +223,12 @@ class Declaration:
                 choose(over.size, over.colluders, over.dropouts)
             if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
                 release.scale(who)
-        settled._require_debits()
-        settled._require_hidden_parts(who, () if beside is None else beside.releases)
+        known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}
+        for release in settled.releases:
+            origins = _origins(release, known)
+            _require_debits(release, origins)
+            _require_hidden_parts(release, origins, who)
         return settled
-
-    def _require_participants(self, release: Release, who: Consortium) -> None:
-        if release.to == ITSELF and not isinstance(release.protection, Computed):
-            raise ValueError(f"{release.name} stays where it is made, which only a computed release does")
-        for named in (release.source, release.to):
-            for one in (named,) if isinstance(named, str) else named:
-                if one != COORDINATOR and not len(who.among(one)):
-                    raise Refused(
-                        f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has "
-                        f'no party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
-                        code="roles",
-                        key="parties",
-                    )
-
-    def _require_debits(self) -> None:
-        """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is
-        laid out together."""
-        for release in self.releases:
-            if not isinstance(release.protection, Perturbed) or isinstance(release.noise, Correlated):
-                continue
-            paid = [r for r in self.releases if r.name == release.protection.of and isinstance(r.protection, Entrusted)]
-            if paid and release.times > paid[0].times:
-                raise ValueError(
-                    f"{release.name} is noised {release.times} times and {paid[0].name} is paid for {paid[0].times}"
-                )
-
-    def _require_hidden_parts(self, who: Consortium, beside: tuple[Release, ...]) -> None:
-        """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made
-        from the sum, directly or over other releases, at least one colluder must be counted with. One that did not
-        contribute knows no part."""
-        known = {release.name: release for release in (*beside, *self.releases)}
-        for release in self.releases:
-            for origin in _origins(release, known):
-                if not isinstance(origin.protection, Summed):
-                    continue
-                over = origin.summed_over(who)
-                reads = any(who.includes(release.to, party) for party in over.parties)
-                if not reads or over.colluders or over.size == 1:
-                    continue
-                advice = "set privacy.colluders to 1 or more"
-                if over.survivors == 1:
-                    advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
-                raise Refused(
-                    f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a "
-                    f"part of; {advice}",
-                    code="colluders",
-                    key="privacy.colluders",
-                )
 
     @property
     def private(self) -> bool:
@@ -268,7 +240,14 @@ class Declaration:
 
     def draws(self, party: str, who: Consortium) -> list[Draw]:
         """What a run may draw at this party: reserved when it begins."""
-        return [draw for release in self.paid_by(party, who) for draw in release.draws()]
+        return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+
+    def part_of(self, release: Release, who: Consortium) -> str:
+        """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in
+        one part, releases of the other cost it nothing."""
+        if who.evaluation is None or not who.evaluation.parallel:
+            return WHOLE
+        return ASIDE if release.name in self.aside else TRAINING
 
     def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
         return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
@@ -323,3 +302,59 @@ def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
                 found[name] = known[name]
                 waiting.append(known[name])
     return list(found.values())
+
+
+def _require_participants(release: Release, who: Consortium) -> None:
+    ends = [one for named in (release.source, release.to) for one in ((named,) if isinstance(named, str) else named)]
+    stays = release.to == ITSELF and isinstance(release.protection, Computed)
+    if ends.count(ITSELF) != stays:
+        raise ValueError(f"{release.name} stays where it is made, which a computed release does and goes nowhere else")
+    for one in ends:
+        if one != COORDINATOR and not len(who.among(one)):
+            raise Refused(
+                f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has no "
+                f'party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                code="roles",
+                key="parties",
+            )
+
+
+def _require_debits(release: Release, origins: list[Release]) -> None:
+    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
+    out together."""
+    if not isinstance(release.protection, Perturbed):
+        return
+    noise: object = release.noise
+    if isinstance(noise, Correlated):
+        if release.times > noise.rounds:
+            raise ValueError(
+                f"{release.name} is made {release.times} times and its noise is laid out for {noise.rounds}"
+            )
+        return
+    for origin in origins:
+        if isinstance(origin.protection, Entrusted) and release.times > origin.times:
+            raise ValueError(
+                f"{release.name} is noised {release.times} times and {origin.name} is paid for {origin.times}"
+            )
+
+
+def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
+    """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
+    the sum, directly or over other releases, at least one colluder must be counted with. One that did not contribute
+    knows no part."""
+    for origin in origins:
+        if not isinstance(origin.protection, Summed):
+            continue
+        over = origin.summed_over(who)
+        reads = any(who.includes(release.to, party) for party in over.parties)
+        if not reads or over.colluders or over.size == 1:
+            continue
+        advice = "set privacy.colluders to 1 or more"
+        if over.survivors == 1:
+            advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
+        raise Refused(
+            f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a part of; "
+            f"{advice}",
+            code="colluders",
+            key="privacy.colluders",
+        )

@@ -18,7 +18,7 @@ from typing import Any
 from comity.errors import Malformed
 from comity.federation.agreed import Agreed
 from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array, Count, Each, Fields, Form
 from comity.federation.kept import is_kept
@@ -55,7 +55,8 @@ def form_of(release: Release, who: Consortium) -> Form:
 
 def check_received(release: Release, value: Any, party: str, who: Consortium, dims: Mapping[str, int]) -> None:
     """Refuse what was not declared to this party, or has another form; a release of several times is a list."""
-    if not who.includes(release.to, party) or not (release.source == COORDINATOR or is_kept(release)):
+    sent = release.to != ITSELF and (release.source == COORDINATOR or is_kept(release))
+    if not who.includes(release.to, party) or not sent:
         raise Malformed(f"{release.name} is not declared as released to {party}", code="undeclared", key=release.name)
     several = type(value) is list and release.times > 1
     values = value if several else [value]
@@ -74,7 +75,7 @@ def at_the_end(
     single: dict[str, dict[str, Any]] = {}
     for name, value in {**kept, **values}.items():
         release = agreed.declaration[name]
-        if release.to == COORDINATOR or (name in arrived and name not in values):
+        if release.to in (COORDINATOR, ITSELF) or (name in arrived and name not in values):
             continue
         if release.to in (EVERYONE, EVERY_PARTY):
             common[name] = value

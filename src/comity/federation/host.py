@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
+from comity.entropy import fresh_seed
 from comity.errors import BadInput, ComityError, Malformed, Refused
 from comity.federation import heads
 from comity.federation.agreed import Agreed
@@ -20,6 +21,7 @@ from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received, received
 from comity.federation.envelope import Digests, sign_reply, verify_ask
+from comity.federation.evaluation.split import is_aside, only
 from comity.federation.forms import Count
 from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
@@ -49,7 +51,8 @@ class Answer:
 class Host:
     """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
 
-    `agreed` is what the owner approved, `policy` its own terms: there is no host without either.
+    `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
+    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Host:
         noise: NoiseSource,
         policy: Policy,
         local: Callable[..., Any] | None = None,
+        chance: Callable[[], bytes] = fresh_seed,
     ) -> None:
         self.agreed = agreed
         self.party = party
@@ -72,6 +76,8 @@ class Host:
         self.noise = noise
         self.policy = policy
         self.local = local
+        self.chance = chance
+        self._parts: tuple[bytes, Held, Held] | None = None
         self._turns = _Turns()
         # What can't be kept as declared is found before anything is asked.
         _ = agreed.declaration, agreed.letters
@@ -97,6 +103,18 @@ class Host:
             log.exception("%s: the records can't be read", self.party)
             raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
 
+    def part_of_records(self, key: bytes, *, aside: bool) -> Held:
+        """The records that this key sets aside, or the others."""
+        if self._parts is None or self._parts[0] != key:
+            terms, who, whole = self.who.evaluation, self.who, self.records
+            assert terms is not None
+            measuring = self.agreed.measuring
+            aligned = measuring is not None and measuring.common == "identifiers"
+            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
+            self._parts = (key, only(whole, ~which), only(whole, which))
+        _, training, set_aside = self._parts
+        return set_aside if aside else training
+
     def identity_of(self, party: str) -> PublicIdentity:
         identity = self.who.roster.get(party)
         if identity is None:
@@ -113,7 +131,7 @@ class Host:
             party=self.party,
             who=agreed.consortium,
         )
-        for mount in agreed.protocol.parts:
+        for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
 
     def received(self, run: str) -> Received:

@@ -33,7 +33,7 @@ from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, StepPath
 from comity.federation.protection import Computed, Summed
-from comity.federation.protocol import spec_of
+from comity.federation.protocol import EVALUATION, spec_of
 from comity.federation.released import Total, checked, perturbed
 from comity.federation.replies import Given, Reader, too_few
 from comity.federation.sealed_values import sealed_value, sealed_values
@@ -411,6 +411,9 @@ def _released(parties: Parties) -> list[dict[str, Any]]:
     """In one record, because a run that is killed before its end finds what was released on the way there too: values,
     what was released on the way, and the keys of parties that are to receive something alone."""
     values = checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
+    if parties.agreed.measuring is not None:
+        found = parties.agreed.measuring.measure(parties.under(EVALUATION), values)
+        values = {**values, **checked(found, parties.declaration, parties.consortium, parties.dims)}
     kept = parties.kept
     _, single = at_the_end(parties.agreed, values, kept)
     keys = {party: signed["key"] for party, signed in parties.memo[RUN_KEYS].items() if party in single}

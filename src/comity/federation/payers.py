@@ -15,6 +15,7 @@ from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, shown, shown_small
+from comity.privacy.parallel import Parts
 
 _NAMES = 3
 
@@ -30,15 +31,16 @@ class Payer:
 
 @dataclass(frozen=True)
 class Group:
-    """Parties that pay for the same releases."""
+    """Parties that pay for the same releases; `parts` says of which part of the records each of them is."""
 
     parties: Sequence[str]
     releases: tuple[Release, ...]
+    parts: Mapping[str, str]
 
     @property
     def spent(self) -> Spent:
         """What a whole run costs one of them: losses that are fixed before it begins, so that they add up by kind."""
-        return _sum((release.loss, release.times) for release in self.releases)
+        return _sum((self.parts[release.name], release.loss, release.times) for release in self.releases)
 
 
 def delta_of(who: Consortium) -> Decimal:
@@ -50,13 +52,14 @@ def groups(declaration: Declaration, who: Consortium) -> tuple[Group, ...]:
     """The parties by what they pay for, those that pay most first."""
     paid = [release for release in declaration.releases if release.loss is not None]
     everybody = [release for release in paid if len(who.among(release.source)) == who.size]
+    parts = _parts(declaration, who)
     if len(everybody) == len(paid):
-        return (Group(who.parties, tuple(paid)),)
+        return (Group(who.parties, tuple(paid), parts),)
     found: dict[tuple[str, ...], tuple[tuple[Release, ...], list[str]]] = {}
     for party in who.parties:
         own = declaration.paid_by(party, who)
         found.setdefault(tuple(release.name for release in own), (own, []))[1].append(party)
-    made = [Group(tuple(parties), own) for own, parties in found.values()]
+    made = [Group(tuple(parties), own, parts) for own, parties in found.values()]
     return tuple(sorted(made, key=lambda group: -group.spent.epsilon_at(delta_of(who))))
 
 
@@ -65,9 +68,15 @@ def largest(declaration: Declaration, who: Consortium) -> Spent:
     return groups(declaration, who)[0].spent
 
 
-def spent_by(declaration: Declaration, party: str, who: Consortium) -> Spent:
-    """What a whole run costs one party."""
-    return Group((party,), declaration.paid_by(party, who)).spent
+def spent_by(declaration: Declaration, party: str, who: Consortium, *, runs: int = 1) -> Spent:
+    """What a whole run, or so many, cost one party. Every run sets other records aside: what is measured on in one is
+    trained on in the next."""
+    parts = _parts(declaration, who)
+    return _sum((parts[one.name], one.loss, one.times * runs) for one in declaration.paid_by(party, who))
+
+
+def _parts(declaration: Declaration, who: Consortium) -> dict[str, str]:
+    return {release.name: declaration.part_of(release, who) for release in declaration.releases}
 
 
 def payers(declaration: Declaration, who: Consortium) -> tuple[Payer, ...]:
@@ -98,22 +107,24 @@ def at_two_parties(declaration: Declaration, who: Consortium, doubled: Mapping[s
     return max(
         (_sum(_of_pair(a, b, doubled)) for a, b in pairs),
         key=lambda spent: spent.epsilon_at(delta_of(who)),
-        default=_sum((doubled[release.name], release.times) for release in found[0].releases),
+        default=_sum((found[0].parts[one.name], doubled[one.name], one.times) for one in found[0].releases),
     )
 
 
-def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Iterator[tuple[Loss | None, int]]:
+def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Iterator[tuple[str, Loss | None, int]]:
     both = {release.name for release in a.releases} & {release.name for release in b.releases}
     for release in {release.name: release for release in (*a.releases, *b.releases)}.values():
-        yield (doubled[release.name] if release.name in both else release.loss), release.times
+        loss = doubled[release.name] if release.name in both else release.loss
+        yield a.parts[release.name], loss, release.times
 
 
-def _sum(losses: Iterable[tuple[Loss | None, int]]) -> Spent:
-    spent = Spent.zero()
-    for loss, times in losses:
+def _sum(losses: Iterable[tuple[str, Loss | None, int]]) -> Spent:
+    """Of losses by part of the records, which compose in parallel."""
+    parts = Parts()
+    for part, loss, times in losses:
         assert loss is not None
-        spent = spent.add(loss, times)
-    return spent
+        parts.add(part, loss, times)
+    return parts.cost
 
 
 def _called(parties: Sequence[str], who: Consortium) -> str:

@@ -110,6 +110,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                     f"{_factor(over.size / over.honest_parts)} times the variance that a trusted coordinator would add"
                 )
     notes += _holders(declaration, who)
+    notes += _evaluated(who)
     if who.unit is not Unit.PARTY:
         charged = protocol.charged_once or of_several(declaration, who)
         notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
@@ -152,6 +153,20 @@ def _holders(declaration: Declaration, who: Consortium) -> list[str]:
         for size, graph in graphs
         if graph.degree < size - 1
     ]
+
+
+def _evaluated(who: Consortium) -> list[str]:
+    """What measuring the model costs, and on what it is measured."""
+    terms = who.evaluation
+    if terms is None:
+        return []
+    share = f"evaluation: {terms.share:.3g} of each owner's records are set aside by a keyed hash and not trained on"
+    if terms.parallel:
+        return [
+            f"{share}; whatever a record says, it is trained on or measured on, never both, so that the evaluation "
+            "costs nothing beside the study's epsilon"
+        ]
+    return [f"{share}; a whole party is in both parts and pays for both, out of the study's epsilon"]
 
 
 def of_several(declaration: Declaration, who: Consortium) -> str:

@@ -9,8 +9,8 @@ from decimal import Decimal
 from comity.errors import Refused
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.payers import spent_by
 from comity.federation.protection import Disclosed
-from comity.privacy.accounting import Spent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +63,7 @@ class Policy:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
         self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
-            spent = Spent.zero()
-            for release in declaration.paid_by(party, who):
-                assert release.loss is not None
-                spent = spent.add(release.loss, release.times * (runs + 1))
+            spent = spent_by(declaration, party, who, runs=runs + 1)
             asked = spent.epsilon_at(Decimal(self.delta_per_study))
             if asked > self.epsilon_per_study:
                 raise Refused(

@@ -111,7 +111,10 @@ class Perturbed:
 
 @runtime_checkable
 class Correlated(Protocol):
-    """Noise of a trusted coordinator that is laid out over all its rounds together: a draw depends on those before."""
+    """Noise of a trusted coordinator, laid out over all its `rounds` together: a draw depends on those before."""
+
+    @property
+    def rounds(self) -> int: ...
 
     def draw_next(
         self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any

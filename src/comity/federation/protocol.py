@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from comity.data import Records
-from comity.errors import Refused
+from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
@@ -22,6 +22,9 @@ from comity.privacy.unit import Unit
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.federation.assessment import Assessment
+    from comity.federation.evaluation.card import Predicts
+    from comity.federation.evaluation.protocol import Measuring
+    from comity.federation.evaluation.terms import Evaluation
     from comity.federation.parties import Parties
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -29,6 +32,8 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 SUM = "sum"
 STANDING = ("run", SUM)
 """What is mounted in every run."""
+EVALUATION = "evaluation"
+"""What is mounted where a study has an evaluation, and how the names of its own parts begin."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,51 @@ class Protocol:
 
     def accepted(self, who: Consortium) -> Declaration:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
-        declaration = self.declare(who).accept(who)
+        declaration = self.declared(who).accept(who)
         for part in self.parts.values():
             part.declare(who).accept(who, beside=declaration)
         return declaration
+
+    def declared(self, who: Consortium) -> Declaration:
+        """Everything that a run declares: the method's releases, and those of its evaluation where the study has one.
+
+        Only what stands here for the evaluation is of the set-aside part; a method that says so of its own is refused.
+        """
+        own = self.declare(who)
+        if own.aside:
+            raise StudyError(
+                f"{self.name} declares {own.aside[0]} as being of records that it does not see", key="evaluation"
+            )
+        if who.evaluation is None:
+            return own
+        names = {release.name for release in own.releases}
+        measured = self.measured(who).declare(who).releases
+        clash = [r.name for r in measured if r.name in names and r not in own.releases]
+        if clash:
+            raise StudyError(f"{self.name} and its evaluation both release {clash[0]!r}", key="evaluation")
+        added = tuple(release for release in measured if release.name not in names)
+        aside = tuple(release.name for release in added if release.loss is not None)
+        return replace(own, releases=(*own.releases, *added), aside=aside)
+
+    @property
+    def predicts(self) -> Predicts | None:
+        """What the presented model answers about a record; None where it answers nothing that a label could check."""
+        return None
+
+    def on_training_part(self, terms: Evaluation) -> Protocol:
+        """The same method, laid out for the records that its study's evaluation leaves to it."""
+        return self
+
+    def measured(self, who: Consortium) -> Measuring:
+        """How the presented model is measured on records that were set aside."""
+        from comity.federation.evaluation.protocol import WholeRecords
+
+        if self.predicts is None:
+            raise StudyError(
+                f"[evaluation] measures a model that predicts, and {self.titled(who)} releases none; leave it out",
+                key="evaluation",
+            )
+        return WholeRecords(self)
 
     def streams(self, who: Consortium) -> bool:
         """Whether all that its steps take from an owner's records is `site.total`, so that they may come in blocks."""

@@ -36,6 +36,7 @@ log = logging.getLogger("comity.site")
 _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
 _KEY_OF = "run:key:"
+_PARTS = "run:parts"
 YOURS = "yours"
 """The name under which a run's end brings what is for one party alone."""
 
@@ -50,6 +51,7 @@ class Site:
         self._path = path
         self._sends = sends
         self.label = path.label
+        self._aside = host.agreed.is_aside(path.mount)
         self.party = host.party
         self.consortium: Consortium = host.agreed.consortium
         self.effects = Effects()
@@ -64,7 +66,20 @@ class Site:
 
     @property
     def records(self) -> Held:
-        return self._host.records
+        """The records that this step may see. Where the study has an evaluation they are those of the step's part, and
+        no others: what a release of one part costs rests on it."""
+        if self.consortium.evaluation is None:
+            return self._host.records
+        return self._host.part_of_records(self._parts_key(), aside=self._aside)
+
+    def _parts_key(self) -> bytes:
+        measuring = self._host.agreed.measuring
+        if measuring is not None and measuring.common:
+            return derive(self._study.encode(), "set aside")
+        key: bytes | None = self.kept(_PARTS)
+        if key is None:
+            raise Refused("this run has set no records aside here, because it has not begun", code="unreserved")
+        return key
 
     def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
@@ -151,7 +166,8 @@ class Site:
             part = isinstance(release.protection, Summed)
             units = units + noise.draw(self._host.noise, scale, shape, permit=permit, part=part)
         if isinstance(release.protection, Summed):
-            self.keep(f"out:{release.name}/{index}", units << np.int64(64 - release.ring))
+            # Where the secure sum looks for it, whichever part it is of.
+            self.effects.state[f"out:{release.name}/{index}"] = encode(units << np.int64(64 - release.ring))
         else:
             self.contribution = units
 
@@ -182,6 +198,10 @@ class Site:
         return result
 
     def _require_source(self, release: Release) -> None:
+        """This party pays for it, and out of the part of the records that this step sees: by what it reads, and not by
+        what anybody says of it."""
+        if (release.name in self._host.agreed.declaration.aside) != self._aside:
+            raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
             raise Refused(f"{release.name} does not come from {self.party}", code="undeclared", key=release.name)
 
@@ -199,6 +219,7 @@ class Site:
         noise = release.noise
         if not isinstance(release.protection, Selected) or noise is None:
             raise Refused(f"{name} is not declared with noise that is selected", code="undeclared", key=name)
+        self._require_source(release)
         if not 0 < sensitivity <= release.sensitivity:
             raise Refused(f"{name}: a sensitivity of at most {release.sensitivity} was declared", code="stopped")
         scale = noise.scale(sensitivity=sensitivity, shape=release.shape, grid=release.grid)
@@ -241,7 +262,7 @@ class Site:
         return self._run
 
     def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        if self._host.agreed.letters.get(name) != self._path.mount:
+        if self._host.agreed.writer_of(name, aside=self._aside) != self._path.mount:
             raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
         release = self._host.agreed.declared(self._path.mount)[name]
         for to in receivers:
@@ -253,12 +274,15 @@ class Site:
     def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
         """Keep a letter that arrived. The first one under a name and sender stays until it is taken, and one that was
         there before does not come again: a later letter replaces nothing."""
-        had = self.kept(_had(name, sender), [])
-        if path in had or self._raw(_slot(name, sender)) is not None:
+        aside = self._host.agreed.is_aside(StepPath.parse(path).mount)
+        slot, known = _of_part(_slot(name, sender), aside=aside), _of_part(_had(name, sender), aside=aside)
+        stored = self._stored(known)
+        had = [] if stored is None else decode(stored)
+        if path in had or self._stored(slot) is not None:
             return False
         # The one canonical form of the value: no need to encode it again.
-        self.effects.state[_slot(name, sender)] = raw
-        self.keep(_had(name, sender), [*had, path])
+        self.effects.state[slot] = raw
+        self.effects.state[known] = encode([*had, path])
         return True
 
     def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
@@ -312,19 +336,22 @@ class Site:
     def _delivered(self, name: str) -> dict[str, bytes]:
         return self._host.store.delivered(self._run, name).get(name, {})
 
-    # Between steps of a run.
+    # Between steps of a run. What steps of one part of the records keep is not seen by those of the other.
 
     def keep(self, name: str, value: Any) -> None:
-        self.effects.state[name] = encode(value)
+        self.effects.state[_of_part(name, aside=self._aside)] = encode(value)
 
     def forget(self, name: str) -> None:
-        self.effects.state[name] = None
+        self.effects.state[_of_part(name, aside=self._aside)] = None
 
     def kept(self, name: str, default: Any = None) -> Any:
         raw = self._raw(name)
         return default if raw is None else decode(raw)
 
     def _raw(self, name: str) -> bytes | None:
+        return self._stored(_of_part(name, aside=self._aside))
+
+    def _stored(self, name: str) -> bytes | None:
         state = self.effects.state
         return state[name] if name in state else self._host.store.state(self._run, name)
 
@@ -414,6 +441,9 @@ class Site:
     def reserve(self) -> None:
         self._host.permit_run(self._run)
         self.effects.reserve = True
+        if self.consortium.evaluation is not None and self.kept(_PARTS) is None:
+            # Kept with the run: resumed, it has the same parts, and the next one has others.
+            self.keep(_PARTS, self._host.chance())
 
     def bind(self, nonce: bytes) -> None:
         """From here on the run belongs to the journal with this nonce."""
@@ -424,6 +454,11 @@ class Site:
 
     def abandon(self) -> None:
         self.effects.abandon = True
+
+
+def _of_part(name: str, *, aside: bool) -> str:
+    """Where a part's steps keep a value; what belongs to the run has one place."""
+    return f"aside:{name}" if aside and not name.startswith("run:") else name
 
 
 def _computed(name: str, index: int) -> str:

@@ -11,6 +11,7 @@ Roth and Su, Gaussian Differential Privacy (2019). What a ledger composes stands
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
@@ -94,6 +95,27 @@ class Spent:
             case Approx(epsilon=epsilon, delta=delta):
                 epsilons, deltas = _SUMS.subtract(epsilons, epsilon), _SUMS.subtract(deltas, delta)
         return Spent(pure, gaussian, rho, epsilons, deltas)
+
+    def plus(self, other: Spent) -> Spent:
+        """Both sums together, exactly."""
+        return self._each(other, _SUMS.add)
+
+    def minus(self, other: Spent) -> Spent:
+        """Without sums that were added before, exactly."""
+        return self._each(other, _SUMS.subtract)
+
+    def most(self, other: Spent) -> Spent:
+        """Figure by figure the larger one: at least as much as either."""
+        return self._each(other, max)
+
+    def _each(self, other: Spent, combine: Callable[[Decimal, Decimal], Decimal]) -> Spent:
+        return Spent(
+            combine(self.pure, other.pure),
+            combine(self.gaussian, other.gaussian),
+            combine(self.rho, other.rho),
+            combine(self.approx_epsilon, other.approx_epsilon),
+            combine(self.delta, other.delta),
+        )
 
     @property
     def concentrated(self) -> Decimal:

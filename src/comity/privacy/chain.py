@@ -27,9 +27,11 @@ class Entry:
     """One line of a ledger. `loss` is the exact decimal text, in the unit and relation of the dataset.
 
     `note` is the nonce of a `create`, the reason of a `grant` or `write-off`, the missing head of a `freeze`,
-    and in a `reserve` the loss as the study declared it when it had to be converted. Entries that grant (`create`,
-    `dataset`, `grant`, `currency`) name the currency as their `mechanism` and the ceiling in it, after them, as their
-    `sensitivity`; the first format had neither. A `create` whose `step` is `simulated` has no witness.
+    and in a `reserve` the loss as the study declared it when it had to be converted. The `step` of a `reserve` is the
+    part of the records that the draw reads, and empty where that may be all of them (`comity.privacy.parallel`).
+    Entries that grant (`create`, `dataset`, `grant`, `currency`) name the currency as their `mechanism` and the ceiling
+    in it, after them, as their `sensitivity`; the first format had neither. A `create` whose `step` is
+    `simulated` has no witness.
     """
 
     seq: int

@@ -65,15 +65,14 @@ class Balance:
             most = ceiling(currency, granted)
         return Balance(granted, currency, most, self.spent, self.reserved)
 
-    def reserving(self, loss: Loss) -> Balance:
-        return self._with(self.spent, self.reserved.add(self.counted(loss)))
+    def reserving(self, cost: Spent) -> Balance:
+        return self._with(self.spent, self.reserved.plus(cost))
 
-    def releasing(self, loss: Loss) -> Balance:
-        return self._with(self.spent, self.reserved.less(self.counted(loss)))
+    def releasing(self, cost: Spent) -> Balance:
+        return self._with(self.spent, self.reserved.minus(cost))
 
-    def drawing(self, loss: Loss) -> Balance:
-        counted = self.counted(loss)
-        return self._with(self.spent.add(counted), self.reserved.less(counted))
+    def drawing(self, cost: Spent) -> Balance:
+        return self._with(self.spent.plus(cost), self.reserved.minus(cost))
 
     def writing_off(self, loss: Loss) -> Balance:
         return self._with(self.spent.add(self.counted(loss)), self.reserved)
@@ -90,12 +89,10 @@ class Balance:
             raise Malformed(f"a stored loss of {loss} can't be counted in {self.currency.spoken}")
         return found
 
-    def covers(self, losses: Sequence[Loss]) -> bool:
+    def covers(self, cost: Spent) -> bool:
         if self.granted is None:
             return True
-        wanted = self.committed
-        for loss in losses:
-            wanted = wanted.add(self.counted(loss))
+        wanted = self.committed.plus(cost)
         if self.currency is None:
             return wanted.epsilon_at(delta_of(self.granted)) <= self.granted.epsilon
         assert self.most is not None

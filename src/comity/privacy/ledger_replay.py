@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from comity.privacy.composition import ceiling, delta_of
 from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, parse_currency, parse_grant
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, at_least, parse_loss
+from comity.privacy.parallel import Parts
 
 ENDED = {"close": "closed", "void": "voided", "forfeit": "written off", "abandon": "abandoned"}
 """The state in which each kind of entry leaves a run."""
@@ -42,8 +43,8 @@ class Replay:
         self.simulated = False
         self.accounts: dict[str, tuple[str, str, Balance]] = {}
         self.runs: dict[str, tuple[str, str, str]] = {}
-        # The reserved loss of each draw of an open run; None once it is drawn.
-        self._draws: dict[str, dict[tuple[str, int | None], str | None]] = {}
+        # Part and reserved loss of each draw of an open run, and whether it is drawn.
+        self._draws: dict[str, dict[tuple[str, int | None], tuple[str, str, bool]]] = {}
         # Accounts of the first format, counted beside in concentrated DP.
         self._beside: dict[str, Balance] = {}
 
@@ -65,7 +66,7 @@ class Replay:
                 self._migrate(row)
             case "write-off":
                 self.frozen = ""
-                self._change(row, Balance.writing_off, text)
+                self._write_off(row, _loss(text))
             case "freeze":
                 self.frozen = str(row[_NOTE])
             case _:
@@ -137,9 +138,11 @@ class Replay:
 
     def _draw(self, row: Row) -> None:
         draws, draw = self._draws.get(str(row[_RUN]), {}), (str(row[_RELEASE]), _index(row))
-        self._allow(row, draws.get(draw) == row[_LOSS] and not self.frozen)
-        draws[draw] = None
-        self._change(row, Balance.drawing, str(row[_LOSS]))
+        part, text, drawn = draws.get(draw, ("", "", True))
+        self._allow(row, not drawn and text == row[_LOSS] and not self.frozen)
+        before = [one for one in draws.values() if one[2]] if part else []
+        draws[draw] = (part, text, True)
+        self._change(row, Balance.drawing, [*before, (part, text, False)])
 
     def _reserve(self, row: Row) -> None:
         name = str(row[_RUN])
@@ -150,28 +153,38 @@ class Replay:
         if row[_KIND] == "reserve":
             draw = (str(row[_RELEASE]), _index(row))
             self._allow(row, draw not in draws)
-            draws[draw] = str(row[_LOSS])
-            self._change(row, Balance.reserving, str(row[_LOSS]))
-            self._allow(row, self.accounts[str(row[_DATASET])][2].covers(()))
+            part, text = str(row[_AT["step"]]), str(row[_LOSS])
+            before = [(of, loss, True) for of, loss, _ in draws.values()] if part else []
+            draws[draw] = (part, text, False)
+            self._change(row, Balance.reserving, [*before, (part, text, False)])
+            self._allow(row, self.accounts[str(row[_DATASET])][2].covers(Spent.zero()))
 
     def _end(self, row: Row) -> None:
         name = str(row[_RUN])
         self._allow(row, name in self._draws and self.runs[name][0] == row[_DATASET])
         end = Balance.drawing if row[_KIND] == "forfeit" else Balance.releasing
-        for text in self._draws.pop(name).values():
-            if text is not None:
-                self._change(row, end, text)
+        self._change(row, end, list(self._draws.pop(name).values()))
         dataset, study, _ = self.runs[name]
         self.runs[name] = (dataset, study, ENDED[str(row[_KIND])])
 
-    def _change(self, row: Row, step: Callable[[Balance, Loss], Balance], text: str) -> None:
+    def _change(
+        self, row: Row, step: Callable[[Balance, Spent], Balance], draws: Sequence[tuple[str, str, bool]]
+    ) -> None:
+        """Move an account by what `draws` cost beyond those of them that are marked, which were counted before."""
         name = str(row[_DATASET])
         self._allow(row, name in self.accounts)
         unit, neighbours, balance = self.accounts[name]
-        loss = _loss(text)
-        self.accounts[name] = (unit, neighbours, step(balance, loss))
+        self.accounts[name] = (unit, neighbours, step(balance, _beyond(draws, balance.counted)))
         if name in self._beside:
-            self._beside[name] = step(self._beside[name], _concentrated(loss))
+            self._beside[name] = step(self._beside[name], _beyond(draws, _concentrated))
+
+    def _write_off(self, row: Row, loss: Loss) -> None:
+        name = str(row[_DATASET])
+        self._allow(row, name in self.accounts)
+        unit, neighbours, balance = self.accounts[name]
+        self.accounts[name] = (unit, neighbours, balance.writing_off(loss))
+        if name in self._beside:
+            self._beside[name] = self._beside[name].writing_off(_concentrated(loss))
 
     def _allow(self, row: Row, holds: bool) -> None:
         if not holds:
@@ -181,6 +194,17 @@ class Replay:
                 "restore the last good copy",
                 code="chain",
             )
+
+
+def _beyond(draws: Sequence[tuple[str, str, bool]], counted: Callable[[Loss], Loss]) -> Spent:
+    """What draws cost beyond those that are marked."""
+    known, every = Parts(), Parts()
+    for part, text, marked in draws:
+        loss = counted(_loss(text))
+        every.add(part, loss)
+        if marked:
+            known.add(part, loss)
+    return every.cost.minus(known.cost)
 
 
 def _index(row: Row) -> int | None:

@@ -116,7 +116,7 @@ class Rows:
     def draw(self, run: str, release: str, index: int) -> dict[str, tuple[str, ...]]:
         """The entries about one draw, by kind."""
         rows = self._all(
-            "SELECT kind, dataset, unit, neighbours, mechanism, sensitivity, loss, study FROM entries INDEXED BY "
+            "SELECT kind, dataset, unit, neighbours, mechanism, sensitivity, loss, study, step FROM entries INDEXED BY "
             'one_draw WHERE owner = ?1 AND run = ?2 AND release = ?3 AND "index" = ?4 AND "index" IS NOT NULL',
             run,
             release,
@@ -133,18 +133,17 @@ class Rows:
             run,
         )
 
-    def undrawn(self, run: str) -> list[str]:
-        """The losses that a run reserved and did not draw."""
+    def promised(self, run: str) -> list[tuple[str, str, bool]]:
+        """Part and loss of each draw that a run reserved, and whether it was made."""
         rows = self._all(
-            "SELECT loss FROM entries AS promise INDEXED BY one_draw "
-            'WHERE owner = ?1 AND run = ?2 AND "index" IS NOT NULL '
-            "AND kind = 'reserve' AND NOT EXISTS (SELECT 1 FROM entries AS debit INDEXED BY one_draw "
+            "SELECT step, loss, EXISTS (SELECT 1 FROM entries AS debit INDEXED BY one_draw "
             "WHERE debit.owner = ?1 AND debit.run = ?2 AND debit.release = promise.release "
-            'AND debit."index" = promise."index" AND debit."index" IS NOT NULL '
-            "AND debit.kind = 'draw') ORDER BY seq",
+            'AND debit."index" = promise."index" AND debit."index" IS NOT NULL AND debit.kind = \'draw\') '
+            "FROM entries AS promise INDEXED BY one_draw "
+            "WHERE owner = ?1 AND run = ?2 AND \"index\" IS NOT NULL AND kind = 'reserve' ORDER BY seq",
             run,
         )
-        return [loss for (loss,) in rows]
+        return [(part, loss, bool(drawn)) for part, loss, drawn in rows]
 
     def frozen(self) -> str:
         lost: str = self._one("SELECT frozen FROM ledgers WHERE owner = ?1")[0]

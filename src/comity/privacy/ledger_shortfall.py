@@ -5,7 +5,6 @@ Requested is rounded up and remaining down, so the difference that is shown alwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
@@ -13,7 +12,6 @@ from comity.privacy.accounting import Spent
 from comity.privacy.composition import delta_of
 from comity.privacy.currency import Currency
 from comity.privacy.ledger_account import Balance, figure
-from comity.privacy.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,15 @@ class Shortfall:
 
 
 def shortfall(
-    *, study: str, dataset: str, where: str, balance: Balance, losses: Sequence[Loss], converted: bool, pure: bool
+    *, study: str, dataset: str, where: str, balance: Balance, wanted: Spent, converted: bool, pure: bool
 ) -> Shortfall:
-    """Why `losses` do not fit. `converted`: the study states others, in its own relation or kind; `pure`: pure ones."""
+    """Why a run that costs `wanted` does not fit.
+
+    `converted`: the study states others, in its own relation or kind; `pure`: pure ones.
+    """
     granted, held = balance.granted, balance.committed
     assert granted is not None and balance.left is not None
-    wanted, needed = Spent.zero(), held
-    for loss in losses:
-        wanted, needed = wanted.add(loss), needed.add(loss)
+    needed = held.plus(wanted)
     delta = delta_of(granted)
     grant = f'comity ledger grant {where} --dataset {dataset} --why "..."'
     over = needed.delta - delta

@@ -33,19 +33,25 @@ from comity.privacy.ledger_rows import Rows, grant_marks, line, number, row
 from comity.privacy.ledger_shortfall import shortfall
 from comity.privacy.ledger_witness import UNWITNESSED, frozen_sentence
 from comity.privacy.loss import Approx, Loss, Pure, parse_loss
+from comity.privacy.parallel import WHOLE, Parts
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw of noise that a run may make: number `index` of a release, at a loss in the study's unit."""
+    """One draw of noise that a run may make: number `index` of a release, at a loss in the study's unit.
+
+    `part` names the records that it reads, where a unit lies in one of several parts whatever it says: what draws of
+    different parts cost together is what the dearest part costs (`comity.privacy.parallel`).
+    """
 
     release: str
     index: int
     loss: Loss
     mechanism: str
     sensitivity: str | float
+    part: str = WHOLE
 
 
 class Transaction:
@@ -135,20 +141,21 @@ class Transaction:
 
         A loss in another unit, relation or kind is converted where one implies the other, else refused. The list
         of draws is fixed with the first call: the same list again changes nothing, another one under the same
-        run is refused.
+        run is refused. Draws of different parts of the records compose in parallel.
         """
         self.require_thawed()
         name = self._dataset(dataset)
         own_unit, own_neighbours, balance = self._rows.account(name)
         line("study", study)
         line("run", run)
-        losses, rows = [], []
+        losses, rows, parts = [], [], Parts()
         for draw in draws:
             loss = convert(draw.loss, unit, neighbours, own_unit, own_neighbours)
             if balance.currency is not None:
                 loss = entered(balance.currency, loss, name)
             stated = "" if loss == draw.loss else f"declared {draw.loss.as_text()} for {unit}, {neighbours}"
             losses.append(loss)
+            parts.add(draw.part if draw.part == WHOLE else line("part", draw.part), balance.counted(loss))
             rows.append(
                 row(
                     name,
@@ -161,6 +168,7 @@ class Transaction:
                     run=run,
                     release=line("release", draw.release),
                     index=number(draw.index),
+                    step=draw.part,
                     note=stated,
                 )
             )
@@ -169,14 +177,14 @@ class Transaction:
         if self._rows.run(run) is not None:
             self._require_same(run, name, study, rows)
             return
-        if not balance.covers(losses):
+        if not balance.covers(parts.cost):
             converted = any(loss != draw.loss for loss, draw in zip(losses, draws, strict=True))
             short = shortfall(
                 study=study,
                 dataset=name,
                 where=self._where,
                 balance=balance,
-                losses=losses,
+                wanted=parts.cost,
                 converted=converted,
                 pure=all(isinstance(draw.loss, Pure) for draw in draws),
             )
@@ -187,8 +195,7 @@ class Transaction:
                 difference=short.difference,
                 key="privacy.epsilon",
             )
-        for loss in losses:
-            balance = balance.reserving(loss)
+        balance = balance.reserving(parts.cost)
         if rows:
             self._append("reserve", rows)
             self._rows.settle(name, balance)
@@ -206,8 +213,9 @@ class Transaction:
             raise Refused(f"{run}: {release}[{index}] is not among the draws that were reserved", code="unreserved")
         if "draw" in kinds:
             raise Refused(f"{run}: {release}[{index}] was drawn before; its reply is stored", code="drawn")
-        dataset, unit, neighbours, mechanism, sensitivity, loss, study = kinds["reserve"]
-        balance = self._rows.account(dataset)[2].drawing(parse_loss(loss))
+        dataset, unit, neighbours, mechanism, sensitivity, loss, study, part = kinds["reserve"]
+        balance = self._rows.account(dataset)[2]
+        balance = balance.drawing(self._drawn(run, part, balance).add(part, balance.counted(parse_loss(loss))))
         debit = row(
             dataset,
             unit,
@@ -422,11 +430,22 @@ class Transaction:
         dataset, study = self._require_open(run)
         unit, neighbours, balance = self._rows.account(dataset)
         change = Balance.drawing if kind == "forfeit" else Balance.releasing
-        for loss in self._rows.undrawn(run):
-            balance = change(balance, parse_loss(loss))
+        promised, drawn = Parts(), Parts()
+        for part, loss, is_drawn in self._rows.promised(run):
+            for parts in (promised, drawn) if is_drawn else (promised,):
+                parts.add(part, balance.counted(parse_loss(loss)))
+        balance = change(balance, promised.cost.minus(drawn.cost))
         self._append(kind, [row(dataset, unit, neighbours, study=study, run=run)])
         self._rows.settle(dataset, balance)
         self._rows.end_run(run, ENDED[kind])
+
+    def _drawn(self, run: str, part: str, balance: Balance) -> Parts:
+        """What a run has drawn of each part so far; of no interest to a draw that reads all records, which adds its
+        whole loss."""
+        if part == WHOLE:
+            return Parts()
+        made = ((of, loss) for of, loss, drawn in self._rows.promised(run) if drawn)
+        return Parts.of((of, balance.counted(parse_loss(loss))) for of, loss in made)
 
     def _freeze(self, head: str, who: str) -> None:
         self._append("freeze", [row("", "", "", step=who, note=head)])

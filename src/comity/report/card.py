@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.artefacts.artefact import Artefact
-from comity.report.quality import not_covered
+from comity.report.quality import measured_privately, not_covered
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -66,6 +66,16 @@ def _noise(result: Result) -> str:
 
 
 def _quality(result: Result) -> str:
+    private = measured_privately(result)
+    exact = _exact_quality(result)
+    if not private:
+        return exact
+    heading, *figures = private
+    listed = [f"{heading[:1].upper()}{heading[1:]}:", *(f"- {figure}" for figure in figures)]
+    return "\n".join([*listed, "", exact] if result.assessment.measured else listed)
+
+
+def _exact_quality(result: Result) -> str:
     found = result.assessment
     if not found.measured:
         return "Not measured. A score on private records is itself a release, and none was paid for."

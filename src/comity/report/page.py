@@ -18,7 +18,7 @@ from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
 from comity.report.plots import errors_plot, plotted
-from comity.report.quality import not_covered, verdict
+from comity.report.quality import measured_privately, not_covered, verdict
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -80,6 +80,7 @@ def render_result(result: Result) -> str:
         result=result,
         learned=what_it_is(result),
         verdict=verdict(result),
+        private=measured_privately(result),
         warnings=warnings(result),
         costs=costs(result),
         meaning=meaning(result.guarantee),

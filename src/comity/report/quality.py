@@ -28,6 +28,15 @@ def verdict(result: Result) -> str:
     return text[:1].upper() + text[1:] + "." if text else ""
 
 
+def measured_privately(result: Result) -> tuple[str, ...]:
+    """What the evaluation found, a line for each figure, under a heading that keeps it apart from exact figures."""
+    found = result.evaluation
+    if found is None:
+        return ()
+    heading = f"measured under privacy on records set aside ({max(0, round(found.records))} {found.of}), 95 % intervals"
+    return (heading, *(f"{name} {figure}" for name, figure in found.figures.items()))
+
+
 def not_covered(result: Result) -> str | None:
     """Of figures that stand beside a guarantee which does not hold for them; None where nothing was measured."""
     if not result.assessment.measured:

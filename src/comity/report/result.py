@@ -21,6 +21,7 @@ from comity.errors import ComityError, DataError
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR
+from comity.federation.evaluation.figures import Figures
 from comity.federation.payers import Payer
 from comity.federation.plan import Plan, PlanRow
 from comity.federation.protection import Perturbed
@@ -46,7 +47,8 @@ class Result:
 
     `presented` is what the method makes of its releases, an artefact or the values by their names; `beside` are further
     artefacts by their folders. The `assessment` is measured on records that are private outside a simulation, and empty
-    where nobody measured: a score is a release. `releases` are what was paid for, as each receiver got it. `findings`
+    where nobody measured: a score is a release. The `evaluation` is such a release, on records that were set aside, and
+    covered by the guarantee. `releases` are what was paid for, as each receiver got it. `findings`
     says what is odd about the records of a simulation, in exact counts that no guarantee covers. `model_noise` is the
     standard deviation of the noise in each released number of the model, where the declaration tells it.
     """
@@ -73,6 +75,7 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     beside: Mapping[str, Artefact] = field(default_factory=dict)
+    evaluation: Figures | None = None
     outcome: Outcome | None = None
 
     @classmethod
@@ -100,6 +103,7 @@ class Result:
             versions=versions(),
             findings=outcome.findings,
             beside=dict(outcome.beside),
+            evaluation=outcome.evaluation,
             outcome=outcome,
         )
 
@@ -192,6 +196,7 @@ class Result:
             "artefacts": {place: artefact.kind for place, artefact in self.artefacts.items()},
             **self.assessment.as_json(),
             "not_covered": not_covered(self),
+            "evaluation": None if self.evaluation is None else self.evaluation.as_json(),
             "plan": self.plan.as_json() | {"total": total},
             "views": [asdict(view) for view in self.views],
             "accounts": [asdict(account) for account in self.accounts],
@@ -252,6 +257,7 @@ def _result(
         presented=values if own is None else artefacts[own],
         beside={place: artefact for place, artefact in artefacts.items() if place != own},
         releases=releases,
+        evaluation=Figures.from_json(page["evaluation"]) if page.get("evaluation") else None,
         guarantee=Guarantee(**guarantee),
         plan=Plan(
             study=planned["study"],

@@ -12,6 +12,7 @@ from comity.federation.baseline import Baseline
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received
+from comity.federation.evaluation.figures import Figures
 from comity.federation.payers import Payer, in_words
 from comity.federation.plan import Plan
 from comity.federation.transcript import Transcript
@@ -87,6 +88,8 @@ class Outcome:
     masks: bool = True
     seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # Measured under privacy on records that were set aside, where the study has an evaluation.
+    evaluation: Figures | None = None
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
     findings: tuple[str, ...] = ()
 

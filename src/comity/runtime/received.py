@@ -20,7 +20,7 @@ from comity.artefacts.artefact import Artefact, load_artefact, save_artefact
 from comity.artefacts.writing import write_text
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.federation.consortium import Consortium
+from comity.federation.consortium import ITSELF, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received
 from comity.federation.kept import is_kept
@@ -49,7 +49,7 @@ def save_received(
         save_released(tuple(own), folder / "own")
     if isinstance(presented, Artefact):
         save_artefact(presented, folder / presented.place)
-    due = [release.name for release in declaration.seen_by(party, who) if is_kept(release)]
+    due = [one.name for one in declaration.seen_by(party, who) if is_kept(one) and one.to != ITSELF]
     page = {
         "format": _FORMAT,
         "party": party,

@@ -116,6 +116,8 @@ def run_study(
             settings=settings_of(study),
             models=material.models if models is None else models,
             progress=progress,
+            evaluation=None if study.evaluation is None else study.evaluation.model_dump(),
+            laid_out=True,
             results=results,
         )
         return replace(outcome, findings=material.findings)
@@ -165,7 +167,8 @@ def settings_of(study: Study) -> dict[str, object]:
         f"{name}.{key}": value for name, table in tables.items() for key, value in table.model_dump(mode="json").items()
     }
     known = study.settings()
-    return {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
+    measured = {key: value for key, value in known.items() if key.startswith("evaluation.")}
+    return measured | {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
 def _ledgers(study: Study, material: Material, folder: Path, grants: float | Mapping[str, float]) -> dict[str, Ledger]:

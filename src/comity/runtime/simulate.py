@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -26,6 +27,7 @@ from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received, presented_to
+from comity.federation.evaluation.terms import divided
 from comity.federation.host import Host
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, Progress, whole_run
@@ -50,7 +52,7 @@ from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
 from comity.runtime.simulation_data import sentences
-from comity.runtime.stacks import REAL_HOSTS, require_stacks
+from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
 
 RESULTS = 16
 """Up to so many parties a simulation keeps what each of them received, without being asked."""
@@ -82,6 +84,8 @@ def simulate(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     models: Any = None,
+    evaluation: Mapping[str, float | None] | None = None,
+    laid_out: bool = False,
     results: bool | None = None,
 ) -> Outcome:
     """Run a protocol over these parties' records.
@@ -91,16 +95,24 @@ def simulate(
     one for all or by party. `models` are local models, one for all parties or by party
     (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
     `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
-    the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
+    the coordinator has; where it is left out that is kept for at most `RESULTS` parties. `evaluation` measures the
+    model under privacy on records that are set aside: {} for the defaults, or "share" of the records and, for whole
+    parties, "budget" (a share of the loss). A study's protocol is `laid_out` for the records that are left; any other
+    is laid out here.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
     loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
     if not epsilon > 0:
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
+    terms = None
+    if evaluation is not None:
+        loss, terms = divided(loss, Unit(unit), Neighbours(neighbours), **evaluation)
+        protocol = protocol if laid_out else protocol.on_training_part(terms)
     who = Consortium(
         parties=tuple(parties),
         loss=loss,
+        evaluation=terms,
         unit=Unit(unit),
         neighbours=Neighbours(neighbours),
         colluders=min(1, max(0, len(parties) - dropouts - 1)) if colluders is None else colluders,
@@ -113,6 +125,7 @@ def simulate(
     declaration = protocol.accepted(who)
     if len(parties) > REAL_HOSTS:
         require_stacks(protocol, declaration)
+        require_no_evaluation(who)
     records: dict[str, Held] = {
         party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data
         for party, data in parties.items()
@@ -129,7 +142,7 @@ def simulate(
     tested = encoded(protocol, test, "test") if isinstance(test, pd.DataFrame) else test
     local = local_models(protocol, who, models)
     run_id = run_id or new_run_id()
-    name_hash = study_hash or derive(fresh_seed(), study).hex()
+    name_hash = study_hash or derive(_secret_of(None if terms is None else seed), study).hex()
     known = dict(ledgers or {})
     if len(parties) > REAL_HOSTS:
         if known or journal is not None:
@@ -247,6 +260,7 @@ def _with_hosts(
             noise=noise_source(seed, party),
             policy=SIMULATION,
             local=local.get(party),
+            chance=fresh_seed if seed is None else partial(derive, _secret_of(seed), "set aside", party),
         )
     channel = LocalChannel(hosts)
     coordinator = Parties(
@@ -312,6 +326,7 @@ def _outcome(
         accounts=accounts,
         parties=who.size,
         seed=seed,
+        evaluation=None if who.evaluation is None else protocol.measured(who).figures(released, who),
     )
 
 
@@ -333,7 +348,11 @@ def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
 def noise_source(seed: int | None, owner: str) -> NoiseSource:
     if seed is None:
         return ReleasedNoise()
-    return SeededDraws(derive(seed.to_bytes(16, "big", signed=True), "noise", owner))
+    return SeededDraws(derive(_secret_of(seed), "noise", owner))
+
+
+def _secret_of(seed: int | None) -> bytes:
+    return fresh_seed() if seed is None else seed.to_bytes(16, "big", signed=True)
 
 
 def delta_of(loss: Loss) -> Decimal:

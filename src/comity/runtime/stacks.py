@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from comity.errors import StudyError
 from comity.federation.bounds import Opened
+from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.protection import Computed
 from comity.federation.protocol import Protocol, StepSpec
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000
+
+
+def require_no_evaluation(who: Consortium) -> None:
+    """Refuse to measure a model over stacks of parties, which are not split into what is trained on and what is not."""
+    if who.evaluation is not None:
+        raise StudyError(
+            f"[evaluation] is simulated with at most {REAL_HOSTS} parties, found {who.size}; leave it out, or simulate "
+            "fewer",
+            key="evaluation",
+        )
 
 
 def require_stacks(protocol: Protocol, declaration: Declaration) -> None:

@@ -23,6 +23,7 @@ from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema, nearest
 from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
 from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.evaluation.terms import Evaluation, divided
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
@@ -31,7 +32,7 @@ from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
 from comity.runtime.simulation_data import check_data
-from comity.runtime.stacks import REAL_HOSTS, require_stacks
+from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,13 @@ class PrivacyTable(_Table):
     @property
     def loss(self) -> Loss:
         return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+
+
+class EvaluationTable(_Table):
+    """Records set aside to measure the model on, under the study's own guarantee."""
+
+    share: float | None = None
+    budget: float | None = None
 
 
 class PartyTable(_Table):
@@ -124,6 +132,7 @@ class _File(_Table):
     privacy: PrivacyTable
     parties: dict[str, Any]
     coordinator: CoordinatorTable = CoordinatorTable()
+    evaluation: EvaluationTable | None = None
     simulation: SimulationTable = SimulationTable()
 
 
@@ -145,6 +154,7 @@ class Study:
     where: str
     protocol: Protocol
     setting: Setting
+    evaluation: EvaluationTable | None = None
 
     @property
     def consortium(self) -> Consortium:
@@ -162,9 +172,11 @@ class Study:
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
+        loss, terms = _divided(self.privacy, self.evaluation)
         return Consortium(
             parties=names,
-            loss=self.privacy.loss,
+            loss=loss,
+            evaluation=terms,
             unit=self.privacy.unit,
             neighbours=self.privacy.neighbours,
             colluders=self._colluders(len(names)),
@@ -185,6 +197,7 @@ class Study:
             who = self.consortium
             if isinstance(self.parties, int) and self.parties > REAL_HOSTS:
                 require_stacks(self.protocol, self.protocol.accepted(who))
+                require_no_evaluation(who)
             return plan(self.name, self.protocol, who)
 
     def defaults(self) -> dict[str, Any]:
@@ -194,13 +207,17 @@ class Study:
     def settings(self) -> dict[str, Any]:
         """Every setting that the study has, by dotted key, whether written or left to its default."""
         own = self.parameters.own_keys(self.setting)
+        measured = {} if self.evaluation is None else self.evaluation.model_dump()
         return {
+            **{f"evaluation.{key}": value for key, value in measured.items() if value is not None},
             **{f"privacy.{key}": getattr(self.privacy, key) for key in type(self.privacy).model_fields},
             **{f"{self.protocol_name}.{key}": getattr(self.parameters, key) for key in own},
         }
 
     def _written(self, dotted: str) -> bool:
         table, _, key = dotted.partition(".")
+        if table == "evaluation":
+            return True
         return key in (self.privacy if table == "privacy" else self.parameters).model_fields_set
 
     @classmethod
@@ -247,6 +264,8 @@ class Study:
         setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
         with naming(where):
             protocol = parameters.build(setting)
+            _, terms = _divided(file.privacy, file.evaluation)
+            protocol = protocol if terms is None else protocol.on_training_part(terms)
         _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
@@ -258,6 +277,8 @@ class Study:
             "parameters": parameters.model_dump(mode="json"),
             "files": {name: _digest(folder, name, key, where) for key, name in parameters.files().items()},
         }
+        if file.evaluation is not None:
+            agreed["evaluation"] = file.evaluation.model_dump()
         return cls(
             name=file.study.name,
             protocol_name=protocol_name,
@@ -273,7 +294,15 @@ class Study:
             where=where,
             protocol=protocol,
             setting=setting,
+            evaluation=file.evaluation,
         )
+
+
+def _divided(privacy: PrivacyTable, table: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
+    """What the method may lose, and the terms of its evaluation."""
+    if table is None:
+        return privacy.loss, None
+    return divided(privacy.loss, privacy.unit, privacy.neighbours, share=table.share, budget=table.budget)
 
 
 @contextmanager

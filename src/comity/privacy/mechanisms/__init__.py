@@ -59,9 +59,18 @@ class Noise(Protocol):
         """The norm that its sensitivity is measured in: "l1" or "l2"."""
         ...
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         """Noise for a release of this shape; `grid` is the widest grid allowed, by default a fine one.
 
+        Values that are `exact` are whole numbers already: they lie on the grid, and rounding adds nothing.
         With `parts` above 1 the noise is the sum of that many parties' parts.
         """
         ...

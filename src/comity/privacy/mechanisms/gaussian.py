@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.accounting import NUMERICAL, gaussian_budget
 from comity.privacy.loss import GDP, Loss
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Gaussian:
                  is against whoever sees the sum and none of these parts: parts of colluders, or of parties that may
                  drop out, don't count.
     Why          proof.md, 3; the draw itself is exact (proof.md, 4).
-    Sensitivity  Δ/h + sqrt(d) units in L2: rounding the value adds up to one unit per coordinate.
+    Sensitivity  Δ/h + sqrt(d) units in L2: rounding the value adds up to one unit per coordinate; Δ/h for
+                 whole numbers, which no rounding moves.
     """
 
     loss: Loss
@@ -52,9 +53,17 @@ class Gaussian:
                 key="privacy.epsilon",
             )
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         size = checked_size(sensitivity, shape, parts)
-        return _scale(self.charged, sensitivity, size, parts, grid)
+        return _scale(self.charged, sensitivity, size, parts, grid, exact)
 
     @property
     def charged(self) -> GDP:
@@ -90,15 +99,15 @@ def unevenness(size: int, part: float, parts: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | None) -> Scale:
+def _scale(loss: GDP, sensitivity: float, size: int, parts: int, grid: float | None, exact: bool) -> Scale:
     # μ, the inverse of the noise multiplier, a little too small.
     allowed = math.sqrt(float(loss.square)) / ROUND_UP
-    step = grid_at_most(
-        min(sensitivity / (FINENESS * math.sqrt(size)), sensitivity / (8 * allowed * math.sqrt(parts)))
-        if grid is None
-        else grid
-    )
-    steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
+    fine = sensitivity / (8 * allowed * math.sqrt(parts))
+    if exact:
+        step = whole_grid(fine, grid)
+    else:
+        step = grid_at_most(min(sensitivity / (FINENESS * math.sqrt(size)), fine) if grid is None else grid)
+    steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
     sigma = steps / allowed * ROUND_UP
     part = sigma / math.sqrt(parts) * ROUND_UP if parts > 1 else sigma
     if parts > 1 and part < SMALLEST_PART:

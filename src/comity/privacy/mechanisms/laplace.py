@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.infinitely_divisible import part_width, parts_of
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Laplace:
                  is the same noise exactly, so the promise is the same, against whoever sees the sum and none of
                  these parts (proof.md, 6): parts of colluders, or of parties that may drop out, don't count, and
                  parts beyond these are independent noise on top.
-    Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate.
+    Sensitivity  Δ/h + d units in L1: rounding adds up to one unit per coordinate; Δ/h for whole numbers.
     """
 
     loss: Pure
@@ -46,7 +46,15 @@ class Laplace:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
             raise StudyError(f"Laplace noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         size = checked_size(sensitivity, shape, parts)
         room = math.log(_NEGLIGIBLE / _PRECISION / (2 * size * parts))
         if parts > 1 and self.loss.epsilon > room:
@@ -55,8 +63,11 @@ class Laplace:
                 f"{self.loss}: lower privacy.epsilon",
                 key="privacy.epsilon",
             )
-        step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
-        steps = units(sensitivity=sensitivity, grid=step, rounding=size)
+        if exact:
+            step = whole_grid(1.0, grid)
+        else:
+            step = grid_at_most(sensitivity / (FINENESS * size) if grid is None else grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=0 if exact else size)
         width = steps / float(self.loss.epsilon) * ROUND_UP
         return Scale(grid=step, part=part_width(width, parts), total=width, tau=0.0, loss=self.loss)
 

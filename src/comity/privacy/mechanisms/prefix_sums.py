@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,11 +71,21 @@ class PrefixSums:
         moved = np.convolve(coefficients(self.rounds), np.ones(self.participations))[: self.rounds]
         return math.sqrt(math.fsum((moved * moved).tolist())) * (1 + 2.0**-40)
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         """The scale of z, for x_t of this shape. The noise of a round is wider: `deviations` times as wide."""
-        size = checked_size(sensitivity, shape, 1)
-        step = grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
-        steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
+        size = checked_size(sensitivity, shape, parts)
+        if parts != 1:
+            raise StudyError(f"noise of running sums is drawn by one participant, found {parts} parts")
+        step = 1.0 if exact else grid_at_most(sensitivity / (FINENESS * math.sqrt(size)) if grid is None else grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
         sigma = steps * self.factor / math.sqrt(float(self.charged.square)) * ROUND_UP * ROUND_UP
         return Scale(grid=step, part=sigma, total=sigma, tau=0.0, loss=self.charged)
 
@@ -90,6 +100,23 @@ class PrefixSums:
 
     def noise(self, seed: bytes, scale: Scale, shape: tuple[int, ...]) -> RoundNoise:
         return RoundNoise(seed, scale.total, shape, self.rounds)
+
+    def draw_next(
+        self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, state: Any
+    ) -> tuple[NDArray[np.int64], dict[str, Any]]:
+        """A round's noise and what the next round must know of it: the seed, which is drawn once, and its number."""
+        if state is None:
+            seed, number = self.begin(source, permit=permit), 0
+        else:
+            permit.use()
+            seed, number = state["seed"], int(state["round"])
+        return self.noise(seed, scale, shape).of(number), {"seed": seed, "round": number + 1}
+
+    def draw(
+        self, source: NoiseSource, scale: Scale, shape: tuple[int, ...], *, permit: Permit, part: bool = False
+    ) -> NDArray[np.int64]:
+        """The noise of a sequence that ends with its first round."""
+        return self.draw_next(source, scale, shape, permit=permit, state=None)[0]
 
 
 class RoundNoise:

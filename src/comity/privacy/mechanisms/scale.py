@@ -54,6 +54,12 @@ def grid_at_most(width: float) -> float:
     return math.ldexp(0.5, math.frexp(width)[1])
 
 
+def whole_grid(width: float, grid: float | None) -> float:
+    """The grid for values that are whole numbers: 1, or the largest power of two below it that is as fine as noise of
+    this `width` or a caller's `grid` asks. Whole numbers lie on every such grid, so that nothing is rounded."""
+    return grid_at_most(min(1.0, width if grid is None else grid))
+
+
 def units(*, sensitivity: float, grid: float, rounding: float) -> float:
     """The sensitivity in grid units after rounding, rounded up."""
     steps = (sensitivity / grid + rounding) * ROUND_UP

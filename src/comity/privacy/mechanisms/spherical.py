@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.errors import StudyError
 from comity.privacy.infinitely_divisible import SMOOTHING, part_width, parts_of
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
+from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
 
 if TYPE_CHECKING:
@@ -49,7 +49,15 @@ class Spherical:
         if not isinstance(self.loss, Pure) or self.loss.epsilon <= 0:
             raise StudyError(f"spherical noise needs a pure epsilon above 0, found {self.loss}", key="privacy.epsilon")
 
-    def scale(self, *, sensitivity: float, shape: tuple[int, ...], parts: int = 1, grid: float | None = None) -> Scale:
+    def scale(
+        self,
+        *,
+        sensitivity: float,
+        shape: tuple[int, ...],
+        parts: int = 1,
+        grid: float | None = None,
+        exact: bool = False,
+    ) -> Scale:
         size = checked_size(sensitivity, shape, parts)
         epsilon = float(self.loss.epsilon)
         lost = numerical_loss(size, epsilon) if parts == 1 else shared_loss(size, epsilon, parts)
@@ -60,8 +68,8 @@ class Spherical:
             )
         smoothed = math.sqrt(SMOOTHING * parts) if parts > 1 else 1.0
         finest = math.sqrt(size) * max(FINENESS, 10 * epsilon * smoothed)
-        step = grid_at_most(sensitivity / finest if grid is None else grid)
-        steps = units(sensitivity=sensitivity, grid=step, rounding=math.sqrt(size))
+        step = (whole_grid if exact else _any_grid)(sensitivity / finest, grid)
+        steps = units(sensitivity=sensitivity, grid=step, rounding=0.0 if exact else math.sqrt(size))
         beta = steps / (epsilon - lost) * ROUND_UP
         least = math.sqrt(size) * smoothed
         if beta < least:
@@ -113,3 +121,7 @@ def gap(part: float, parts: int) -> float:
     rest = max(0, parts - _EXACT_TERMS) * (terms[-1] if terms else 0.0)
     # The relative error of exp grows with its argument; arguments beyond −745 give zero.
     return 10 * (sum(terms) + rest) * (1 + 1e-9)
+
+
+def _any_grid(width: float, grid: float | None) -> float:
+    return grid_at_most(width if grid is None else grid)

@@ -9,7 +9,7 @@ opens one noisy sum of clipped gradients (`solver="gradient"`). Derivations are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -22,6 +22,8 @@ from comity.federation.baseline import Baseline
 from comity.federation.bounds import RecordSum
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.terms import Evaluation
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
@@ -302,6 +304,18 @@ class Averaging(Protocol):
         if self.model != "linear":
             return values
         return np.clip(2 * (values - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
+
+    # Where records are set aside.
+
+    @property
+    def predicts(self) -> Predicts:
+        return Predicts(0 if self.model == "linear" else len(self.classes), self.low, self.high)
+
+    def on_training_part(self, terms: Evaluation) -> Averaging:
+        sizes = self.sizes
+        if isinstance(sizes, int):
+            return replace(self, sizes=terms.left(sizes))
+        return self if sizes is None else replace(self, sizes={name: terms.left(size) for name, size in sizes.items()})
 
     # What a consumer works with.
 

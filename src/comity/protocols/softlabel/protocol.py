@@ -9,7 +9,7 @@ global model is made from it at no further cost. The sensitivities are derived i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,8 @@ from comity.errors import StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
+from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.terms import Evaluation
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
 from comity.federation.protection import Derived, Summed
@@ -208,6 +210,19 @@ class SoftLabel(Protocol):
         if site.local is not None:
             return local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
         return linear_votes(site.features, site.labels, site.present, self.auxiliary, count, self.local_l2)
+
+    # Where records are set aside.
+
+    @property
+    def predicts(self) -> Predicts:
+        return Predicts(len(self.classes))
+
+    def on_training_part(self, terms: Evaluation) -> SoftLabel:
+        return (
+            self
+            if self.records_per_party is None
+            else replace(self, records_per_party=terms.left(self.records_per_party))
+        )
 
     # What a consumer works with.
 

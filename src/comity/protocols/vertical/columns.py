@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Encoding, Records, Schema, by_features
+from comity.data import Bounded, Categorical, Classes, Encoding, Numeric, Records, Schema, by_features
 from comity.errors import Refused, StudyError
 
 Floats = NDArray[np.float64]
@@ -85,6 +85,15 @@ class Columns:
             )
         if len(self.held) < 2:
             raise StudyError("vertical regression needs the columns of two parties or more", key="parties")
+        for column in self.schema.columns:
+            binned = isinstance(column, Numeric) and self.bins and column.cuts is not None
+            if column.missing == "cell" and not isinstance(column, Categorical) and not binned:
+                # Its products would be those of one number, and its entry for missing values be left out of them.
+                raise StudyError(
+                    f'columns.{column.name}.missing = "cell" gives a number an entry beside it, which vertical '
+                    'regression does not lay out; set missing = "fill", or cut it into bins',
+                    key=f"columns.{column.name}.missing",
+                )
         # Every column, the target too, at exactly one party.
         by_features(self.schema, self.held)
 

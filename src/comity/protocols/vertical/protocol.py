@@ -52,6 +52,7 @@ from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
 
 if TYPE_CHECKING:
+    from comity.federation.evaluation.protocol import Measuring
     from comity.learn.models import LinearClassifier
     from comity.learn.regressor import LinearRegressor
 
@@ -251,6 +252,11 @@ class VerticalRegression(Protocol):
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
 
+    def measured(self, who: Consortium) -> Measuring:
+        from comity.protocols.vertical.evaluation import ByColumns
+
+        return ByColumns(self)
+
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
@@ -292,7 +298,10 @@ class VerticalRegression(Protocol):
         return terms.CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        return (ways_to_predict(who),)
+        if who.evaluation is None:
+            return (ways_to_predict(who),)
+        whole = "about one party's columns of a row that was set aside, the evaluation may tell the whole epsilon"
+        return (ways_to_predict(who), whole)
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         return rows.warned(self.aligned)

@@ -109,7 +109,7 @@ class Cohort:
         self.protocol = protocol
         self._local = local
         self.consortium = who
-        self.declaration: Declaration = protocol.declare(who).accept(who)
+        self.declaration: Declaration = protocol.accepted(who)
         self.ledger = ledger
         self._blocks = blocks
         self._noise = noise

@@ -1,0 +1,186 @@
+"""Cells: every record as one whole number for each column, by the schema alone, and back again.
+
+What is counted under a guarantee are cells. They come from public bounds, edges and categories, so that two parties
+with equal schemas have equal cells, and none is left out because no record is in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.conforming import categories, column_of, dates, numbers
+from comity.data.schema import Schema
+from comity.data.tally import Tally
+from comity.entropy import Stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from comity.data.arrow_frames import Table
+
+Places = NDArray[np.int64]
+
+BINS = 8
+"""Cells of a number or a date for which the schema says neither bins nor edges. Not tuned on data."""
+
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Features of a schema in order, then its target, each cut into cells; the last cell of a column whose missing
+    values are a cell is theirs."""
+
+    schema: Schema
+    bins: int = BINS
+
+    @property
+    def columns(self) -> tuple[Column | Target, ...]:
+        return (*self.schema.columns, *(() if self.schema.target is None else (self.schema.target,)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many cells each column has."""
+        return tuple(_size(column, self.bins) for column in self.columns)
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The two-way tables that say all there is to count: every pair of columns, but of one that follows another
+        only the pair of the two, because the rest follows from it. One table less is a block less in `Counts`."""
+        names, found = self.names, []
+        leaders = {place: getattr(column, "follows", None) for place, column in enumerate(self.columns)}
+        for first, second in combinations(range(len(names)), 2):
+            led = [leaders[place] for place in (first, second)]
+            if led == [None, None] or led[0] == names[second] or led[1] == names[first]:
+                found.append((first, second))
+        return tuple(found)
+
+    def of(self, table: Table, where: str = "the data", tally: Tally | None = None) -> Places:
+        """The cell of each record in each column, (n, columns). Values that the schema does not allow are refused, or
+        clipped, filled or mapped as it says."""
+        tally = Tally.start(len(table)) if tally is None else tally
+        found = [
+            _places(column, column_of(table, column.name, where), self.bins, where, tally) for column in self.columns
+        ]
+        return np.stack(found, axis=1) if found else np.zeros((len(table), 0), np.int64)
+
+    def draw(self, places: Places, stream: Stream) -> pd.DataFrame:
+        """Records in these cells, uniform inside each: a table that the schema reads as it read the first one. Numbers
+        are whole where the schema says so, dates are days, missing cells are missing values."""
+        return self._made(places, lambda count: stream.uniform(count))
+
+    def middle(self, places: Places) -> pd.DataFrame:
+        """The same with the value in the middle of each cell: always the same record for the same cells."""
+        return self._made(places, lambda count: np.full(count, 0.5))
+
+    def _made(self, places: Places, share: Any) -> pd.DataFrame:
+        import pandas as pd
+
+        places = np.asarray(places, np.int64)
+        if places.shape[1:] != (len(self.sizes),) or (places < 0).any() or (places >= np.array(self.sizes)).any():
+            raise ValueError(f"cells are rows of whole numbers below {self.sizes}, found shape {places.shape}")
+        made = {
+            column.name: _values(column, places[:, at], share(len(places)), self.bins)
+            for at, column in enumerate(self.columns)
+        }
+        return pd.DataFrame(made, columns=list(self.names))
+
+
+def _edges(column: Numeric | Bounded | Date, bins: int) -> NDArray[np.float64]:
+    """Where cells begin, on the column's scale of numbers, and where the last one ends."""
+    if isinstance(column, Date):
+        # A step is whole: the last cell ends after the last of them.
+        count = min(bins if column.bins is None else column.bins, column.steps + 1)
+        return np.unique(np.floor(np.arange(count + 1) * (column.steps + 1) / count))
+    if isinstance(column, Bounded):
+        return np.linspace(column.low, column.high, bins + 1)
+    cuts = column.cuts if column.cuts is not None else column.equal_cuts(bins)
+    return np.array([column.low, *cuts, column.high + (1 if column.integer else 0)])
+
+
+def _has_missing(column: Column | Target) -> bool:
+    return not isinstance(column, Classes | Bounded) and column.missing == "cell"
+
+
+def _size(column: Column | Target, bins: int) -> int:
+    if isinstance(column, Categorical):
+        return column.width
+    if isinstance(column, Classes):
+        return len(column.values)
+    if isinstance(column, Ordinal):
+        return len(column.cuts) + 1 + _has_missing(column)
+    return len(_edges(column, bins)) - 1 + _has_missing(column)
+
+
+def _places(column: Column | Target, series: pd.Series, bins: int, where: str, tally: Tally) -> Places:
+    if isinstance(column, Categorical | Classes):
+        return categories(column, series, where, tally)
+    last = _size(column, bins) - 1
+    if isinstance(column, Ordinal):
+        codes = categories(column, series, where, tally)
+        return np.where(codes < 0, last, np.searchsorted(column.cuts, codes, side="right")).astype(np.int64)
+    values = dates(column, series, where, tally) if isinstance(column, Date) else numbers(column, series, where, tally)
+    inner = _edges(column, bins)[1:-1]
+    return np.where(np.isnan(values), last, np.searchsorted(inner, values, side="right")).astype(np.int64)
+
+
+def _values(column: Column | Target, places: Places, share: NDArray[np.float64], bins: int) -> Any:
+    """A value of each cell, `share` of the way through it."""
+    import pandas as pd
+
+    missing = places == _size(column, bins) - 1 if _has_missing(column) else np.zeros(len(places), np.bool_)
+    if isinstance(column, Categorical | Classes):
+        texts = np.array([*column.values, OTHER, None], object)
+        return texts[np.where(missing, len(texts) - 1, places)]
+    if isinstance(column, Ordinal):
+        begins = np.array([0, *column.cuts, len(column.values)])
+        cell = np.where(missing, 0, places)
+        at = begins[cell] + np.floor(share * (begins[cell + 1] - begins[cell])).astype(np.int64)
+        return np.array([*column.values, None], object)[np.where(missing, len(column.values), at)]
+    edges, cell = _edges(column, bins), np.where(missing, 0, places)
+    low, high = edges[cell], edges[cell + 1]
+    if isinstance(column, Date):
+        return _days(column, np.floor(low + share * (high - low)), missing)
+    if isinstance(column, Numeric) and column.integer:
+        # Whole numbers from the first in the cell to the last before the next.
+        first, after = np.ceil(low), np.maximum(np.ceil(high), np.ceil(low) + 1)
+        whole = np.clip(first + np.floor(share * (after - first)), column.low, column.high)
+        made = pd.array(whole.astype(np.int64), "Int64")
+        made[missing] = pd.NA
+        return made if missing.any() else whole.astype(np.int64)
+    if isinstance(column, Numeric):
+        start, stop = column.on_scale(low), column.on_scale(high)
+        between = column.off_scale(start + share * (stop - start))
+    else:
+        between = low + share * (high - low)
+    # A cell does not hold the edge at which the next begins, and rounding does not lead out of it.
+    inside = np.clip(between, low, np.where(high < column.high, np.nextafter(high, low), high))
+    return np.where(missing, np.nan, inside)
+
+
+def _days(column: Date, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
+    """The first day of each step, as a date or as the text that the column's format spells."""
+    import pandas as pd
+
+    first, whole = np.datetime64(column.low, "D"), steps.astype(np.int64)
+    if column.step in ("day", "week"):
+        days = first + whole * (7 if column.step == "week" else 1)
+    else:
+        unit = {"month": "M", "year": "Y"}[column.step]
+        days = (first.astype(f"datetime64[{unit}]") + whole).astype("datetime64[D]")
+    days = np.clip(days, first, np.datetime64(column.high, "D"))
+    made = pd.Series(days.astype("datetime64[s]"))
+    if column.format is not None:
+        made = made.dt.strftime(column.format).astype(object)
+    return made.where(~missing, None if column.format is not None else pd.NaT).to_numpy()

@@ -1,0 +1,213 @@
+"""The score card: what one record that was set aside adds to the sums of an evaluation, and how far it moves them.
+
+    two classes     one cell of (bin of the score) x (label); right or wrong, log loss, squared error; count
+    more classes    one cell of (predicted) x (label), one of (bin of the confidence) x (right); the same; count
+    a number        squared error, target, its square, prediction, its square, their product; count
+
+Cells and count are whole numbers. Every other entry lies in [0, 1] in steps of 2^-16, so that sums are exact in doubles
+and one record moves an entry by 1 at most, times its weight. Where the unit is a whole party its sums are divided by
+its own count: each party weighs the same, and its cells lie in the simplex, or are zero where it set nothing aside.
+
+Sensitivity (proof.md, 3), squared L2 and L1, for t one-hot tables and entries of weights w and W for the count:
+
+    record, replaced            2t + Σw²                       2t + Σw            (the count stays: W is free)
+    record, added or removed    t + Σw² + W²                   t + Σw + W
+    party, replaced             max(2t + Σw², t + Σw² + W²)    max(2t + Σw, t + Σw + W)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from comity.privacy.unit import Neighbours, Unit
+
+Floats = NDArray[np.float64]
+
+REACH = 4.0
+"""Scores beyond ±4, probabilities outside 0.018 … 0.982, count as those: log loss has a bound."""
+CAP = float(np.log1p(np.exp(REACH)))
+MOST_BINS = 20
+MOST_RECORDS = float(2**24)
+"""Of one party: sums have room for so many, and are cut off there."""
+
+_STEP = 2.0**-16
+_FREE = 16.0
+
+
+class Predictor(Protocol):
+    """A released model as scikit-learn has it. A classifier has `predict_proba` too, columns in the classes' order."""
+
+    def predict(self, X: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Predicts:
+    """What a presented model answers: one of so many classes, or (classes = 0) a number between public bounds."""
+
+    classes: int = 0
+    low: float = -1.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Card:
+    """The layout of an evaluation's sums. `bins` of the score or the confidence; an even number, with an edge at ½."""
+
+    predicts: Predicts
+    bins: int
+    unit: Unit
+    neighbours: Neighbours
+
+    # Where what stands.
+
+    @property
+    def binary(self) -> bool:
+        return self.predicts.classes == 2
+
+    @property
+    def tables(self) -> tuple[tuple[int, int], ...]:
+        """Shapes of the one-hot tables."""
+        classes = self.predicts.classes
+        if not classes:
+            return ()
+        return ((self.bins, 2),) if self.binary else ((classes, classes), (self.bins, 2))
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        if self.predicts.classes:
+            return ("right", "log loss", "squared error")
+        return ("squared error", "target", "target²", "prediction", "prediction²", "product")
+
+    @property
+    def weights(self) -> Floats:
+        """Of the entries: what most people ask for weighs most. One party's worth of noise leaves little to divide."""
+        if not self.predicts.classes:
+            return np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
+        return np.array([1.0, 0.5 if self.unit is Unit.PARTY else 1.0, 0.5])
+
+    @property
+    def count_weight(self) -> float:
+        """Where no neighbour has another count it may weigh as much as one likes."""
+        return _FREE if self.neighbours is Neighbours.REPLACE and self.unit is not Unit.PARTY else 1.0
+
+    @property
+    def cells(self) -> int:
+        return sum(a * b for a, b in self.tables)
+
+    @property
+    def size(self) -> int:
+        return self.cells + len(self.entries) + 1
+
+    @property
+    def edges(self) -> Floats:
+        """Inner edges of the bins: of scores, in steps of equal width; of confidences, from 1/classes to 1."""
+        if self.binary:
+            return np.linspace(-REACH, REACH, self.bins + 1)[1:-1]
+        return np.linspace(1 / max(1, self.predicts.classes), 1.0, self.bins + 1)[1:-1]
+
+    # How far one unit moves it.
+
+    @property
+    def l2(self) -> float:
+        return sqrt(self._moved(float((self.weights**2).sum()), self.count_weight**2))
+
+    @property
+    def l1(self) -> float:
+        return self._moved(float(self.weights.sum()), self.count_weight)
+
+    def _moved(self, entries: float, count: float) -> float:
+        tables = len(self.tables)
+        replaced, came = 2 * tables + entries, tables + entries + count
+        if self.unit is Unit.PARTY:
+            return max(replaced, came)
+        return replaced if self.neighbours is Neighbours.REPLACE else came
+
+    # What a site computes.
+
+    def sums(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
+        """Of a party's own records; the same for a party without any, whose sums are zero."""
+        count = len(features)
+        if not count:
+            return np.zeros(self.size)
+        rows = np.clip(np.nan_to_num(np.asarray(features, np.float64)), -1e9, 1e9)
+        one = (
+            self._of_classes(predictor, rows, labels)
+            if self.predicts.classes
+            else self._of_numbers(predictor, rows, labels)
+        )
+        if self.unit is Unit.PARTY:
+            return np.append(one / count, self.count_weight)
+        return np.append(one, self.count_weight * count)
+
+    def _of_classes(self, predictor: Any, rows: Floats, labels: NDArray[Any]) -> Floats:
+        classes = self.predicts.classes
+        shares = np.clip(np.nan_to_num(np.asarray(predictor.predict_proba(rows), np.float64)), 0.0, 1.0)
+        truth = np.clip(np.nan_to_num(np.asarray(labels, np.float64)), 0, classes - 1).astype(np.int64)
+        own = np.take_along_axis(shares, truth[:, None], 1)[:, 0]
+        if self.binary:
+            score = np.clip(logit(np.clip(shares[:, 1], 1e-12, 1 - 1e-12)), -2 * REACH, 2 * REACH)
+            guess = (score > 0).astype(np.int64)
+            cells = _table(np.searchsorted(self.edges, score, side="left"), truth, (self.bins, 2))
+        else:
+            guess = shares.argmax(1)
+            sure = np.searchsorted(self.edges, shares.max(1), side="left")
+            confusion = _table(guess, truth, (classes, classes))
+            cells = np.concatenate([confusion, _table(sure, (guess == truth).astype(np.int64), (self.bins, 2))])
+        lost = -np.log(np.clip(own, expit(-REACH), expit(REACH))) / CAP
+        squared = ((shares - np.eye(classes)[truth]) ** 2).sum(1) / 2
+        return np.concatenate([cells, self._entered(np.column_stack([guess == truth, lost, squared]))])
+
+    def _of_numbers(self, predictor: Predictor, rows: Floats, labels: NDArray[Any]) -> Floats:
+        y, guess = (self._scaled(values) for values in (labels, predictor.predict(rows)))
+        return self._entered(np.column_stack([(y - guess) ** 2, y, y**2, guess, guess**2, y * guess]))
+
+    def _scaled(self, values: Any) -> Floats:
+        """On [0, 1] by the target's bounds; predictions outside count as the nearest one inside."""
+        low, high = self.predicts.low, self.predicts.high
+        return np.clip((np.nan_to_num(np.asarray(values, np.float64)) - low) / (high - low), 0.0, 1.0)
+
+    def _entered(self, entries: Floats) -> Floats:
+        whole = np.rint(np.clip(entries, 0.0, 1.0) / _STEP).sum(0) * _STEP
+        return np.asarray(whole * self.weights, np.float64)
+
+
+def _table(one: NDArray[np.int64], other: NDArray[np.int64], shape: tuple[int, int]) -> Floats:
+    return np.bincount(one * shape[1] + other, minlength=shape[0] * shape[1]).astype(np.float64)
+
+
+def bins_for(records: float | None, deviation: float) -> int:
+    """As many bins as leave a cell twice the noise on average: an even number from 2 to 20; 10 where nothing is known
+    of the number of records. From public figures, and not tuned on data."""
+    if records is None:
+        return 10
+    return int(min(MOST_BINS, max(2, 2 * (records / (4 * max(deviation, 1e-9)) // 2))))
+
+
+@dataclass(frozen=True)
+class CardBound:
+    """Where a party's sums lie: nothing below zero, nothing above what `most` records can add up to.
+
+    A whole party's may be the neutral one whatever went wrong; where a record is protected it may not.
+    """
+
+    l2: float
+    l1: float
+    most: float
+    neutral_within: bool
+
+    @property
+    def limit(self) -> float:
+        return self.most
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        """Cutting off each entry brings no two contributions further apart."""
+        return np.clip(np.nan_to_num(value), 0.0, self.most)
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)

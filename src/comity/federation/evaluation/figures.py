@@ -1,0 +1,253 @@
+"""Figures from the noisy sums of an evaluation, each with an interval that accounts for the noise and for chance.
+
+Every figure is a ratio θ = Σx/n of bounded x over the records (or parties) that were set aside, or made of such. With
+noise of known deviation s in the sum and s₀ in the count, and chance of variance at most θ(1 − θ)·n (Bhatia and Davis:
+no x in [0, 1] of mean θ varies more), an interval is the set of θ that the sums do not reject,
+
+    (Σx − θn)² <= z² (s² + θ² s₀² + n θ(1 − θ)),
+
+a quadratic in θ (after Fieller 1954 and Wilson 1927): wide where there are few records, never empty, inside the
+figure's range. The bound on chance makes it cover at least as often as it says where x is not a yes or no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import hypot, inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comity.federation.evaluation.card import CAP, REACH, Card
+
+Floats = NDArray[np.float64]
+
+Z_GAUSSIAN, Z_LAPLACE = 1.959964, 2.1184
+"""95 %, in standard deviations; Laplace noise has the heavier tails."""
+_GRID = 2001
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Calibration: records whose prediction lies between `low` and `high`, and which share of them was as predicted."""
+
+    low: float
+    high: float
+    share: Figure
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured. `records` is how many counted (parties, where each weighs the same), as far as noise allows.
+
+    `confusion` has a row for each predicted class, as shares of all that counted; entries carry noise of `noise`.
+    """
+
+    figures: Mapping[str, Figure]
+    records: float
+    of: str
+    noise: float
+    notes: tuple[str, ...] = ()
+    calibration: tuple[Bin, ...] = ()
+    confusion: tuple[tuple[float, ...], ...] = ()
+
+    def __getitem__(self, name: str) -> Figure:
+        return self.figures[name]
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON has no infinity: an end that is open is null."""
+        page = asdict(self)
+        for figure in page["figures"].values():
+            figure.update({key: None for key, value in figure.items() if not isfinite(value)})
+        return page
+
+    @classmethod
+    def from_json(cls, page: Mapping[str, Any]) -> Figures:
+        return cls(
+            figures={name: _figure(one) for name, one in page["figures"].items()},
+            records=float(page["records"]),
+            of=str(page["of"]),
+            noise=float(page["noise"]),
+            notes=tuple(page["notes"]),
+            calibration=tuple(Bin(one["low"], one["high"], Figure(**one["share"])) for one in page["calibration"]),
+            confusion=tuple(tuple(map(float, row)) for row in page["confusion"]),
+        )
+
+
+def _figure(page: Mapping[str, float | None]) -> Figure:
+    value, low, high = page["value"], page["low"], page["high"]
+    return Figure(0.0 if value is None else value, -inf if low is None else low, inf if high is None else high)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A sum and the deviation of its noise."""
+
+    value: float
+    deviation: float
+
+
+def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
+    """θ = total/count in [0, 1]; `chance` times θ(1 − θ) is the variance of one record's part."""
+    if count.value <= 0:
+        return Figure(0.5, 0.0, 1.0)
+    n = count.value
+    value = min(1.0, max(0.0, total.value / n))
+    a = count.value**2 - z**2 * count.deviation**2 + z**2 * n * chance
+    b = -2 * total.value * count.value - z**2 * n * chance
+    c = total.value**2 - z**2 * total.deviation**2
+    inside = b * b - 4 * a * c
+    if a <= 0:
+        return Figure(0.5, 0.0, 1.0)
+    if inside < 0:
+        return Figure(value, value, value)
+    low, high = ((-b - sqrt(inside)) / (2 * a), (-b + sqrt(inside)) / (2 * a))
+    return Figure(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
+
+
+def scaled(figure: Figure, factor: float) -> Figure:
+    return Figure(figure.value * factor, figure.low * factor, figure.high * factor)
+
+
+def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
+    """AUC from (bins, 2) noisy counts of negatives and positives, and how much of it the bins leave open.
+
+    Inside a bin the order of records is not known: half of the pairs count as right, and the true area is off by at
+    most half of the share of such pairs, by which the interval is widened. The rest is test inversion: an area A is
+    rejected where Σ (w − A) q p lies further from zero than noise and chance explain; chance of at most
+    A(1 − A)/min(P, N) (Birnbaum and Klose 1957).
+    """
+    q, p = table[:, 0], table[:, 1]
+    total_q, total_p = float(q.sum()), float(p.sum())
+    if min(total_q, total_p) <= 0:
+        return Figure(0.5, 0.0, 1.0), 0.5
+    w = np.tril(np.ones((len(p), len(p))), -1) + np.eye(len(p)) / 2
+    pairs = total_q * total_p
+    value = min(1.0, max(0.0, float(p @ w @ q) / pairs))
+    areas = np.linspace(0.0, 1.0, _GRID)
+    off = float(p @ w @ q) - areas * total_q * total_p
+    # Var of Σ(w − A)(p + e)(q + f): the squares of both gradients times the variance. With the noisy p and q in them
+    # they count the product of the two noises as well.
+    by_p = ((w @ q)[None, :] - areas[:, None] * total_q) ** 2
+    by_q = ((p @ w)[None, :] - areas[:, None] * total_p) ** 2
+    noise = deviation**2 * (by_p.sum(1) + by_q.sum(1))
+    chance = pairs**2 * areas * (1 - areas) / min(total_q, total_p)
+    kept = areas[off**2 <= z**2 * (noise + chance)]
+    low, high = (kept[0], kept[-1]) if len(kept) else (value, value)
+    tied = min(1.0, float((np.maximum(p, 0) * np.maximum(q, 0)).sum()) / pairs)
+    found = Figure(value, max(0.0, min(value, float(low)) - tied / 2), min(1.0, max(value, float(high)) + tied / 2))
+    return found, tied / 2
+
+
+def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: str) -> Figures:
+    """From an opened score card, in the units of its entries; `deviation` is that of the noise in each."""
+    count = Noisy(float(opened[-1]) / card.count_weight, deviation / card.count_weight)
+    at = card.cells
+    sums = {
+        name: Noisy(float(value) / weight, deviation / weight)
+        for name, value, weight in zip(card.entries, opened[at:-1], card.weights)
+    }
+    if not card.predicts.classes:
+        return _of_numbers(card, sums, count, z, of)
+    n = max(1.0, count.value)
+    right = share(sums["right"], count, z)
+    figures = {
+        "accuracy": right,
+        "log loss": scaled(share(sums["log loss"], count, z), CAP),
+        "squared error": share(sums["squared error"], count, z),
+    }
+    notes = [
+        f"log loss: probabilities count as at least {expit(-REACH):.3f}, so that no record counts more than {CAP:.2f}"
+    ]
+    if card.binary:
+        table = opened[:at].reshape(card.bins, 2)
+        figures["AUC"], open_ = area(table, deviation, z)
+        notes.append(f"AUC: the order inside {card.bins} bins of the score is not known; that is +-{open_:.3f} of it")
+        above = table[card.bins // 2 :].sum(0)
+        below = table[: card.bins // 2].sum(0)
+        confusion = np.stack([below, above])
+    else:
+        first = card.predicts.classes**2
+        confusion = opened[:first].reshape(card.predicts.classes, -1)
+        table = opened[first:at].reshape(card.bins, 2)
+        notes.append("squared error: half of the sum over classes, so that it lies between 0 and 1")
+    return Figures(
+        figures=figures,
+        records=count.value,
+        of=of,
+        noise=deviation,
+        notes=tuple(notes),
+        calibration=_calibration(card, table, deviation, z),
+        confusion=tuple(tuple(float(value) / n for value in row) for row in confusion),
+    )
+
+
+def _calibration(card: Card, table: Floats, deviation: float, z: float) -> tuple[Bin, ...]:
+    edges = card.edges
+    ends = expit(np.concatenate([[-np.inf], edges, [np.inf]])) if card.binary else None
+    if ends is None:
+        ends = np.concatenate([[1 / card.predicts.classes], edges, [1.0]])
+    out = []
+    for number, (other, as_predicted) in enumerate(table):
+        # The count of a bin is the sum of two noisy cells: its noise and that of the second cell belong together, which
+        # the interval counts as if they did not.
+        held = Noisy(float(other + as_predicted), sqrt(2) * deviation)
+        out.append(
+            Bin(float(ends[number]), float(ends[number + 1]), share(Noisy(float(as_predicted), deviation), held, z))
+        )
+    return tuple(out)
+
+
+def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
+    """A ratio of two numbers that both have an error; without an end where the lower one may be zero."""
+    a = below.value**2 - z**2 * below.deviation**2
+    value = above.value / below.value if below.value else 0.0
+    if a <= 0:
+        return Figure(value, -inf, inf)
+    b, c = -2 * above.value * below.value, above.value**2 - z**2 * above.deviation**2
+    root = sqrt(max(0.0, b * b - 4 * a * c))
+    return Figure(float(value), float((-b - root) / (2 * a)), float((-b + root) / (2 * a)))
+
+
+def _of_numbers(card: Card, sums: Mapping[str, Noisy], count: Noisy, z: float, of: str) -> Figures:
+    """Squared error in the target's own units; the share of its variance that is explained; the slope of the target on
+    the prediction, 1 where predictions are neither too bold nor too timid.
+
+    Deviations of moments around a mean: their own noise, that of the means, and chance, each product being at most its
+    second factor's square times the largest first one.
+    """
+    n, width = max(1.0, count.value), card.predicts.high - card.predicts.low
+    mean = {name: one.value / n for name, one in sums.items()}
+    d = {name: one.deviation / n for name, one in sums.items()}
+    wrong = share(sums["squared error"], count, z)
+    y, f = mean["target"], mean["prediction"]
+    varied, spread = mean["target²"] - y * y, mean["prediction²"] - f * f
+    far_y, far_f = max(y, 1 - y) ** 2, max(f, 1 - f) ** 2
+    of_target = hypot(d["target²"], 2 * y * d["target"], sqrt(max(varied, 0.0) * far_y / n))
+    of_guess = hypot(d["prediction²"], 2 * f * d["prediction"], sqrt(max(spread, 0.0) * far_f / n))
+    together = hypot(d["product"], y * d["prediction"], f * d["target"], sqrt(max(spread, 0.0) * far_y / n))
+    error = hypot(d["squared error"], sqrt(wrong.value * (1 - wrong.value) / n))
+    left = ratio(Noisy(mean["squared error"], error), Noisy(varied, of_target), z)
+    figures = {
+        "mean squared error": scaled(wrong, width**2),
+        "R²": Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low)),
+        "slope": ratio(Noisy(mean["product"] - y * f, together), Noisy(spread, of_guess), z),
+    }
+    noise = sums["squared error"].deviation
+    notes = ("predictions outside the target's bounds count as the nearest bound",)
+    return Figures(figures=figures, records=count.value, of=of, noise=noise, notes=notes)

@@ -1,0 +1,171 @@
+"""Measuring a released model on the records that were set aside: a part that a run has where its study says so.
+
+Adversary    that of the method: the sums are opened as the method's are.
+Unit         that of the study. A record or person lies in one part, so that what the method released of the other part
+             costs it nothing; a whole party pays for both (proof.md, 2).
+Learned      whoever reads the model: noisy sums over the records that were set aside, and the figures they lead to.
+Sensitivity  `Card`, whatever model the coordinator sends.
+
+The steps here are the only ones that see records that were set aside, and see no others: `Site.records` goes by the
+part that a step belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import StudyError
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, bins_for
+from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
+from comity.federation.evaluation.terms import Evaluation
+from comity.federation.forms import Array
+from comity.federation.parties import Parties
+from comity.federation.protection import Derived, Summed
+from comity.federation.protocol import Protocol, step
+from comity.federation.rows import Rows
+from comity.federation.site import Site
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.unit import Unit
+
+Floats = NDArray[np.float64]
+
+MODEL, SUMS, QUALITY = "model", "evaluation", "quality"
+"""The method's release that is measured, the sums, and what the readers of the model get of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measuring(Protocol):
+    """What every way of measuring has in common: one sum that is paid for, of the set-aside part."""
+
+    name: ClassVar[str] = "evaluation"
+
+    method: Protocol
+
+    @property
+    def common(self) -> str:
+        """By what all owners set the same rows aside, with a key that everybody knows: "positions" or "identifiers";
+        empty where each has records of its own, and a key that nobody else knows."""
+        return ""
+
+    def terms(self, who: Consortium) -> Evaluation:
+        assert who.evaluation is not None
+        return who.evaluation
+
+    def noise(self, who: Consortium) -> Noise:
+        """Of the method's kind: Gaussian where it spends δ, Laplace where it does not."""
+        paid = [release.loss for release in self.method.declare(who).releases if release.loss is not None]
+        terms = self.terms(who)
+        if isinstance(terms.loss, Pure) or all(isinstance(loss, Pure) for loss in paid):
+            return Laplace(terms.pure)
+        return Gaussian(gaussian_budget(terms.loss))
+
+    def model(self, who: Consortium) -> Release:
+        """The method's own release of the model, which must reach the parties that measure it."""
+        model = self.method.declare(who)[MODEL]
+        if model.to != EVERYONE:
+            raise StudyError(
+                f"the parties measure the model, and {self.method.name} gives it to {model.to} alone; set "
+                "privacy.colluders to 1 or more, or leave [evaluation] out",
+                key="privacy.colluders",
+            )
+        return model
+
+    def quality(self, size: int) -> Release:
+        return Release(name=QUALITY, source=COORDINATOR, to=EVERYONE, protection=Derived(SUMS), form=Array((size + 1,)))
+
+    def deviation(self, release: Release, who: Consortium, parties: int) -> float:
+        """Of the noise in an opened entry, in its own units, every survivor having added its part."""
+        scale = release.scale(who)
+        return release.deviation(scale) * scale.grid * sqrt(parties / who.honest_parts)
+
+    def z(self, who: Consortium) -> float:
+        return Z_LAPLACE if isinstance(self.noise(who), Laplace) else Z_GAUSSIAN
+
+    def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the sites to measure what the method released."""
+        raise NotImplementedError
+
+    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+        """What the released sums say; None where nothing could be measured."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class WholeRecords(Measuring):
+    """Every party has whole records, and scores its own."""
+
+    def _answers(self) -> Predicts:
+        found = self.method.predicts
+        assert found is not None
+        return found
+
+    def card(self, who: Consortium) -> Card:
+        """Bins by public figures: the declared number of units, and the noise."""
+        card = Card(self._answers(), 2, who.unit, who.neighbours)
+        units, share = self.method.protected(who), self.terms(who).share
+        # The method declares the records that it trains on.
+        aside = None if units is None else float(units) if who.unit is Unit.PARTY else units * share / (1 - share)
+        rough = self.deviation(self._sums(card, who), who, who.size)
+        return Card(card.predicts, bins_for(aside, rough), who.unit, who.neighbours)
+
+    def _sums(self, card: Card, who: Consortium) -> Release:
+        party = who.unit is Unit.PARTY
+        most = card.count_weight if party else MOST_RECORDS
+        return Release(
+            name=SUMS,
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(self.noise(who)),
+            form=Array((card.size,), "<i8"),
+            bound=CardBound(card.l2, card.l1, most, neutral_within=party),
+        )
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is Unit.PERSON:
+            raise StudyError(
+                'an evaluation bounds what one record, or a whole party, adds; found privacy.unit = "person", who may '
+                'have several records. Set privacy.unit = "record", or leave [evaluation] out',
+                key="privacy.unit",
+            )
+        card = self.card(who)
+        return Declaration(
+            (self.model(who), self._sums(card, who), self.quality(card.size)), adversary="as the method's"
+        )
+
+    def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
+        total = parties.sum(self.evaluate, model=released[MODEL])
+        return {QUALITY: np.append(total.value, float(total.parties))}
+
+    @step(sends=SUMS)
+    def evaluate(self, site: Site, model: Any) -> None:
+        predictor, card = self.method.present({MODEL: model}, site.consortium), self.card(site.consortium)
+        if card.unit is Unit.PARTY:
+            # Divided by its count, which no block knows.
+            site.contribute(card.sums(predictor, site.features, site.labels))
+            return
+
+        def part(rows: Rows) -> Floats:
+            return card.sums(predictor, rows.features, rows.labels)
+
+        site.contribute(site.total(part))
+
+    def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
+        quality = released.get(QUALITY)
+        if quality is None:
+            return None
+        card, party = self.card(who), who.unit is Unit.PARTY
+        deviation = self.deviation(self._sums(card, who), who, round(float(quality[-1])))
+        of = "parties, each weighing the same" if party else "records"
+        return figures_of(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(who), of=of)

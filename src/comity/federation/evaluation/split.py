@@ -1,0 +1,141 @@
+"""Which of an owner's records are set aside: decided by position or identifier and a key, never by what a record says.
+
+Replace          by position, as many as the public number of records says: both sizes are functions of n, and a record
+                 that is replaced leaves its place, and hence its part, to the other one.
+Add or remove    an independent coin for each record: with a fixed number, removing a record would move another one over
+                 the border. All records with one identifier share a coin.
+Persons          the coin of the identifier, under either relation: a person's records lie in one part.
+By columns       every owner must set the same rows aside: the key is public then (the study's hash). It decides by
+                 position, or where rows are aligned by identifier, which the guarantee of such a study holds fixed.
+
+A key is as good as coins that do not depend on the records: HMAC-SHA-256 of positions or identifiers under a key that
+is fresh for each run and site (proof.md, 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Records, StreamedRecords
+from comity.entropy import Stream, derive
+from comity.errors import DataError
+from comity.federation.evaluation.terms import Evaluation
+from comity.privacy.unit import Neighbours, Unit
+
+if TYPE_CHECKING:
+    from comity.data import Held
+
+Mask = NDArray[np.bool_]
+
+
+def is_aside(
+    records: Held, terms: Evaluation, key: bytes, *, unit: Unit, neighbours: Neighbours, aligned: bool = False
+) -> Mask:
+    """Which records are set aside; `aligned` where rows are found by identifier, at several owners."""
+    by_person = unit is Unit.PERSON or aligned
+    ids = _identifiers(records) if by_person or neighbours is Neighbours.ADD_REMOVE else None
+    if by_person and ids is None:
+        raise DataError(
+            "all records of a person are trained on or set aside together, here and elsewhere, and the records have no "
+            "identifiers; declare [identifier] in the schema",
+            key="identifier",
+        )
+    if ids is not None:
+        return by_identifier(ids, terms.share, key)
+    if neighbours is Neighbours.ADD_REMOVE:
+        return by_coins(len(records), terms.share, key)
+    return by_position(len(records), terms.count(len(records)), key)
+
+
+def by_position(records: int, count: int, key: bytes) -> Mask:
+    """The `count` positions with the lowest keyed hash."""
+    aside = np.zeros(records, bool)
+    aside[np.argsort(_words(records, key), kind="stable")[:count]] = True
+    return aside
+
+
+def by_coins(records: int, share: float, key: bytes) -> Mask:
+    """Each position by itself."""
+    return _words(records, key) < _below(share)
+
+
+def by_identifier(ids: NDArray[np.object_], share: float, key: bytes) -> Mask:
+    """Each identifier by itself; the same one falls on the same side wherever it stands."""
+    secret = derive(key, "identifiers")
+    # In the form in which an alignment compares them, or two owners of one person would disagree.
+    texts = (unicodedata.normalize("NFC", str(one)).strip() for one in ids)
+    hashed = (hmac.digest(secret, text.encode(errors="surrogatepass"), hashlib.sha256)[:8] for text in texts)
+    return np.array([int.from_bytes(one, "big") for one in hashed], np.uint64) < _below(share)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedPart:
+    """Some of the records of a stream, block by block; stands where the stream stands."""
+
+    whole: StreamedRecords
+    which: Mask
+
+    def __len__(self) -> int:
+        return int(self.which.sum())
+
+    def blocks(self) -> Iterator[Records]:
+        start = 0
+        for block in self.whole.blocks():
+            yield _taken(block, self.which[start : start + len(block)])
+            start += len(block)
+
+    def require_memory(self) -> None:
+        self.whole.require_memory()
+
+    @property
+    def features(self) -> NDArray[np.float64]:
+        return self.whole.features[self.which]
+
+    @property
+    def labels(self) -> NDArray[np.int64] | NDArray[np.float64] | None:
+        labels = self.whole.labels
+        return None if labels is None else labels[self.which]
+
+    @property
+    def ids(self) -> NDArray[np.object_] | None:
+        ids = self.whole.ids
+        return None if ids is None else ids[self.which]
+
+
+def only(records: Held, which: Mask) -> Held:
+    """These records, in memory or out of it as all of them are."""
+    if isinstance(records, Records):
+        return _taken(records, which)
+    return cast("Held", StreamedPart(records, which))
+
+
+def _identifiers(records: Held) -> NDArray[np.object_] | None:
+    """All identifiers, from blocks: features may be more than fits."""
+    found = [None if block.ids is None else np.array(block.ids) for block in records.blocks()]
+    present = [ids for ids in found if ids is not None]
+    return np.concatenate(present) if present and len(present) == len(found) else None
+
+
+def _taken(records: Records, which: Mask) -> Records:
+    return Records(
+        records.features[which],
+        None if records.labels is None else records.labels[which],
+        None if records.ids is None else records.ids[which],
+    )
+
+
+def _words(records: int, key: bytes) -> NDArray[np.uint64]:
+    # The keystream at a position is a keyed hash of the position.
+    return Stream(derive(key, "positions")).words(records)
+
+
+def _below(share: float) -> np.uint64:
+    return np.uint64(int(share * 2.0**64))

@@ -1,0 +1,55 @@
+"""Parallel composition: releases of disjoint parts of the records, of which a unit lies in one.
+
+Which part a unit lies in does not depend on what it says (`comity.federation.evaluation`, proof.md), so that it loses
+what the releases of its own part lose, and nothing by the others. Together they cost what the dearest part costs:
+
+    cost = sum of the releases of all records + largest sum over the parts
+
+The largest is taken figure by figure (ε, μ², ρ, δ): never less than the cost of any part. Sums are exact, so that a
+cost that grew release by release is the cost of all of them, in whatever order they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+from comity.privacy.accounting import Spent
+from comity.privacy.loss import Loss
+
+WHOLE = ""
+"""The part of a release that may read every record."""
+
+
+class Parts:
+    """The sums of one run, by part. Each `add` gives what it adds to the cost of the run."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Spent] = {}
+
+    @classmethod
+    def of(cls, losses: Iterable[tuple[str, Loss]]) -> Parts:
+        made = cls()
+        for part, loss in losses:
+            made.add(part, loss)
+        return made
+
+    def add(self, part: str, loss: Loss, times: int = 1) -> Spent:
+        if part == WHOLE:
+            self._sums[WHOLE] = self._sums.get(WHOLE, Spent.zero()).add(loss, times)
+            return Spent.zero().add(loss, times)
+        before = self._dearest
+        self._sums[part] = self._sums.get(part, Spent.zero()).add(loss, times)
+        return self._dearest.minus(before)
+
+    @property
+    def cost(self) -> Spent:
+        return self._sums.get(WHOLE, Spent.zero()).plus(self._dearest)
+
+    @property
+    def sums(self) -> Mapping[str, Spent]:
+        return dict(self._sums)
+
+    @property
+    def _dearest(self) -> Spent:
+        return reduce(Spent.most, (spent for part, spent in self._sums.items() if part != WHOLE), Spent.zero())
