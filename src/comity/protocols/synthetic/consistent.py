@@ -30,7 +30,8 @@ class Consistent:
     @property
     def narrowest(self) -> float:
         """Deviation of the pair that is known best."""
-        return min(sigma for pair, sigma in self.deviation.items() if len(pair) == 2)
+        pairs = [sigma for pair, sigma in self.deviation.items() if len(pair) == 2]
+        return min(pairs or self.deviation.values())
 
 
 def agree(

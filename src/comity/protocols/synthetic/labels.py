@@ -7,7 +7,8 @@ drawn from it, systematically along the fitted chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +20,54 @@ from comity.protocols.synthetic.layout import Layout
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Standard deviation of an effect before anything is known. As published for the mixture on Adult; kept as given.
+# Standard deviation of an effect before anything is known; an ordered column may be far from zero but goes there in
+# small steps. Settled on Adult.
 _PRIOR = 0.5
+_STEP, _WIDE = 0.5, 2.0
 _ROUNDS = 30
+# Rows that the effects are fitted on; a limit of size.
+_FITTED = 50_000
 
 
 def redraw(
-    layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Sequence[int] = ()
+    layout: Layout, agreed: Consistent, codes: Integers, chance: Stream, *, ordered: Mapping[int, int] | None = None
 ) -> Integers:
-    """New cells of the target for every row. Effects of `ordered` columns vary little from one cell to the next."""
+    """New cells of the target for every row. `ordered` says of columns how many of their cells have an order, from the
+    first: effects vary little from one of those to the next."""
     target = layout.target
     assert target is not None
     used = [k for k in layout.leading if k != target]
-    classes = layout.sizes[target]
-    design = one_hot(codes, used, layout.sizes)
-    wanted = np.concatenate([_with(agreed, k, target) for k in used]) * (len(codes) / agreed.total)
-    sigma = np.concatenate([np.full(layout.sizes[k], agreed.deviation[_key(k, target)]) for k in used])
-    sigma *= len(codes) / agreed.total
-    prior = _precision([(layout.sizes[k], k in ordered) for k in used])
-    share = np.maximum(agreed.singles[target], 1e-9)
-    chances = fit(design, wanted, sigma, prior, share / share.sum())
-    return draw(chances, chance) if classes > 1 else codes[:, target]
+    if layout.sizes[target] < 2 or not used:
+        return codes[:, target]
+    # Rows are in an order that tells nothing: some of them say what the effects are, as well as all.
+    design = one_hot(codes[:_FITTED], used, layout.sizes)
+    share = len(design) / agreed.total
+    wanted = np.concatenate([_with(agreed, k, target) for k in used]) * share
+    sigma = np.concatenate([np.full(layout.sizes[k], agreed.deviation[_key(k, target)]) for k in used]) * share
+    prior = _precision([(layout.sizes[k], (ordered or {}).get(k, 0)) for k in used])
+    of_classes = np.maximum(agreed.singles[target], 1e-9)
+    effects = fit(design, wanted, sigma, prior, of_classes / of_classes.sum())
+    chances = [
+        effects.chances(one_hot(codes[start : start + _FITTED], used, layout.sizes))
+        for start in range(0, len(codes), _FITTED)
+    ]
+    return draw(np.concatenate(chances), chance)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Of every cell on the log odds of each class against the last, and where nothing is known."""
+
+    intercept: Floats
+    of_cells: Floats
+
+    def chances(self, design: NDArray[np.float32]) -> Floats:
+        """Of every class, for every row."""
+        eta = self.intercept[None] + design @ self.of_cells.T.astype(np.float32)
+        eta = np.column_stack([eta, np.zeros(len(design))])
+        eta -= eta.max(1, keepdims=True)
+        raised = np.exp(eta)
+        return np.asarray(raised / raised.sum(1, keepdims=True))
 
 
 def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArray[np.float32]:
@@ -50,15 +78,14 @@ def one_hot(codes: Integers, used: Sequence[int], sizes: Sequence[int]) -> NDArr
     return design
 
 
-def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Floats:
-    """Chances of every class for every row; effects by Levenberg–Marquardt on the standardised misses.
+def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Floats, share: Floats) -> Effects:
+    """Effects by Levenberg–Marquardt on the standardised misses.
 
     A miss is a (cell, class) count of the model less the released one, over its deviation and the chance that the
     rows' own labels would bring. The last class has no effects of its own.
     """
-    rows, cells = design.shape
-    classes = len(share)
-    free = classes - 1
+    cells = design.shape[1]
+    free = len(share) - 1
     intercept = np.log(share[:-1] / share[-1])
     effects = np.zeros((free, cells))
     damping = 1.0
@@ -66,10 +93,7 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
     spread = np.sqrt(sigma[:, None] ** 2 + counts[:, None] * (share * (1 - share))[None, :-1] * 0.05 + 1)
 
     def predict(found: Floats) -> Floats:
-        eta = np.column_stack([intercept[None] + design @ found.T.astype(np.float32), np.zeros(rows)])
-        eta -= eta.max(1, keepdims=True)
-        raised = np.exp(eta)
-        return np.asarray(raised / raised.sum(1, keepdims=True))
+        return Effects(intercept, found).chances(design)
 
     def loss(p: Floats, found: Floats) -> float:
         miss = (design.T @ p[:, :-1].astype(np.float32) - wanted[:, :-1]) / spread
@@ -101,7 +125,7 @@ def fit(design: NDArray[np.float32], wanted: Floats, sigma: Floats, prior: Float
             damping *= 4
         if not improved:
             break
-    return p
+    return Effects(intercept, effects)
 
 
 def draw(chances: Floats, chance: Stream) -> Integers:
@@ -121,22 +145,19 @@ def draw(chances: Floats, chance: Stream) -> Integers:
     return found
 
 
-def _precision(columns: Sequence[tuple[int, bool]]) -> Floats:
-    """Prior precision of the effects; along an ordered column those of neighbouring cells are drawn together."""
+def _precision(columns: Sequence[tuple[int, int]]) -> Floats:
+    """Prior precision of the effects of columns of so many cells, of which the first so many have an order: along it
+    those of neighbouring cells are drawn together."""
     width = sum(size for size, _ in columns)
     found, start = np.zeros((width, width)), 0
     for size, ordered in columns:
         block = np.eye(size) / _PRIOR**2
-        if ordered and size > 2:
-            steps = np.diff(np.eye(size), axis=0)
-            block = steps.T @ steps / _STEP**2 + np.eye(size) / _WIDE**2
+        if ordered > 2:
+            steps = np.diff(np.eye(ordered), axis=0)
+            block[:ordered, :ordered] = steps.T @ steps / _STEP**2 + np.eye(ordered) / _WIDE**2
         found[start : start + size, start : start + size] = block
         start += size
     return found
-
-
-# An ordered column may be far from zero but goes there in small steps.
-_STEP, _WIDE = 0.5, 2.0
 
 
 def _key(k: int, target: int) -> tuple[int, int]:

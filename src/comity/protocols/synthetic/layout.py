@@ -9,17 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import sqrt
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from comity.errors import DataError
+
 Floats = NDArray[np.float64]
 
-# Twice, four times as much for pairs with the label as for others and for single columns: integers, so that sums stay
-# exact. As published for the mixture on Adult; kept as they were given, not tuned here.
-SINGLE, PAIR, LABEL = 1, 2, 4
+
+class Weights(NamedTuple):
+    """How strongly single columns, pairs of them, and pairs with the label are counted: integers, so that sums stay
+    exact."""
+
+    single: int
+    pair: int
+    label: int
+
+
+# Settled on Adult, with noise on the L2 norm and on the L1 norm of what a record moves.
+GAUSSIAN = Weights(1, 2, 4)
+LAPLACE = Weights(1, 4, 6)
 
 
 @dataclass(frozen=True)
@@ -33,8 +45,12 @@ class Block:
     shape: tuple[int, ...]
 
     @property
+    def key(self) -> tuple[int, ...]:
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    @property
     def cells(self) -> int:
-        return int(np.prod(self.shape))
+        return prod(self.shape)
 
     @property
     def stop(self) -> int:
@@ -51,6 +67,7 @@ class Layout:
     follows: Mapping[int, int] = field(default_factory=dict)
     sparse: bool = False
     """Whether only pairs with the label are counted: all that is left where the noise would cover the others."""
+    emphasis: Weights = GAUSSIAN
 
     @property
     def columns(self) -> int:
@@ -75,15 +92,15 @@ class Layout:
         return tuple(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
-        start = 0
+        start, paired = 0, {k for pair in self.pairs for k in pair}
         for k in self.leading:
             # Where pairs with the label are all that there is, they say what each column is like as well.
-            if not self.sparse or self.target is None:
-                yield Block(k, None, SINGLE, start, (self.sizes[k],))
+            if not self.sparse or k not in paired:
+                yield Block(k, None, self.emphasis.single, start, (self.sizes[k],))
                 start += self.sizes[k]
         for first, second in self.pairs:
             tied = first in self.follows or second in self.follows
-            weight = LABEL if tied or self.target in (first, second) else PAIR
+            weight = self.emphasis.label if tied or self.target in (first, second) else self.emphasis.pair
             shape = (self.sizes[first], self.sizes[second])
             yield Block(first, second, weight, start, shape)
             start += shape[0] * shape[1]
@@ -98,50 +115,47 @@ class Layout:
         return (*both, *sorted(tied))
 
     @property
+    def keys(self) -> tuple[tuple[int, ...], ...]:
+        """The columns of every block."""
+        return tuple(block.key for block in self.blocks)
+
+    @property
     def counts(self) -> int:
         """How many numbers are counted."""
         return self.blocks[-1].stop
 
-    @cached_property
-    def weights(self) -> Integers:
-        """The weight of every count, in the order of the blocks."""
-        return np.concatenate([np.full(block.cells, block.weight, np.int64) for block in self.blocks])
-
     @property
-    def l2(self) -> float:
-        """How far one record that is added moves the weighted counts: one cell of each block, by its weight. One that
-        is replaced moves two cells of each block, √2 times as far."""
-        return sqrt(sum(block.weight**2 for block in self.blocks))
+    def weights(self) -> tuple[int, ...]:
+        """The weight of every block: what one record adds to one of its cells (`Counts`)."""
+        return tuple(block.weight for block in self.blocks)
 
-    @property
-    def l1(self) -> float:
-        return float(sum(block.weight for block in self.blocks))
+    def count(self, codes: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Floats:
+        """The weighted counts (..., counts) of records that are given as cells (..., n, columns): whole numbers.
 
-    def count(self, codes: Integers) -> Integers:
-        """The weighted counts of records that are given as cells (n, columns), exact and in integers."""
-        found = np.empty(self.counts, np.int64)
+        `present` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
+        whatever it says; cells that the layout does not have are refused, because they would be counted elsewhere.
+        """
+        lead = codes.shape[:-2]
+        stack = codes.reshape(prod(lead), *codes.shape[-2:])
+        here = np.ones(stack.shape[:2], np.bool_) if present is None else present.reshape(stack.shape[:2])
+        owner, flat = np.nonzero(here)[0], stack[here].astype(np.int64)
+        if flat.shape[1] != self.columns or (flat < 0).any() or (flat >= np.array(self.sizes)).any():
+            raise DataError(f"records must be given as cells of {self.columns} columns, below {self.sizes}")
+        found = np.empty((len(stack), self.counts))
         for block in self.blocks:
-            if block.second is None:
-                one = np.bincount(codes[:, block.first], minlength=block.cells)
-            else:
-                joint = codes[:, block.first] * self.sizes[block.second] + codes[:, block.second]
-                one = np.bincount(joint, minlength=block.cells)
-            found[block.start : block.stop] = one * block.weight
-        return found
+            place = owner * block.cells + flat[:, block.first] * (block.shape[1] if block.second is not None else 1)
+            if block.second is not None:
+                place += flat[:, block.second]
+            one = np.bincount(place, minlength=len(stack) * block.cells).reshape(len(stack), block.cells)
+            found[:, block.start : block.stop] = one * block.weight
+        return found.reshape(*lead, self.counts)
 
     def tables(self, weighted: Floats) -> dict[tuple[int, ...], Floats]:
         """Unweighted counts by column, (k,), and by pair of columns, (i, j)."""
         return {
-            (block.first,) if block.second is None else (block.first, block.second): weighted[
-                block.start : block.stop
-            ].reshape(block.shape)
-            / block.weight
-            for block in self.blocks
+            block.key: weighted[block.start : block.stop].reshape(block.shape) / block.weight for block in self.blocks
         }
 
     def deviations(self, deviation: float) -> dict[tuple[int, ...], float]:
         """Standard deviation of each table's cells, if that of a weighted count is `deviation`."""
-        return {
-            (block.first,) if block.second is None else (block.first, block.second): deviation / block.weight
-            for block in self.blocks
-        }
+        return {block.key: deviation / block.weight for block in self.blocks}

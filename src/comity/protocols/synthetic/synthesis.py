@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from comity.entropy import Stream
 from comity.protocols.synthetic import labels, naive_bayes
@@ -22,12 +23,12 @@ Tables = Mapping[tuple[int, ...], Floats]
 
 @dataclass(frozen=True)
 class Synthesis:
-    """How rows are made of counts. `ordered` columns have cells in an order; a `classified` label is drawn anew from
-    the rows' own columns. `total` is the number of records where it is public."""
+    """How rows are made of counts. `ordered` says of columns how many of their cells have an order; a `classified`
+    label is drawn anew from the rows' own columns. `total` is the number of records where it is public."""
 
     layout: Layout
     model: str
-    ordered: tuple[int, ...] = ()
+    ordered: Mapping[int, int] = field(default_factory=dict)
     classified: bool = False
     total: float | None = None
 
@@ -45,7 +46,13 @@ class Synthesis:
         progress: Callable[[int, int], None] | None = None,
     ) -> Integers:
         """Cells (rows, columns); as many rows as the counts say that there are records, unless told."""
-        agreed = self.agreed(weighted, deviation)
+        # Products this small take longer on several threads, and their last bits would depend on how many there are.
+        with threadpool_limits(1, user_api="blas"):
+            return self._rows(self.agreed(weighted, deviation), chance, count, progress)
+
+    def _rows(
+        self, agreed: Consistent, chance: Stream, count: int | None, progress: Callable[[int, int], None] | None
+    ) -> Integers:
         size = max(1, round(agreed.total)) if count is None else count
         if self.model == "naive-bayes":
             found = naive_bayes.sample(self.layout, agreed, size, chance)
@@ -54,21 +61,7 @@ class Synthesis:
             if self.classified and self.layout.target is not None:
                 target = self.layout.target
                 found[:, target] = labels.redraw(self.layout, agreed, found, chance, ordered=self.ordered)
-        for column, of in _in_order(self.layout.follows):
+        for column, of in self.layout.follows.items():
             table = agreed.pairs[min(column, of), max(column, of)]
             found[:, column] = follow(found[:, of], table if of < column else table.T, chance)
         return found
-
-
-def _in_order(follows: Mapping[int, int]) -> Sequence[tuple[int, int]]:
-    """Each column after the one that it follows."""
-    done: list[tuple[int, int]] = []
-    waiting = dict(follows)
-    while waiting:
-        ready = [(k, of) for k, of in waiting.items() if of not in waiting]
-        done += ready
-        for k, _ in ready:
-            del waiting[k]
-        if not ready:
-            raise ValueError("columns follow each other in a circle")
-    return done
