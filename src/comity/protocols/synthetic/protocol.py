@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from comity.data import CellEncoding, Schema
+from comity.data import CellEncoding, Records, Schema
 from comity.errors import StudyError
 from comity.federation.bounds import Counts
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -36,6 +36,7 @@ from comity.protocols.synthetic.rule import MOST_NOISE, carries_pairs, noise_of_
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
+    from comity.federation.assessment import Assessment
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Model = Literal["auto", "mixture", "naive-bayes"]
@@ -98,6 +99,11 @@ class SyntheticData(Protocol):
     def encoding(self) -> CellEncoding:
         """Records as cells, which do not depend on the noise."""
         return self._gaussian.encoding
+
+    @property
+    def cells(self) -> Counting:
+        """The cells of records, whatever the noise is."""
+        return self._gaussian
 
     def whole(self, who: Consortium) -> Counting:
         """With all pairs."""
@@ -214,6 +220,11 @@ class SyntheticData(Protocol):
         deviation = self._deviation(self._counts(counting, who), who, parties)
         values = np.asarray(values, np.float64)
         return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties))
+
+    def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
+        from comity.protocols.synthetic.fidelity import assess
+
+        return assess(presented, train, test)
 
     # What the plan says.
 
