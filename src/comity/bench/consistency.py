@@ -37,16 +37,16 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def levels(leaves: int, stream: Stream) -> tuple[list[Floats], list[Integers]]:
-    """Noisy counts of 500 records in four levels, with the noise of ε = 1 at a depth of eight, and who is whose parent."""
+    """Noisy counts of 500 records in four levels, with the noise of ε = 1 at a depth of eight; each node's parent."""
     widths = [1, 6, 60, leaves]
     parents = [np.sort(stream.integers(above, below)) for above, below in pairwise(widths)]
     # Every node has a child.
     for above, found in zip(widths, parents):
         found[:above] = np.arange(above)
         found.sort()
-    exact = [np.bincount(stream.integers(leaves, _RECORDS), minlength=leaves).astype(np.float64)]
+    exact: list[Floats] = [np.bincount(stream.integers(leaves, _RECORDS), minlength=leaves).astype(np.float64)]
     for above, found in zip(reversed(widths[:-1]), reversed(parents)):
-        exact.insert(0, np.bincount(found, exact[0], minlength=above))
+        exact.insert(0, np.bincount(found, exact[0], minlength=above).astype(np.float64))
     scales = [6.0, 6.0, 6.0, 16.0]
     return [counts + scale * _laplace(len(counts), stream) for counts, scale in zip(exact, scales)], parents
 

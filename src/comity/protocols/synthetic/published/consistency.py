@@ -150,5 +150,6 @@ def _check(counts: list[Floats], parents: list[Integers], weights: list[float]) 
     for above, upper, lower in zip(parents, counts, counts[1:]):
         if len(above) != len(lower) or not np.array_equal(np.unique(above), np.arange(len(upper))):
             raise DataError(
-                f"levels: expected a parent among {len(upper)} nodes for each of {len(lower)}, and a child for each parent"
+                f"levels: expected a parent among {len(upper)} nodes for each of {len(lower)}, and a child for each of "
+                "them"
             )
