@@ -25,22 +25,24 @@ from comity.privacy.unit import Neighbours
 
 @dataclass(frozen=True)
 class Budget:
-    """The printed ε of a study, laid out over a tree of `depth` levels of which the first `levels` − 1 are counted."""
+    """The printed ε of a study, laid out over a tree of `depth` levels, the first `levels` − 1 of which are `counted`
+    where sizes are made consistent."""
 
     epsilon: Decimal
     depth: int
     levels: int
     neighbours: Neighbours
+    counted: bool = True
 
     @classmethod
-    def of(cls, loss: Loss, depth: int, levels: int, neighbours: Neighbours) -> Budget:
+    def of(cls, loss: Loss, depth: int, levels: int, neighbours: Neighbours, *, counted: bool = True) -> Budget:
         if not isinstance(loss, Pure) or loss.epsilon <= 0:
             raise StudyError(
                 f"synthetic.variant = published has Laplace noise and needs a pure epsilon above 0, found {loss}; set "
                 "privacy.delta to 0",
                 key="privacy.delta",
             )
-        return cls(loss.epsilon, depth, levels, neighbours)
+        return cls(loss.epsilon, depth, levels, neighbours, counted)
 
     @property
     def replaced(self) -> bool:
@@ -72,7 +74,7 @@ class Budget:
     def total(self) -> Decimal:
         """The loss of a sharer by everything that it releases."""
         each = LOSSES.multiply(self.choice.charged.epsilon, Decimal(self.depth - 1))
-        rest = [one.charged for one in (self.leaves, self.counts)]
+        rest = [one.charged for one in ((self.leaves, self.counts) if self.counted else (self.leaves,))]
         return LOSSES.add(each, sum((one.epsilon for one in rest if isinstance(one, Pure)), Decimal(0)))
 
     @property
