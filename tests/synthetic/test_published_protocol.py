@@ -19,7 +19,6 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 from comity.runtime.simulate import simulate
 from comity.runtime.stacks import require_stacks
-
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
 
 SCHEMA = Schema(
