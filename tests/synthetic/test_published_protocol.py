@@ -237,7 +237,7 @@ def test_terms_that_it_has_no_proof_for_are_refused(more, key):
         ({"levels": 5}, "synthetic.levels"),
         ({"leaves": 0}, "synthetic.leaves"),
         ({"labelling": "coin"}, "synthetic.labelling"),
-        ({"model": "linear"}, "synthetic.model"),
+        ({"learner": "linear"}, "synthetic.learner"),
         ({"l2": 0.0}, "synthetic.l2"),
         ({"schema": Schema((Numeric("x", 0, 1),))}, "target"),
     ],

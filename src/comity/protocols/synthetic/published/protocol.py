@@ -40,7 +40,7 @@ from comity.protocols.synthetic.published.baselines import baselines
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.forms import OneOf, Rows
 from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import Model, checked_model, error, trained
+from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, trained
 from comity.protocols.synthetic.published.shape import Shape, drawn
 from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
 from comity.protocols.synthetic.published.tree import Tree, level_counts
@@ -85,8 +85,8 @@ class PublishedSynthetic(Protocol):
     leaves: int = 20_000
     labelling: Labelling = "vote"
     consistency: bool = True
-    model: str | None = None
-    l2: float = 1e-3
+    learner: str | None = None
+    l2: float = 1e-4
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class PublishedSynthetic(Protocol):
             raise StudyError(f"synthetic.l2 must be positive, found {self.l2}", key="synthetic.l2")
         # The attributes of a schema without a target are refused.
         assert self.attributes.classes
-        checked_model(self.model, self.target)
+        checked_learner(self.learner, self.target)
 
     # What the study fixes.
 
@@ -136,8 +136,9 @@ class PublishedSynthetic(Protocol):
         return target
 
     @property
-    def learner(self) -> Model:
-        return checked_model(self.model, self.target)
+    def kind(self) -> Learner:
+        """Of the models that owners fit."""
+        return checked_learner(self.learner, self.target)
 
     @cached_property
     def _digest(self) -> str:
@@ -270,7 +271,7 @@ class PublishedSynthetic(Protocol):
         rows, labels = self._together(datasets)
         own = np.asarray(site.labels)
         features = np.concatenate([rows, site.features[:, : self.encoding.width]])
-        fitted = trained(self.learner, self.target, features, np.concatenate([labels, own]), self.l2)
+        fitted = trained(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
         site.deliver("model", fitted)
 
     def _own(self, site: Site) -> tuple[Floats, Integers]:
@@ -322,7 +323,7 @@ class PublishedSynthetic(Protocol):
             if numbers
             else "share of test records that is predicted wrongly"
         )
-        said = f"{measure}, by a {self.learner} model of the shared records alone"
+        said = f"{measure}, by a {self.kind} model of the shared records alone"
         return Assessment(self.score(presented, test), said, tuple(compared))
 
     def score(self, model: Any, test: Records) -> float | None:
@@ -331,11 +332,11 @@ class PublishedSynthetic(Protocol):
             return None
         found = self.encoding.encode(model.frame).records
         assert found.labels is not None
-        weights = trained(self.learner, self.target, found.features, found.labels, self.l2)
+        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
         return error(self.target, weights, test.features, test.labels)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self.learner, self.target, train, test, self.l2)
+        return baselines(self.kind, self.target, train, test, self.l2)
 
     # What the plan says.
 
