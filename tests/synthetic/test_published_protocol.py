@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from comity.federation.parties import run
 from comity.federation.plan import plan
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.parameters import Setting
+from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 from comity.runtime.simulate import simulate
 from comity.runtime.stacks import require_stacks
@@ -251,3 +254,42 @@ def test_settings_that_mean_nothing_are_refused(more, key):
 def test_trees_are_grown_at_one_site_at_a_time():
     with pytest.raises(StudyError):
         require_stacks(small(TOY), small(TOY).declare(terms()))
+
+
+class Table(PublishedKeys):
+    """The method's table, as far as this variant goes."""
+
+    table = "synthetic"
+    variant: Literal["default", "published"] = "published"
+
+    def built(self, setting):
+        return self.published(setting)
+
+
+def setting():
+    return Setting(schema=SCHEMA, where="study.toml", read=lambda name, key: pd.DataFrame())
+
+
+def test_every_key_of_the_table_reaches_the_method():
+    given = {
+        "depth": 5,
+        "candidates": 3,
+        "levels": 3,
+        "leaves": 99,
+        "labelling": "own",
+        "consistency": False,
+        "learner": "svm",
+        "l2": 0.5,
+        "seed": 7,
+    }
+    built = Table(**given).build(setting())
+    assert {key: getattr(built, key) for key in given} == given
+    assert set(given) == set(PublishedKeys.model_fields)
+    plain = Table().build(setting())
+    expected = PublishedSynthetic(schema=SCHEMA)
+    assert all(getattr(plain, key) == getattr(expected, key) for key in given)
+
+
+def test_keys_of_the_variant_are_refused_elsewhere():
+    with pytest.raises(StudyError, match=r'synthetic\.depth belongs to synthetic\.variant = "published"'):
+        Table(variant="default", depth=5).build(setting())

@@ -249,6 +249,21 @@ def test_neighbours_are_no_clearer_than_charged(narrower, holds):
     assert (found <= charged) is holds
 
 
+@pytest.mark.parametrize(("neighbours", "holds"), [(Neighbours.REPLACE, True), (Neighbours.ADD_REMOVE, False)])
+def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_comes(neighbours, holds):
+    """The label of one record changes, which moves two counts of its leaf. The same noise: charged for a record that
+    comes, the audit refutes it; charged for one that is replaced, it holds."""
+    shape, budget = shaped(ONE, depth=2, candidates=1, seed=2), Budget(Decimal(8), 2, 3, neighbours)
+    values, noise = np.full((3, 1), 1e-9), SeededNoise(3)
+
+    def seen(labels):
+        trees = (private_tree(values, np.array(labels), noise, budget, shape) for _ in range(4000))
+        return np.array([np.clip(one.counts[0, 1], 0, 3) - np.clip(one.counts[0, 0], 0, 3) for one in trees], float)
+
+    found = epsilon_lower_bound(seen([0, 0, 1]), seen([0, 0, 0]))
+    assert (found <= float(budget.leaves.charged.epsilon)) is holds
+
+
 def thresholds_from_data(values):
     """What must not be: candidates between the smallest and the largest value that there is."""
     return values.min() + np.array([0.25, 0.5, 0.75]) * (values.max() - values.min())
