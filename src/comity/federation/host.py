@@ -30,7 +30,7 @@ from comity.federation.policy import Policy
 from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
-from comity.federation.store import NONCE, Store
+from comity.federation.store import Store
 from comity.federation.sum_site import SumSite
 from comity.privacy.randomness import NoiseSource
 
@@ -169,15 +169,16 @@ class Host:
         if ask.study != self.agreed.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._turns.of(ask.run, str(ask.path)):
-            bound = self.store.state(ask.run, NONCE)
+            standing = self.store.standing(ask.run, ask.path)
+            bound = standing.nonce
             if bound is not None and bound != ask.nonce:
                 raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
-            stored = self.store.reply(ask.run, ask.path, digests.body)
+            stored = standing.stored(digests.body)
             if stored is not None:
                 return stored
             self._look_at(ask.seen)
             if ask.path not in (BEGIN, ABANDON):
-                self.store.require_begun(ask.study, ask.run)
+                standing.require_begun(ask.study)
             return self._step(ask, digests.body)
 
     def _look_at(self, seen: list[heads.Head]) -> None:
