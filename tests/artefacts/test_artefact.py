@@ -20,11 +20,16 @@ from comity.data import Encoding, clinic_schema, clinics, open_source
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor
 from comity.protocols.averaging.shares import PublishedShares, Share, Terms
+from comity.protocols.synthetic.artefact import SyntheticDataset
+from comity.protocols.synthetic.counting import counting_of
+from comity.protocols.synthetic.counts import NoisyCounts
 from tests.artefacts.methods import SCHEMA
 
 FRAME = pd.DataFrame({"age": [3.0, 99.5], "sex": ["m", "f"]})
 TERMS = Terms("hash", "run", ("a/b", ".."), 2, 0.5, ("no", "yes"))
 ENCODING = Encoding(clinic_schema("readmitted"))
+COUNTING = counting_of(SCHEMA)
+COUNTS = NoisyCounts(COUNTING, "mixture", np.arange(float(COUNTING.layout.counts)), 1.5, None, 2)
 EVERY: list[Artefact] = [
     LinearClassifier(np.ones((1, ENCODING.width)), ("no", "yes"), ENCODING),
     ConstantClassifier([0.25, 0.75], ("a", "b")),
@@ -32,6 +37,7 @@ EVERY: list[Artefact] = [
     Dataset(FRAME, SCHEMA),
     Dataset(FRAME, SCHEMA, "csv"),
     Table(("name", "value"), (("a", 1.5), ("b", None), ("c", True)), "Rates"),
+    SyntheticDataset(COUNTS, FRAME),
     PublishedShares(tuple(Share(name, np.arange(3, dtype="<u8"), TERMS) for name in TERMS.participants)),
 ]
 

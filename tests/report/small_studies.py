@@ -51,6 +51,16 @@ grant = 1000.0
 split = "by-column"
 column = "clinic"
 """,
+    "synthetic": """\
+[parties.clinic-01]
+[parties.clinic-02]
+[parties.clinic-03]
+[simulation]
+data = "records.csv"
+grant = 1000.0
+split = "by-column"
+column = "clinic"
+""",
     "vertical": f"""\
 [vertical]
 rows_at_most = 256

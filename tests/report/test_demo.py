@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from comity.demo import averaging, run_demo, softlabel_consortia, vertical
+from comity.demo import averaging, run_demo, softlabel_consortia, synthetic, vertical
 from comity.demo.run import demonstration
 from comity.demo.softlabel import seeded_error
 from comity.protocols import PROTOCOLS
@@ -15,6 +15,7 @@ METHODS = {
     ("averaging", "hospitals"): ("gradient", "pure"),
     ("softlabel", "clinics"): ("default", "avg", "soft", "vote"),
     ("softlabel", "breast cancer"): ("default", "avg", "soft", "vote"),
+    ("synthetic", "hospitals"): ("delta", "pure"),
     ("vertical", "patients"): ("Gaussian", "pure"),
 }
 
@@ -28,6 +29,8 @@ def demo(tmp_path_factory):
         patch.setattr(softlabel_consortia, "TESTED", 400)
         patch.setattr(averaging, "SIZES", {"ashford": 300, "birkdale": 300, "calder": 200})
         patch.setattr(averaging, "TESTED", 400)
+        patch.setattr(synthetic, "SIZES", {"ashford": 400, "birkdale": 400, "calder": 300})
+        patch.setattr(synthetic, "TESTED", 400)
         patch.setattr(vertical, "PATIENTS", 2000)
         patch.setattr(vertical, "SAVED", 300)
         patch.setattr(vertical, "TESTED", 400)
@@ -60,11 +63,17 @@ def test_the_tables_have_every_cell_with_its_baselines(demo):
 
 def test_more_epsilon_helps_where_noise_is_what_limits(demo):
     tables = demo[2]["tables"]
-    rows = {(r["dataset"], r["method"], r["epsilon"]): r for table in tables.values() for r in table}
-    for dataset, method in [("clinics", "avg"), ("breast cancer", "avg"), ("hospitals", "pure"), ("patients", "pure")]:
-        assert rows[dataset, method, 10.0]["error"] < rows[dataset, method, 0.3]["error"]
+    rows = {(r["protocol"], r["dataset"], r["method"], r["epsilon"]): r for table in tables.values() for r in table}
+    for case in [
+        ("softlabel", "clinics", "avg"),
+        ("softlabel", "breast cancer", "avg"),
+        ("averaging", "hospitals", "pure"),
+        ("synthetic", "hospitals", "pure"),
+        ("vertical", "patients", "pure"),
+    ]:
+        assert rows[*case, 10.0]["error"] < rows[*case, 0.3]["error"]
     for dataset in ("clinics", "breast cancer"):
-        best = rows[dataset, "avg", 10.0]
+        best = rows["softlabel", dataset, "avg", 10.0]
         assert best["error"] < best["own_data"]
         assert best["error"] == pytest.approx(best["without_noise"], abs=0.05)
 

@@ -51,6 +51,8 @@ BASES: dict[str, tuple[str, str, str]] = {
         PARTY + DELTA,
         'auxiliary = "public.csv"\nvariant = "published"\nauxiliary_privacy = "private"\nauxiliary_records = 40',
     ),
+    "synthetic default": ("synthetic", DELTA, ""),
+    "synthetic default pure": ("synthetic", PURE, "rows = 60"),
     "vertical default": ("vertical", RECORD + DELTA, 'products = "dealer"'),
     "vertical default pure": ("vertical", RECORD + PURE, 'products = "dealer"'),
     "vertical default gradient": ("vertical", RECORD + DELTA, 'products = "dealer"\nsolver = "gradient"'),
@@ -85,6 +87,10 @@ VALUES: dict[str, list[str]] = {
     "softlabel.constants": ['"paper"'],
     "softlabel.auxiliary_privacy": ['"private"', '"public"'],
     "softlabel.auxiliary_records": ["41"],
+    "synthetic.model": ['"naive-bayes"'],
+    "synthetic.rows": ["500"],
+    "synthetic.bins": ["3"],
+    "synthetic.pooling": ['"none"'],
     "vertical.label_at": ['"south"'],
     "vertical.model": ['"linear"'],
     "vertical.products": ['"rlwe"'],
@@ -230,4 +236,4 @@ def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base, tmp_path
     assert mine == set(study.parameters.own_keys(study.setting))
     assert ("key_bits" in mine) == (base == "averaging published")
     assert ("statistic" in mine) == base.startswith("softlabel default")
-    assert ("intercept" in mine) == (not base.startswith("vertical published"))
+    assert ("intercept" in mine) == (not base.startswith(("vertical published", "synthetic")))

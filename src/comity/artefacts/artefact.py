@@ -29,6 +29,7 @@ KINDS: Final[dict[str, str]] = {
     "linear": "comity.learn.models:LinearClassifier",
     "regression": "comity.learn.regressor:LinearRegressor",
     "shares": "comity.protocols.averaging.shares:PublishedShares",
+    "synthetic": "comity.protocols.synthetic.artefact:SyntheticDataset",
     "table": "comity.artefacts.table:Table",
 }
 """Where the class of each kind is found: a module and a name in it."""

@@ -71,6 +71,42 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """Shares of one column's cells, by label, of two tables."""
+
+    label: str
+    cells: tuple[str, ...]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Two tables side by side, column by column; `named` says which is which."""
+
+    about: str
+    named: tuple[str, str]
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Square:
+    """A matrix of numbers between −1 and 1, with as many rows as columns."""
+
+    label: str
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrices over the same names, side by side."""
+
+    about: str
+    names: tuple[str, ...]
+    squares: tuple[Square, ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """A table: a row has a cell for each head."""
 
@@ -79,7 +115,7 @@ class Grid:
     note: str = ""
 
 
-Plot = Bars | Dots | Curves
+Plot = Bars | Dots | Curves | Panels | Matrices
 
 
 @dataclass(frozen=True)
@@ -92,8 +128,15 @@ class Section:
     tables: tuple[Grid, ...] = ()
 
 
-_PLOTS: Mapping[str, type] = {"bars": Bars, "dots": Dots, "curves": Curves}
-_WITHIN: Mapping[str, type] = {"bars": Bar, "dots": Dot, "curves": Curve, "levels": Dot}
+_PLOTS: Mapping[str, type] = {"bars": Bars, "dots": Dots, "curves": Curves, "panels": Panels, "matrices": Matrices}
+_WITHIN: Mapping[str, type] = {
+    "bars": Bar,
+    "dots": Dot,
+    "curves": Curve,
+    "levels": Dot,
+    "panels": Panel,
+    "squares": Square,
+}
 
 
 def section_page(section: Section) -> dict[str, Any]:
@@ -124,13 +167,23 @@ def _plot(page: Mapping[str, Any]) -> Plot:
         value = page[field.name]
         if field.name in _WITHIN:
             value = tuple(_part(_WITHIN[field.name], one) for one in value)
+        elif isinstance(value, list):
+            value = tuple(map(_text, value))
         values[field.name] = value
     made: Plot = kind(**values)
     return made
 
 
 def _part(kind: type, page: Mapping[str, Any]) -> Any:
-    return kind(**{key: tuple(map(float, value)) if isinstance(value, list) else value for key, value in page.items()})
+    return kind(**{key: _listed(key, value) if isinstance(value, list) else value for key, value in page.items()})
+
+
+def _listed(key: str, value: list[Any]) -> tuple[Any, ...]:
+    if key == "cells":
+        return tuple(map(_text, value))
+    if key == "values":
+        return tuple(tuple(map(float, row)) for row in value)
+    return tuple(map(float, value))
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from comity.data.schema import Schema
 from comity.data.tally import Tally
 
 if TYPE_CHECKING:
+    from comity.data.cell_encoding import CellEncoding as CellEncoding
     from comity.data.cells import Cells as Cells
     from comity.data.check import Finding as Finding
     from comity.data.check import explain as explain
@@ -52,6 +53,7 @@ __all__ = [
     "IN_MEMORY",
     "Bounded",
     "Categorical",
+    "CellEncoding",
     "Cells",
     "Classes",
     "Column",
@@ -94,6 +96,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CellEncoding": "comity.data.cell_encoding",
     "Cells": "comity.data.cells",
     "Csv": "comity.data.sources",
     "DATASETS": "comity.data.datasets",

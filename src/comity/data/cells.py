@@ -6,9 +6,9 @@ with equal schemas have equal cells, and none is left out because no record is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,11 @@ class Cells:
 
     schema: Schema
     bins: int = BINS
+    buckets: int | None = None
+    """Cells of a target that is a number, where it has others than columns have."""
+
+    def _bins(self, column: Column | Target) -> int:
+        return self.buckets if isinstance(column, Bounded) and self.buckets is not None else self.bins
 
     @property
     def columns(self) -> tuple[Column | Target, ...]:
@@ -52,7 +57,7 @@ class Cells:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many cells each column has."""
-        return tuple(_size(column, self.bins) for column in self.columns)
+        return tuple(_size(column, self._bins(column)) for column in self.columns)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -66,12 +71,46 @@ class Cells:
                 found.append((first, second))
         return tuple(found)
 
+    @cached_property
+    def ordered(self) -> dict[int, int]:
+        """By the place of each column whose cells have an order: how many they are. Those of missing values have
+        none."""
+        return {
+            place: size - _has_missing(column)
+            for place, (column, size) in enumerate(zip(self.columns, self.sizes))
+            if not isinstance(column, Categorical | Classes)
+        }
+
+    def edges(self, place: int) -> NDArray[np.float64] | None:
+        """Where the cells of a number, or a date in its steps, begin, and where the last one ends; None for others."""
+        column = self.columns[place]
+        return None if isinstance(column, Categorical | Classes | Ordinal) else _edges(column, self._bins(column))
+
+    def labels(self, place: int) -> tuple[str, ...]:
+        """A name for each cell of a column."""
+        column, size = self.columns[place], self.sizes[place]
+        missing = ("(missing)",) if _has_missing(column) else ()
+        if isinstance(column, Categorical | Classes):
+            other = (OTHER,) if isinstance(column, Categorical) and column.other else ()
+            return (*column.values, *other, *missing)[:size]
+        if isinstance(column, Ordinal):
+            begins = (0, *column.cuts, len(column.values))
+            spans = [column.values[a:b] for a, b in pairwise(begins)]
+            return (*(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spans), *missing)
+        edges = _edges(column, self._bins(column))
+        if isinstance(column, Date):
+            none = np.zeros(len(edges) - 1, np.bool_)
+            days = [str(day)[:10] for day in _days(replace(column, format=None), edges[:-1], none)]
+            return (*(f"from {day}" for day in days), *missing)
+        return (*(f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)), *missing)
+
     def of(self, table: Table, where: str = "the data", tally: Tally | None = None) -> Places:
         """The cell of each record in each column, (n, columns). Values that the schema does not allow are refused, or
         clipped, filled or mapped as it says."""
         tally = Tally.start(len(table)) if tally is None else tally
         found = [
-            _places(column, column_of(table, column.name, where), self.bins, where, tally) for column in self.columns
+            _places(column, column_of(table, column.name, where), self._bins(column), where, tally)
+            for column in self.columns
         ]
         return np.stack(found, axis=1) if found else np.zeros((len(table), 0), np.int64)
 
@@ -91,7 +130,7 @@ class Cells:
         if places.shape[1:] != (len(self.sizes),) or (places < 0).any() or (places >= np.array(self.sizes)).any():
             raise ValueError(f"cells are rows of whole numbers below {self.sizes}, found shape {places.shape}")
         made = {
-            column.name: _values(column, places[:, at], share(len(places)), self.bins)
+            column.name: _values(column, places[:, at], share(len(places)), self._bins(column))
             for at, column in enumerate(self.columns)
         }
         return pd.DataFrame(made, columns=list(self.names))

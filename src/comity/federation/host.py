@@ -105,14 +105,16 @@ class Host:
 
     def part_of_records(self, key: bytes, *, aside: bool) -> Held:
         """The records that this key sets aside, or the others."""
-        if self._parts is None or self._parts[0] != key:
+        # In a variable of its own: another run's thread may put its own parts there meanwhile.
+        parts = self._parts
+        if parts is None or parts[0] != key:
             terms, who, whole = self.who.evaluation, self.who, self.records
             assert terms is not None
             measuring = self.agreed.measuring
             aligned = measuring is not None and measuring.common == "identifiers"
             which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
-            self._parts = (key, only(whole, ~which), only(whole, which))
-        _, training, set_aside = self._parts
+            parts = self._parts = (key, only(whole, ~which), only(whole, which))
+        _, training, set_aside = parts
         return set_aside if aside else training
 
     def identity_of(self, party: str) -> PublicIdentity:

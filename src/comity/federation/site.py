@@ -90,16 +90,17 @@ class Site:
         the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
         """
         found: NDArray[np.float64] | None = None
-        for block in self._blocks():
-            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_)))
+        records = self.records
+        for block in self._blocks(records):
+            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_), len(records)))
             # A sum of its own: what a part hands back may be the block itself, which the next one overwrites.
             found = np.array(one) if found is None else np.add(found, one, out=found)
         assert found is not None
         return found
 
-    def _blocks(self) -> Iterator[Records]:
+    def _blocks(self, records: Held) -> Iterator[Records]:
         try:
-            yield from self.records.blocks()
+            yield from records.blocks()
         except BadInput as error:
             raise Refused(str(error), code="stopped") from error
         except (Exception, SystemExit):

@@ -9,6 +9,7 @@ from comity.protocols.parameters import Parameters, Setting
 PROTOCOLS: dict[str, tuple[str, str]] = {
     "averaging": ("comity.protocols.averaging.parameters", "AveragingParameters"),
     "softlabel": ("comity.protocols.softlabel.parameters", "SoftLabelParameters"),
+    "synthetic": ("comity.protocols.synthetic.parameters", "SyntheticParameters"),
     "vertical": ("comity.protocols.vertical.parameters", "VerticalParameters"),
 }
 """Where the table of each method is described: a module and a name in it."""

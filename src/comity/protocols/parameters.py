@@ -55,6 +55,8 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: ClassVar[str] = ""
+    privacy: ClassVar[Mapping[str, str]] = {}
+    """Keys of [privacy] whose default is the method's own."""
 
     def files(self) -> Mapping[str, str]:
         """Files whose content belongs to the study's hash, by the key that names them."""

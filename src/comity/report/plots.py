@@ -12,12 +12,14 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from comity.artefacts.section import Bar, Bars, Curves, Dots, Plot
+from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Plot
 from comity.federation.baseline import Baseline
 
 _DARK, _INK, _PALE = "#17415f", "#222222", "#e9edf0"
 # Bars that are not the result itself differ by hatch, not by colour.
 _HATCHES = {"constant": "", "own data": "////", "pooled": "||||", "without noise": "xxxx"}
+# Characters of a label, and columns of a matrix that still has its figures written in.
+_SHORT, _FIGURES = 14, 16
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -41,6 +43,10 @@ def plotted(plot: Plot, salt: str) -> str:
             return dots_plot(plot, salt)
         case Curves():
             return curves_plot(plot, salt)
+        case Panels():
+            return panels_plot(plot, salt)
+        case Matrices():
+            return matrices_plot(plot, salt)
 
 
 def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:
@@ -152,6 +158,64 @@ def curves_plot(plot: Curves, salt: str) -> str:
         figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
         described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
         return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {_said(described)}")
+
+
+def panels_plot(plot: Panels, salt: str) -> str:
+    """Small bars, cell by cell, of two tables: plain ones beside dark ones."""
+    across = min(3, len(plot.panels))
+    down = -(-len(plot.panels) // across)
+    with _styled(salt):
+        figure = Figure(figsize=(7.4, 1.75 * down + 0.4), layout="constrained")
+        FigureCanvasSVG(figure)
+        for place, panel in enumerate(plot.panels, start=1):
+            axes = figure.add_subplot(down, across, place)
+            for side, (shares, colour) in enumerate(((panel.first, _PALE), (panel.second, _DARK))):
+                at = [cell + 0.4 * side - 0.2 for cell in range(len(shares))]
+                label = plot.named[side] if place == 1 else None
+                axes.bar(at, shares, width=0.4, color=colour, edgecolor=_INK, linewidth=0.6, label=label)
+            axes.set_title(panel.label, loc="left", fontsize=9, fontweight="bold")
+            axes.set_xticks(range(len(panel.cells)), [_short(cell) for cell in panel.cells], fontsize=6, rotation=30)
+            axes.tick_params(axis="y", labelsize=7)
+        figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=9)
+        described = [
+            (f"{panel.label} {cell} {name}", share)
+            for panel in plot.panels
+            for name, shares in zip(plot.named, (panel.first, panel.second))
+            for cell, share in zip(panel.cells, shares)
+        ]
+        return _svg(figure, f"{plot.about}: {_said(described)}")
+
+
+def matrices_plot(plot: Matrices, salt: str) -> str:
+    """Matrices as squares with their figures, dark for strong ones, so that signs are read and not guessed."""
+    names = [_short(name) for name in plot.names]
+    with _styled(salt):
+        figure = Figure(figsize=(7.4, 3.9), layout="constrained")
+        FigureCanvasSVG(figure)
+        for place, square in enumerate(plot.squares, start=1):
+            axes = figure.add_subplot(1, len(plot.squares), place)
+            shades = [[abs(value) for value in row] for row in square.values]
+            axes.imshow(shades, cmap="Greys", vmin=0, vmax=1.4)
+            if len(names) <= _FIGURES:
+                for row, values in enumerate(square.values):
+                    for column, value in enumerate(values):
+                        ink = "white" if abs(value) > 0.8 else _INK
+                        axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=6, color=ink)
+            axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+            axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=7)
+            axes.set_title(square.label, loc="left", fontsize=9, fontweight="bold")
+        described = [
+            (f"{square.label} {one} and {other}", square.values[i][j])
+            for square in plot.squares
+            for i, one in enumerate(plot.names)
+            for j, other in enumerate(plot.names)
+            if i < j
+        ]
+        return _svg(figure, f"{plot.about}: {_said(described)}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
 
 
 def _styled(salt: str) -> AbstractContextManager[None]:

@@ -62,6 +62,12 @@ class PrivacyTable(_Table):
     def loss(self) -> Loss:
         return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
 
+    def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
+        """With a method's own defaults where the file says nothing; they still count as defaults."""
+        own = {key: value for key, value in defaults.items() if key not in self.model_fields_set}
+        made = PrivacyTable.model_validate({**self.model_dump(), **own})
+        return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
+
 
 class EvaluationTable(_Table):
     """Records set aside to measure the model on, under the study's own guarantee."""
@@ -253,6 +259,7 @@ class Study:
         own = tables.pop(protocol_name, {})
         file = _validate(_File, tables, where, "", extra=(protocol_name,))
         parameters = _validate(parameters_of(protocol_name), own, where, protocol_name + ".")
+        file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy)})
         parties = _parties(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = _schema(folder, file.study.schema_, where)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-NAMES = ("softlabel", "averaging", "vertical")
+NAMES = ("softlabel", "averaging", "vertical", "synthetic")
 
 
 def starter(protocol: str) -> Callable[[Path], None]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.compiled import compiled
 from comity.errors import DataError
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.compiled import compiled
 from comity.protocols.synthetic.published.shape import Level, Shape
 
 Floats = NDArray[np.float64]

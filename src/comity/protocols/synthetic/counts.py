@@ -1,0 +1,155 @@
+"""The release itself: noisy counts, with all that is needed to make rows, tables and regressions of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.artefacts.arrays import read_arrays, write_arrays
+from comity.data import Schema
+from comity.entropy import Stream
+from comity.errors import DataError, SchemaError
+from comity.protocols.synthetic.consistent import Consistent
+from comity.protocols.synthetic.counting import Counting
+from comity.protocols.synthetic.synthesis import Synthesis
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+MODELS = ("mixture", "naive-bayes")
+_FORMAT: Final = "comity-counts-1"
+_PAGE, _ARRAYS = "counts.json", "counts.npz"
+# Rows that are made at most, whatever the counts say: a limit of size.
+MOST_ROWS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """`values` are the weighted counts as they were opened; `deviation` is that of the noise in each of them.
+
+    `total` is the number of records where it is public. Whatever is computed from here is post-processing: it costs
+    nothing, and the same counts give the same rows to whoever holds them, because chance comes from their digest.
+    """
+
+    counting: Counting
+    model: str
+    values: Floats
+    deviation: float
+    total: int | None
+    parties: int
+
+    @property
+    def schema(self) -> Schema:
+        return self.counting.schema
+
+    @cached_property
+    def digest(self) -> str:
+        page = json.dumps(self._page(), sort_keys=True).encode()
+        return hashlib.sha256(page + np.ascontiguousarray(self.values, "<f8").tobytes()).hexdigest()
+
+    @cached_property
+    def tables(self) -> Mapping[tuple[int, ...], Floats]:
+        """Noisy counts by column, (k,), and by pair of columns, as they were opened."""
+        return self.counting.layout.tables(self.values)
+
+    @cached_property
+    def deviations(self) -> Mapping[tuple[int, ...], float]:
+        return self.counting.layout.deviations(self.deviation)
+
+    @cached_property
+    def agreed(self) -> Consistent:
+        return self._synthesis.agreed(self.values, self.deviation)
+
+    @property
+    def records(self) -> int:
+        """How many records there are, as far as the counts say."""
+        return max(1, round(self.agreed.total))
+
+    @property
+    def _synthesis(self) -> Synthesis:
+        counting = self.counting
+        return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
+
+    def frame(self, rows: int | None = None) -> pd.DataFrame:
+        """A table that the schema reads as it read the owners' records; as many rows as there are records, unless
+        told."""
+        if rows is not None and not 1 <= rows <= MOST_ROWS:
+            raise DataError(f"rows must lie between 1 and {MOST_ROWS:,}, found {rows}", key="rows")
+        count = min(self.records, MOST_ROWS) if rows is None else rows
+        chance = Stream.public("synthetic rows", self.digest, count)
+        codes = self._synthesis.rows(self.values, self.deviation, chance, count=count)
+        return self.counting.cells.draw(codes, chance)
+
+    # In files.
+
+    def _page(self) -> dict[str, Any]:
+        counting = self.counting
+        return {
+            "format": _FORMAT,
+            "schema": counting.schema.to_toml(),
+            "bins": counting.bins,
+            "sparse": counting.sparse,
+            "pure": counting.pure,
+            "model": self.model,
+            "deviation": self.deviation,
+            "total": self.total,
+            "parties": self.parties,
+        }
+
+    def save(self, folder: Path) -> None:
+        write_arrays(folder / _ARRAYS, {"counts": np.asarray(self.values, "<f8")})
+        (folder / _PAGE).write_text(json.dumps(self._page(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote; a `DataError` whatever is wrong with it."""
+        path = folder / _PAGE
+        try:
+            page = json.loads(path.read_text(encoding="utf-8"))
+            if page["format"] != _FORMAT:
+                raise ValueError(f"format {page['format']!r}")
+            counting = Counting(
+                Schema.parse(page["schema"], str(path)),
+                _whole(page["bins"], 2),
+                _flag(page["sparse"]),
+                _flag(page["pure"]),
+            )
+            total = None if page["total"] is None else _whole(page["total"], 1)
+            made = cls(
+                counting,
+                page["model"],
+                np.asarray(read_arrays(folder / _ARRAYS)["counts"], np.float64),
+                float(page["deviation"]),
+                total,
+                _whole(page["parties"], 1),
+            )
+            if made.model not in MODELS or not 0 < made.deviation < math.inf:
+                raise ValueError("its model or its deviation is none")
+            if made.values.shape != (counting.layout.counts,) or not np.isfinite(made.values).all():
+                raise ValueError(f"it needs {counting.layout.counts} finite counts")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SchemaError) as error:
+            raise DataError(f"{path}: no counts can be read here ({error}); fetch the folder again") from error
+        return made
+
+
+def _whole(value: Any, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"a whole number of at least {least} was expected, found {value!r}")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"true or false was expected, found {value!r}")
+    return value

@@ -1,0 +1,99 @@
+"""What is presented: saved without pickle, loaded as it was, refused whatever is wrong with its files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from comity.artefacts.arrays import write_arrays
+from comity.artefacts.artefact import load_artefact, save_artefact
+from comity.errors import DataError
+from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.artefact import SyntheticDataset
+from comity.protocols.synthetic.expected import expected_errors
+from comity.runtime.simulate import simulate
+
+from .made import NAMES, frame, schema
+
+
+@pytest.fixture(scope="module")
+def presented() -> SyntheticDataset:
+    held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
+    built = SyntheticData(schema=schema(), rows=900)
+    found = simulate(built, parties=held, epsilon=2.0, delta=1e-6, unit="record", neighbours="add-remove", seed=1)
+    return found.presented
+
+
+def test_it_loads_as_it_was_saved(presented, tmp_path):
+    save_artefact(presented, tmp_path / "data")
+    names = {path.name for path in (tmp_path / "data").iterdir()}
+    assert names == {"artefact.json", "counts.json", "counts.npz", "data.parquet", "schema.toml"}
+    again = load_artefact(tmp_path / "data")
+    assert isinstance(again, SyntheticDataset)
+    pd.testing.assert_frame_equal(again.frame, presented.frame, check_dtype=False)
+    assert (again.counts.values == presented.counts.values).all()
+    assert again.counts.digest == presented.counts.digest
+    # Rows that are made again are the same ones.
+    pd.testing.assert_frame_equal(again.counts.frame(), presented.frame)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("deviation", -1.0),
+        ("model", "tree"),
+        ("bins", 1),
+        ("sparse", 1),
+        ("total", 0),
+        ("format", "x"),
+        ("parties", "3"),
+    ],
+)
+def test_a_damaged_page_is_one_clear_error(presented, tmp_path, key, value):
+    save_artefact(presented, tmp_path)
+    page = json.loads((tmp_path / "counts.json").read_text())
+    (tmp_path / "counts.json").write_text(json.dumps({**page, key: value}))
+    with pytest.raises(DataError, match=r"no counts can be read here.*fetch the folder again"):
+        load_artefact(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3), np.full(10_000, np.nan), np.array(["a"])])
+def test_counts_of_another_layout_are_refused(presented, tmp_path, wrong):
+    save_artefact(presented, tmp_path)
+    if wrong.dtype.kind == "f" and len(wrong) > 3:
+        wrong = np.full(len(presented.counts.values), np.nan)
+    write_arrays(tmp_path / "counts.npz", {"counts": wrong})
+    with pytest.raises(DataError, match="no counts can be read here"):
+        load_artefact(tmp_path)
+
+
+def test_its_card_says_what_it_is_and_what_to_expect(presented):
+    card = presented.card()
+    assert card.title == "synthetic dataset" and "noise alone moves" in card.parts["Expected error"]
+    assert "counts.npz" in card.parts["Files"] and "mixture" in card.parts["How it was made"]
+
+
+def test_its_section_shows_columns_and_expected_errors(presented):
+    section = presented.section()
+    assert [grid.heads[0] for grid in section.tables] == ["column", "table"]
+    assert all(0 < bar.value <= 1 for bar in section.plots[0].bars)
+
+
+def test_the_expected_error_is_that_of_the_noise():
+    built = SyntheticData(schema=schema())
+    held = {name: frame(2000, k) for k, name in enumerate(NAMES[:3])}
+    found = simulate(built, parties=held, epsilon=1.0, delta=1e-6, unit="record", neighbours="add-remove", seed=5)
+    counts = found.presented.counts
+    layout = counts.counting.layout
+    exact = layout.tables(sum(layout.count(built.encoding.encode(own).records.features) for own in held.values()))
+    told = expected_errors(layout, counts.deviation, 6000)
+    real = {key: np.abs(counts.tables[key] - exact[key]).sum() / 2 / 6000 for key in exact}
+    assert np.mean(list(real.values())) == pytest.approx(np.mean(list(told.values())), rel=0.1)
+
+
+def test_rows_beyond_any_limit_are_refused(presented):
+    with pytest.raises(DataError, match="rows must lie between 1 and"):
+        presented.counts.frame(0)

@@ -1,0 +1,110 @@
+"""What a coordinator with one party sees of two neighbours: measured loss within the claim, broken twins beyond it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound
+from comity.audit.bound import mu_lower_bound
+from comity.data import Numeric, Schema
+from comity.entropy import Stream
+from comity.privacy.infinitely_divisible import parts_of
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.consistent import agree
+from comity.protocols.synthetic.counting import counting_of
+from tests.averaging.test_default_audit import SURE, claimed_mu, heard
+
+from .made import CLASSES, consortium
+
+COUNT = 20_000
+SMALL = Schema((Numeric("x", 0.0, 1.0, bins=2),), CLASSES)
+
+
+def pair(built, who, neighbours):
+    """Counts of records with and without the last one, or with it replaced."""
+    layout = built.counting(who).layout
+    others = np.array([[0, 0], [1, 1]])
+    with_it = layout.count(np.vstack([others, [0, 0]]))
+    return with_it, layout.count(others if neighbours == "add-remove" else np.vstack([others, [1, 1]]))
+
+
+def views(release, who, values, seed, *, parts=None, count=COUNT):
+    """What is left of one contribution under the honest parts of its noise."""
+    if not isinstance(who.loss, Pure):
+        return heard(release, who, values, seed, parts=parts, count=count)
+    scale, source, shape = release.scale(who), SeededNoise(seed), (count, *release.shape)
+    total = values + np.zeros(shape)
+    for _ in range(who.honest_parts if parts is None else parts):
+        own = parts_of(scale.total, scale.part)
+        total += source.laplace_part(scale.total, own, shape, permit=Permit(release.name, 0)) * scale.grid
+    return total
+
+
+def measured(built, who, *, parts=None, stretched=1.0, one=None, other=None):
+    release = built.declare(who)["counts"]
+    first, second = (one, other) if one is not None else pair(built, who, who.neighbours.value)
+    apart = stretched * (first - second)
+    seen = [views(release, who, second + side * apart, 5 + side, parts=parts) for side in (1, 0)]
+    if isinstance(who.loss, Pure):
+        scores = [np.abs(view - second).sum(1) - np.abs(view - second - apart).sum(1) for view in seen]
+        return epsilon_lower_bound(*scores, confidence=SURE)
+    return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_counts_lose_no_more_than_is_debited_for_them(neighbours):
+    built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6), neighbours=neighbours)
+    claimed = claimed_mu(built.declare(who)["counts"])
+    assert 0.7 * claimed < measured(built, who) <= claimed
+    # Controls: a record that is counted twice, and noise that counts on the reader's own part.
+    assert measured(built, who, stretched=2.0) > claimed
+    assert measured(built, who, parts=1) > claimed
+
+
+def test_pure_counts_keep_their_epsilon():
+    built, who = SyntheticData(schema=SMALL, model="mixture"), consortium(Pure(2.0))
+    assert 0.5 * 2.0 < measured(built, who) <= 2.0
+    assert measured(built, who, stretched=2.5) > 2.0
+
+
+def test_a_replacement_under_noise_for_a_removal_is_caught():
+    built = SyntheticData(schema=SMALL)
+    who, replaced = consortium(Approx(6.0, 1e-6)), consortium(Approx(6.0, 1e-6), neighbours="replace")
+    one, other = pair(built, replaced, "replace")
+    assert measured(built, who, one=one, other=other) > claimed_mu(built.declare(who)["counts"])
+
+
+def support(low_to_high, values):
+    """The values that rows made of counts can have at all, where bounds of a column are taken from its records."""
+    own = Schema((Numeric("x", *low_to_high, bins=2),), CLASSES)
+    cells = counting_of(own).cells
+    every = np.array([[k, 0] for k in range(2)] * 50)
+    return cells.draw(every, Stream.public("support"))["x"].max(), values
+
+
+def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not():
+    """The support test: with bounds measured on the data one outlier shows in what rows can be, whatever the noise."""
+    without, with_it = np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3, 0.9])
+    by_data = [support((float(x.min()), float(x.max())), x)[0] for x in (without, with_it)]
+    assert by_data[0] <= 0.3 < by_data[1]
+    by_schema = [support((0.0, 1.0), x)[0] for x in (without, with_it)]
+    assert by_schema[0] == by_schema[1]
+
+
+def test_marginals_after_agreement_lose_no_more():
+    """What is made of the counts is post-processing: the total that rows are counted by is no clearer than they are."""
+    built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6))
+    release, layout = built.declare(who)["counts"], built.counting(who).layout
+    first, second = pair(built, who, "add-remove")
+    claimed = claimed_mu(release)
+
+    def totals(values, seed):
+        deviation = layout.deviations(built._deviation(release, who, who.size))
+        seen = views(release, who, values, seed, count=3000)
+        return np.array([agree(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])
+
+    assert mu_lower_bound(totals(first, 1), totals(second, 2), confidence=SURE) <= claimed
