@@ -85,3 +85,11 @@ def test_a_party_without_records_says_nothing() -> None:
     statistic = ClassSums.on(clusters(CLASSES, 60, seed=99).features, CLASSES, records_per_party=30)
     empty = Rows(np.zeros((0, WIDTH)), np.zeros(0, np.int64), np.zeros(0, bool), 0)
     assert not statistic.of_total(statistic.part(empty)).any()
+
+
+def test_what_is_measured_on_blocks_that_were_set_aside_is_what_is_measured_on_the_whole() -> None:
+    whole, streamed = consortium()
+    found = [
+        simulate(protocol("class-sums"), parties=one, evaluation={}, **TERMS).evaluation for one in (whole, streamed)
+    ]
+    assert found[0] is not None and found[0] == found[1]

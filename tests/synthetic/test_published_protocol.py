@@ -201,6 +201,12 @@ def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_dr
     assert "ok" not in reply and draws(one) == before
 
 
+def test_without_a_tree_nothing_is_shared():
+    one = host(small(TOY), terms(), "ash")
+    answer(one, ask_for("run.begin[0]"))
+    assert decode(answer(one, ask_for("share[0]", trees={})))["refused"] == "missing" and draws(one) == []
+
+
 # What the plan says.
 
 

@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from comity.cli import bench, combine, demo, doctor, keys, ledger, new, plan, predict, report, reproduce, run, schema
+from comity.cli import (
+    bench,
+    combine,
+    demo,
+    doctor,
+    keys,
+    ledger,
+    new,
+    plan,
+    predict,
+    report,
+    reproduce,
+    run,
+    schema,
+    synth,
+)
 
 app = typer.Typer(
     name="comity",
@@ -43,6 +58,7 @@ app.command("run", short_help="Simulate a study on this machine.")(run.run)
 app.command("report", short_help="Make and open the page of a run.")(report.report)
 app.command("combine", short_help="Add published shares up into a model.")(combine.combine)
 app.command("predict", short_help="Predict with a released model.")(predict.predict)
+app.command("synth", short_help="Rows and tables of released counts.")(synth.synth)
 app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
 app.add_typer(ledger.app, name="ledger", short_help="An owner's budget: granted, spent, left.")
 app.add_typer(keys.app, name="keys", short_help="A party's keys, and what the study pins of them.")

@@ -102,7 +102,9 @@ class Cells:
             none = np.zeros(len(edges) - 1, np.bool_)
             days = [str(day)[:10] for day in _days(replace(column, format=None), edges[:-1], none)]
             return (*(f"from {day}" for day in days), *missing)
-        return (*(f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)), *missing)
+        # Of whole numbers the last one of a cell, not the first of the next.
+        last = 1 if isinstance(column, Numeric) and column.integer else 0
+        return (*(f"{low:.6g} to {high - last:.6g}" for low, high in pairwise(edges)), *missing)
 
     def of(self, table: Table, where: str = "the data", tally: Tally | None = None) -> Places:
         """The cell of each record in each column, (n, columns). Values that the schema does not allow are refused, or

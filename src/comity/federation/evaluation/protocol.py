@@ -156,15 +156,11 @@ class WholeRecords(Measuring):
     @step(sends=SUMS)
     def evaluate(self, site: Site, model: Any) -> None:
         predictor, card = self.method.present({MODEL: model}, site.consortium), self.card(site.consortium)
-        if card.unit is Unit.PARTY:
-            # Divided by its count, which no block knows.
-            site.contribute(card.sums(predictor, site.features, site.labels))
-            return
 
         def part(rows: Rows) -> Floats:
-            return card.sums(predictor, rows.features, rows.labels)
+            return card.part(predictor, rows.features, rows.labels)
 
-        site.contribute(site.total(part))
+        site.contribute(card.of_total(site.total(part)))
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
         quality = released.get(QUALITY)

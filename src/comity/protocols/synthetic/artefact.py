@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 from comity.artefacts.artefact import Card
 from comity.artefacts.dataset import Dataset
 from comity.artefacts.section import Bar, Bars, Grid, Section
+from comity.artefacts.table import Table
 from comity.data import Schema
 from comity.protocols.synthetic.counts import NoisyCounts
 from comity.protocols.synthetic.expected import expected_errors
@@ -47,6 +49,32 @@ class SyntheticDataset:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    # Further products of the same release, at no further cost.
+
+    def rows(self, count: int | None = None, *, target: str | None = None) -> pd.DataFrame:
+        """Another number of rows, or rows whose `target` is drawn anew from all other columns."""
+        return self.counts.frame(count, target)
+
+    def table_one(self, by: str | None = None) -> Table:
+        """Counts, shares, means and quantiles of every column, with error bars; by the cells of a column if asked."""
+        from comity.protocols.synthetic.table_one import table_one
+
+        return table_one(self.counts, by)
+
+    def correlations(self) -> Table:
+        """Between ordered columns, with error bars."""
+        from comity.protocols.synthetic.regression import correlation_table
+
+        return correlation_table(self.counts)
+
+    def regression(self, target: str, on: Sequence[str] | None = None) -> Table:
+        """Least squares of an ordered column on all others, or on those that are named, with intervals."""
+        from comity.protocols.synthetic.regression import regression_table
+
+        return regression_table(self.counts, target, on)
+
+    # In files and on pages.
 
     def save(self, folder: Path) -> None:
         self.dataset.save(folder)

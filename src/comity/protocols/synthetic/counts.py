@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.data import Schema
@@ -67,6 +68,10 @@ class NoisyCounts:
     def deviations(self) -> Mapping[tuple[int, ...], float]:
         return self.counting.layout.deviations(self.deviation)
 
+    def noised(self, chance: Stream) -> Floats:
+        """The values with noise of the same width once more, by public chance: to see how far it moves things."""
+        return self.values + self.deviation * chance.normal(self.values.shape)
+
     @cached_property
     def agreed(self) -> Consistent:
         return self._synthesis.agreed(self.values, self.deviation)
@@ -81,15 +86,31 @@ class NoisyCounts:
         counting = self.counting
         return Synthesis(counting.layout, self.model, counting.cells.ordered, counting.classified, self.total)
 
-    def frame(self, rows: int | None = None) -> pd.DataFrame:
+    def frame(self, rows: int | None = None, target: str | None = None) -> pd.DataFrame:
         """A table that the schema reads as it read the owners' records; as many rows as there are records, unless
-        told."""
+        told. `target` names the column that is drawn anew from all others, instead of the schema's own."""
         if rows is not None and not 1 <= rows <= MOST_ROWS:
             raise DataError(f"rows must lie between 1 and {MOST_ROWS:,}, found {rows}", key="rows")
         count = min(self.records, MOST_ROWS) if rows is None else rows
         chance = Stream.public("synthetic rows", self.digest, count)
-        codes = self._synthesis.rows(self.values, self.deviation, chance, count=count)
+        synthesis = self._synthesis if target is None else self._aimed(target)
+        with threadpool_limits(1, user_api="blas"):
+            codes = synthesis.made(self.agreed, chance, count)
         return self.counting.cells.draw(codes, chance)
+
+    def _aimed(self, target: str) -> Synthesis:
+        layout, names = self.counting.layout, self.counting.cells.names
+        place = names.index(target) if target in names else -1
+        if place not in layout.leading or (layout.sparse and place != layout.target):
+            known = [names[k] for k in layout.leading if not layout.sparse or k == layout.target]
+            raise DataError(
+                f"{target!r} can't be the target of these counts, which know the pairs of {', '.join(known)}; choose "
+                "one of those",
+                key=target,
+            )
+        # What has an order is drawn with the other columns: effects on it are no classes.
+        classified = place not in self.counting.cells.ordered
+        return replace(self._synthesis, layout=replace(layout, target=place), classified=classified)
 
     # In files.
 

@@ -48,11 +48,16 @@ class Synthesis:
         """Cells (rows, columns); as many rows as the counts say that there are records, unless told."""
         # Products this small take longer on several threads, and their last bits would depend on how many there are.
         with threadpool_limits(1, user_api="blas"):
-            return self._rows(self.agreed(weighted, deviation), chance, count, progress)
+            return self.made(self.agreed(weighted, deviation), chance, count, progress)
 
-    def _rows(
-        self, agreed: Consistent, chance: Stream, count: int | None, progress: Callable[[int, int], None] | None
+    def made(
+        self,
+        agreed: Consistent,
+        chance: Stream,
+        count: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Integers:
+        """Rows of what the counts agree on."""
         size = max(1, round(agreed.total)) if count is None else count
         if self.model == "naive-bayes":
             found = naive_bayes.sample(self.layout, agreed, size, chance)

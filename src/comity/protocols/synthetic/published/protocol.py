@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema, Target
 from comity.entropy import Stream
-from comity.errors import Malformed, StudyError
+from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
 from comity.federation.declaration import PRIVATE, Declaration, Release
@@ -55,7 +55,7 @@ Labelling = Literal["vote", "own"]
 
 SHARER = "sharer"
 # Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
-MOST_RECORDS = 1 << 24
+MOST_RECORDS = 1 << 20
 # Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
 _SHAPES = 256
 
@@ -251,7 +251,10 @@ class PublishedSynthetic(Protocol):
     @step(gives=("dataset",))
     def share(self, site: Site, trees: Mapping[str, Any]) -> dict[str, Any]:
         """Records from this owner's tree, with the labels that all trees vote for."""
-        mine = self.tree(site.party, site.kept("synthetic.tree"))
+        kept = site.kept("synthetic.tree")
+        if kept is None:
+            raise Refused(f"{site.party} has grown no tree in this run", code="missing", key="tree")
+        mine = self.tree(site.party, kept)
         voters = self._read(trees) if self.labelling == "vote" else [mine]
         if self.consistency:
             path = mine.path(self._own(site)[0])
