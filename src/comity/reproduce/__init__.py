@@ -51,6 +51,11 @@ REPRODUCTIONS = {
             _redo("softlabel_mnist"),
         ),
         Reproduction(
+            "synthetic-table2",
+            "error of what is learned from released data, Fioretto and Van Hentenryck (2019), Table 2",
+            _redo("synthetic_table2"),
+        ),
+        Reproduction(
             "vertical-adult",
             "logistic regression over columns of several parties, Xu, Yuan and Wu (2019), Table 3",
             _redo("vertical_adult"),
