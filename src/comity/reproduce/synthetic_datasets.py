@@ -47,7 +47,7 @@ def _census() -> Schema:
     numbers: dict[str, Column] = {
         "age": _number("age", 17, 90),
         "fnlwgt": _number("fnlwgt", 10_000, 1_500_000, log=True),
-        "education_num": Numeric("education_num", 1, 16, integer=True, bins=16, follows="education"),
+        "education_num": Numeric("education_num", 1, 16, bins=_BINS, follows="education"),
         "capital_gain": _number("capital_gain", 0, 100_000, log=True),
         "capital_loss": _number("capital_loss", 0, 5_000, log=True),
         "hours_per_week": _number("hours_per_week", 1, 99),

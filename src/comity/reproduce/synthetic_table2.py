@@ -123,7 +123,7 @@ def _all(task: Task, records: Records) -> Any:
 
 def _round(count: int) -> int:
     """Two digits: what a study would declare."""
-    unit = 10 ** (len(str(count)) - 2)
+    unit = int(10 ** (len(str(count)) - 2))
     return round(count / unit) * unit
 
 
