@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from comity.data import Encoding, Numeric, Schema
 from comity.federation.bounds import RecordSum
-from comity.protocols.averaging.record_sum import in_unit_ball, upper_triangle
+from comity.protocols.averaging.record_sum import _peaks_are_inside, in_unit_ball, upper_triangle
 
 
 @pytest.mark.parametrize("length", [1 + 1e-9, 1.02, 1.2, 3.0])
@@ -21,3 +25,36 @@ def test_a_row_a_little_too_long_is_shortened(length):
 def test_a_row_inside_stays_as_it_is():
     rows = np.array([[0.6, 0.7999], [0.0, -1.0]])
     np.testing.assert_array_equal(in_unit_ball(rows), rows)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3, 7, 21, 64, 1000])
+def test_rows_that_are_inside_by_their_largest_entry_are_inside_by_every_norm(features):
+    # The largest entries that pass, in every place: no way of adding the squares may find such a row too long.
+    entry = np.sqrt((1 - (features + 8) * 2.0**-53) / features)
+    while _peaks_are_inside(np.full((1, features), np.nextafter(entry, 2))):
+        entry = np.nextafter(entry, 2)
+    while not _peaks_are_inside(np.full((1, features), entry)):
+        entry = np.nextafter(entry, 0)
+    row = np.full((1, features), entry)
+    assert in_unit_ball(row).tobytes() == row.tobytes()
+    # Beside a row that is too long the norms themselves decide.
+    both = np.concatenate([row, np.full((1, features), 2.0)])
+    assert in_unit_ball(both)[0].tobytes() == row[0].tobytes()
+    assert sum(Fraction(float(x)) ** 2 for x in row[0]) <= 1
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1e200, -1.1])
+def test_a_largest_entry_that_is_none_leaves_it_to_the_norms(wrong):
+    rows = np.array([[0.1, 0.1], [0.0, wrong]])
+    assert not _peaks_are_inside(rows)
+    inside = in_unit_ball(rows)
+    assert np.isfinite(inside).all() and (np.linalg.norm(inside, axis=1) <= 1 + 1e-12).all()
+
+
+def test_rows_of_a_scaled_encoding_are_inside_by_their_largest_entry():
+    for columns in (1, 2, 5, 20, 100):
+        schema = Schema(tuple(Numeric(f"x{at}", -1, 1) for at in range(columns)))
+        encoding = Encoding(schema, rows="scaled", intercept=True)
+        corners = encoding.encode(pd.DataFrame({name: [-1.0, 1.0] for name in schema.names})).records.features
+        assert _peaks_are_inside(corners)
+    assert _peaks_are_inside(np.zeros((0, 3)))

@@ -97,3 +97,17 @@ def test_local_fits_need_all_records_and_say_so_before_a_ledger_hears_of_it(fold
         name: StreamedRecords.checked(one.source, encoding, where=name, limit=1 << 20) for name, one in parties.items()
     }
     assert simulate(averaged, parties=enough, **terms).guarantee.epsilon <= 1.0 + 1e-9
+
+
+def test_one_file_that_is_dealt_to_the_parties_is_read_at_once_or_the_study_is_refused(folder: Path) -> None:
+    pd.concat([pd.read_parquet(folder / f"{name}.parquet") for name in "abc"]).to_parquet(folder / "all.parquet")
+    # 300 records of each party take about 30 kB, and less than that is left for each of three.
+    for memory, enough in ((1e-3, True), (1e-6, False)):
+        (folder / "dealt.toml").write_text(STUDY.format(data='"all.parquet"', memory=memory))
+        dealt = Study.load(folder / "dealt.toml")
+        if enough:
+            assert sum(map(len, gather(dealt).parties.values())) == 900
+            continue
+        with pytest.raises(DataError, match=r"dealt to the parties; .* a source of its own") as caught:
+            gather(dealt)
+        assert caught.value.key == "simulation.memory"

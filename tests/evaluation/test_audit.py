@@ -27,7 +27,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging
 from tests.averaging.default_consortium import consortium
 
-SURE, TRIALS, WIDTH = 1 - 1e-7, 30_000, 3
+SURE, TRIALS, WIDTH = 1 - 1e-7, 12_000, 3
 LOSS = Approx(4, "1e-5")
 CLAIM = sqrt(float(gaussian_budget(LOSS).square))
 

@@ -23,22 +23,22 @@ Z = 1.96
 def test_a_share_covers(n: int, theta: float, noise: float, of_count: float) -> None:
     generator = np.random.default_rng(n)
     held = 0
-    for _ in range(400):
+    for _ in range(2000):
         total = generator.binomial(n, theta) + noise * generator.normal()
         found = share(Noisy(total, noise), Noisy(n + of_count * generator.normal(), of_count), Z)
         assert 0 <= found.low <= found.value <= found.high <= 1
         held += found.low <= theta <= found.high
-    assert held / 400 >= 0.92
+    assert held / 2000 >= 0.935
 
 
 def test_an_interval_that_forgot_the_noise_would_not_cover() -> None:
     """The control."""
     generator, held = np.random.default_rng(0), 0
-    for _ in range(400):
+    for _ in range(300):
         total = generator.binomial(400, 0.8) + 20 * generator.normal()
         found = share(Noisy(total, 0.0), Noisy(400, 0.0), Z)
         held += found.low <= 0.8 <= found.high
-    assert held / 400 < 0.7
+    assert held / 300 < 0.7
 
 
 def test_where_next_to_nothing_was_counted_nothing_is_claimed() -> None:
@@ -61,12 +61,12 @@ def tables(n: int, generator: np.random.Generator, bins: int) -> tuple[np.ndarra
 @pytest.mark.parametrize(("n", "noise", "bins"), [(300, 3.0, 4), (2000, 12.0, 20), (200, 12.0, 2), (5000, 0.0, 20)])
 def test_an_area_covers_that_of_the_scores_before_they_were_binned(n: int, noise: float, bins: int) -> None:
     generator, held = np.random.default_rng(n), 0
-    for _ in range(150):
+    for _ in range(100):
         table, truth = tables(n, generator, bins)
         found, open_ = area(table + noise * generator.normal(size=table.shape), noise, Z)
         assert 0 <= found.low <= found.value <= found.high <= 1 and 0 <= open_ <= 0.5
         held += found.low <= truth <= found.high
-    assert held / 150 >= 0.93
+    assert held / 100 >= 0.93
 
 
 def test_an_area_of_exact_counts() -> None:

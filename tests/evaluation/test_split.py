@@ -60,6 +60,16 @@ def test_a_fixed_number_would_move_others_when_a_record_goes() -> None:
     assert moved > 20
 
 
+def test_where_records_come_and_go_none_moves_another() -> None:
+    given = {"unit": Unit.RECORD, "neighbours": ADD_REMOVE}
+    numbers = set()
+    for number in range(40):
+        whole, less = (is_aside(records(count), TERMS, key(number), **given) for count in (8, 7))
+        assert (whole[:7] == less).all()
+        numbers.add(int(whole.sum()))
+    assert len(numbers) > 2
+
+
 def test_a_person_lies_in_one_part_at_every_owner() -> None:
     ids = [f"p{number % 30}" for number in range(90)]
     aside = by_identifier(np.array(ids, object), 0.3, key())

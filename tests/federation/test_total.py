@@ -8,8 +8,11 @@ import pytest
 
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import Refused
+from comity.federation.consortium import Consortium
 from comity.federation.rows import Rows
 from comity.federation.site import Site
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Neighbours, Unit
 
 ENCODING = Encoding(Schema((Numeric("x", 0, 1), Numeric("y", 0, 1)), Classes("z", ("0", "1"))), scaling="unit")
 
@@ -25,6 +28,9 @@ class _Site(Site):
     def __init__(self, records: object) -> None:
         self._host = _Host(records)  # type: ignore[assignment]
         self.party = "north"
+        self.consortium = Consortium(
+            parties=("north", "south", "west"), loss=Pure(1), unit=Unit.RECORD, neighbours=Neighbours.REPLACE
+        )
 
 
 def frame(rows: int = 101) -> pd.DataFrame:

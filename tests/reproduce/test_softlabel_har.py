@@ -155,10 +155,10 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(stand_in, monkeyp
     """Every private draw but the wrong radius passes through the declared release with a noise of that scale."""
     split, used = split_of(stand_in, SMALL, 1), []
 
-    def watched(release, model, who, source, once):
+    def watched(release, index, model, who, source, once):
         assert isinstance(source, SeededNoise)
         used.append(release.scale(who).total * release.scale(who).grid)
-        return perturbed(release, model, who, source, once)
+        return perturbed(release, index, model, who, source, once)
 
     monkeypatch.setattr(softlabel_har, "perturbed", watched)
     found = list(with_noise(split, exact_models(split), SMALL, 1))

@@ -100,7 +100,7 @@ def measured_gaussian(method, seed: int, **kwargs) -> float:
 def test_models_drawn_at_once_are_those_that_a_coordinator_releases(loss, classes):
     soft, who = worst(classes, "soft"), consortium(PARTIES, loss)
     model, _ = neighbours(soft)
-    one = perturbed(soft.declare(who)["model"], model, who, SeededNoise(5), lambda make: make())
+    one = perturbed(soft.declare(who)["model"], 0, model, who, SeededNoise(5), lambda _, make: make())
     np.testing.assert_array_equal(one, released(soft, model, loss, 5, count=1)[0])
 
 

@@ -66,12 +66,24 @@ def unmasked(protocol: SoftLabel) -> Unmasked:
     )
 
 
-def messages(parties) -> list[bytes]:
-    """Everything that crossed: asks as the parties got them, replies as the coordinator did."""
-    traffic = parties.journal.traffic(parties.study, RUN)
-    found = [
-        blob for _, exchanges in traffic for one in exchanges.values() for blob in (one.message, one.reply) if blob
-    ]
+def messages(parties, released) -> list[bytes]:
+    """Everything that crossed: asks as the parties got them, replies as the coordinator did.
+
+    The end brings the releases themselves, which may look like votes that all parties agree on: they are compared with
+    what was released, and taken out.
+    """
+    found = []
+    for path, exchanges in parties.journal.traffic(parties.study, RUN):
+        for one in exchanges.values():
+            message = one.message
+            if path == "run.end[0]":
+                ask = decode(message)
+                brought = decode(ask[3])["released"]
+                assert set(brought) == set(released)
+                assert all(np.array_equal(brought[name], released[name]) for name in released)
+                message = message.replace(ask[3], b"")
+                assert len(message) < len(one.message)
+            found += [blob for blob in (message, one.reply) if blob]
     assert len(found) > 20
     return found
 
@@ -105,8 +117,7 @@ def secrets(protocol, who, own: Records, model=None) -> dict[str, bytes]:
 def test_no_contribution_vote_or_model_crosses_in_clear(statistic, classes):
     protocol, records, who = soft(statistic, classes), filled(classes), consortium()
     parties, _ = hosted(protocol, records, who=who)
-    run(parties)
-    crossed = messages(parties)
+    crossed = messages(parties, run(parties))
     for own in records:
         for kind, secret in secrets(protocol, who, own).items():
             assert len(secret) >= 8 and any(secret), kind

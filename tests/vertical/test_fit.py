@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,7 @@ def cover(fits: int) -> np.ndarray:
         truth = np.array([0.2, 0.1, -0.05, -0.05, -0.15, 0.05, -0.05, 0.1])
         own = parts(tried, frame)
         labels = 5 + 5 * np.clip(encoded @ truth + 0.15 * generator.normal(size=rows), -1, 1)
-        own["ash"].labels[:] = labels
+        own = {**own, "ash": replace(own["ash"], labels=labels)}
         z = np.hstack([layout.matrix(records, party) for party, records in own.items()])
         found = tried.fit(noised(tried, tried.dissection.exact(z), who, SeededNoise(fit)), rows, who)
         held += np.abs(found.coef - truth) <= 1.959964 * found.errors

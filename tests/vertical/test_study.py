@@ -241,3 +241,20 @@ def test_rows_that_can_not_be_multiplied_are_found_before_there_is_a_ledger(tmp_
     with pytest.raises(StudyError, match="laid out for 100 rows, found 2400") as found:
         gather(study(tmp_path, text.replace("20000", "100")))
     assert found.value.key == "vertical.rows_at_most"
+
+
+def test_rows_that_are_multiplied_are_read_at_once_or_the_study_is_refused(tmp_path):
+    built = study(tmp_path, overrides={"simulation.memory": 1e-5})
+    with pytest.raises(DataError, match=r"people\.parquet: takes more than simulation\.memory .* 2 parties") as caught:
+        gather(built)
+    assert caught.value.key == "simulation.memory"
+    for name, columns in {"north": ["age", "sick"], "south": ["place", "dose", "sex"]}.items():
+        table = people(3000)
+        table[[one for one in table if one in columns or (name == "north" and one.startswith("a"))]].to_parquet(
+            tmp_path / f"{name}.parquet"
+        )
+    each = TEXT.replace('"people.parquet"\nsplit = "by-features"', '{north = "north.parquet", south = "south.parquet"}')
+    assert set(gather(study(tmp_path, each)).parties) == {"north", "south"}
+    with pytest.raises(DataError, match=r"north\.parquet: .* multiplied with those of other owners") as caught:
+        gather(study(tmp_path, each, overrides={"simulation.memory": 1e-5}))
+    assert caught.value.key == "simulation.memory"

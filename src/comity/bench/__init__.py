@@ -40,6 +40,11 @@ BENCHES = {
             "the published protocol of averaged classifiers, against the same model in one place",
             _measure("averaging_published"),
         ),
+        Measurement(
+            "consistency",
+            "non-negative consistent counts of a tree, against OSQP and Clarabel",
+            _measure("consistency"),
+        ),
         Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
         Measurement(
             "softlabel-parties",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.compiled import compiled
 from comity.errors import Malformed, Refused
 
 _TILE = 64

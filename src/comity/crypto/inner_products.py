@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.compiled import compiled
 
 RUN = 512
 """Columns that are taken together, few enough for the first cache."""

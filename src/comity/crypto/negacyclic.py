@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled, inlined
+from comity.compiled import compiled, inlined
 
 SIZES: Final = (4096, 8192)
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled, inlined
+from comity.compiled import compiled, inlined
 from comity.errors import Malformed
 
 KEY_BYTES = 32

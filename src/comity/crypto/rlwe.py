@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled, inlined
+from comity.compiled import compiled, inlined
 from comity.crypto.negacyclic import Floats, Transform, evaluate, multiply_out, twiddles
 from comity.entropy import Stream
 from comity.errors import Refused

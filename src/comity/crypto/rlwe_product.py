@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.compiled import compiled
+from comity.compiled import compiled
 from comity.crypto.fixed_point import FixedPoint, product_bits, require
 from comity.crypto.inner_products import add_narrow_products
 from comity.crypto.rlwe import (

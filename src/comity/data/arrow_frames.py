@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,13 +26,25 @@ class Batch:
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         return list(self.batch.schema.names)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self), len(self.batch.schema)
+        return len(self), len(self.columns)
+
+    def plain(self, name: str) -> NDArray[Any] | None:
+        """The one column of that name as it lies in memory, if it holds numbers without gaps."""
+        import pyarrow as pa
+
+        if self.columns.count(name) != 1:
+            return None
+        column = self.batch.column(self.columns.index(name))
+        if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            return None
+        found: NDArray[Any] = column.to_numpy()
+        return found
 
     def series(self, place: int) -> pd.Series:
         import pandas as pd

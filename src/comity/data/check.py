@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from comity.data.cells import Cells
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.conforming import column_of, expected_dates, instead_of_dates, instead_of_numbers
 from comity.data.dates import read_days
@@ -66,6 +67,9 @@ def explain(
             findings += _dates(column, series, where)
         else:
             findings += _categories(column, series, where)
+    for follower in schema.columns:
+        if follower.follows is not None:
+            findings += _followed(schema[follower.follows], follower, frame, where)
     if schema.identifier is not None:
         findings += _identifier(schema.identifier, frame, where, unit)
     return findings
@@ -109,7 +113,7 @@ def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[F
             f"{where}: {column.name}: {outside} of {len(series)} values are outside [{column.low:g}, {column.high:g}] "
             "and will be clipped; check the unit of measure, or agree on wider bounds from public knowledge."
         )
-        findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
+        findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
     filled = isinstance(column, Numeric) and column.missing != "error"
     return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=filled)
 
@@ -127,12 +131,12 @@ def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
             f"{where}: {column.name}: {outside} of {len(series)} dates are outside [{column.low}, {column.high}] and "
             "will be clipped; check for marks of something unknown, or agree on wider bounds from public knowledge."
         )
-        findings.append(Finding(_clipped(outside, len(series)), column.name, sentence))
+        findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
     return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.missing != "error")
 
 
-def _clipped(outside: int, total: int) -> Literal["warning", "note"]:
-    return "warning" if outside > TAIL * total else "note"
+def _severity(count: int, total: int) -> Literal["warning", "note"]:
+    return "warning" if count > TAIL * total else "note"
 
 
 def _wrong(
@@ -168,6 +172,28 @@ def _categories(column: Categorical | Ordinal | Classes, series: pd.Series, wher
         )
     handled = not isinstance(column, Classes) and column.missing != "error"
     return findings + _missing(column, int((read.codes == MISSING).sum()), len(series), where, handled=handled)
+
+
+def _followed(leader: Column, follower: Column, frame: pd.DataFrame, where: str) -> list[Finding]:
+    """Records that break what the schema declares: in the cells that tables are counted in, those that do not have the
+    value of most others with the same leading one."""
+    try:
+        first, second = Cells(Schema((leader, follower))).of(frame, where).T
+    except DataError:
+        # Values that are refused are told of already.
+        return []
+    pairs, pair_counts = np.unique(np.stack([first, second]), axis=1, return_counts=True)
+    most = np.zeros(1 + int(first.max(initial=0)), np.int64)
+    np.maximum.at(most, pairs[0], pair_counts)
+    broken = len(frame) - int(most.sum())
+    if not broken:
+        return []
+    sentence = (
+        f"{where}: {follower.name}: {broken} of {len(frame)} records have another value than most with the same "
+        f"{leader.name}, which the schema declares it to follow; this costs accuracy and no privacy: correct them, or "
+        "remove follows."
+    )
+    return [Finding(_severity(broken, len(frame)), follower.name, sentence)]
 
 
 def _missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from comity.data.arrow_frames import Batch
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.dates import likely_formats, named, read_days
 from comity.data.nearest import nearest
-from comity.data.reading import MISSING, UNKNOWN, decimal_commas, read_codes, read_numbers, shown
+from comity.data.reading import MISSING, UNKNOWN, decimal_commas, read_codes, read_numbers, shown, whole_codes
 from comity.data.tally import Tally
 from comity.errors import DataError
 
@@ -51,12 +51,27 @@ def missing_column(where: str, name: str, present: Sequence[str]) -> DataError:
     return DataError(f"{where}: column {name!r} is missing; {hint}.", code="missing-column", key=name)
 
 
+def plain_numbers(column: Numeric | Bounded, frame: Table) -> NDArray[np.float64] | None:
+    """What `numbers` gives for a batch's column that needs no change, without a series in between."""
+    values = frame.plain(column.name) if isinstance(frame, Batch) else None
+    if values is None:
+        return None
+    return _all_inside(values, column.low, column.high, integer=isinstance(column, Numeric) and column.integer)
+
+
+def plain_categories(column: Categorical | Ordinal | Classes, frame: Table) -> NDArray[np.int64] | None:
+    """What `categories` gives for a batch's column of whole numbers each of which is declared."""
+    values = frame.plain(column.name) if isinstance(frame, Batch) else None
+    return None if values is None else whole_codes(values, column.values)
+
+
 def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tally) -> NDArray[np.float64]:
     """Numbers within the bounds: outside ones clipped and tallied, missing ones filled, left as NaN or refused."""
     integer = isinstance(column, Numeric) and column.integer
-    inside = _all_inside(series, column.low, column.high, integer=integer)
-    if inside is not None:
-        return inside
+    if isinstance(series.dtype, np.dtype):
+        inside = _all_inside(series.to_numpy(), column.low, column.high, integer=integer)
+        if inside is not None:
+            return inside
     read = read_numbers(series, integer=integer)
     if read.wrong.any():
         kind = "whole numbers" if integer else "numbers"
@@ -69,16 +84,16 @@ def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tal
     return _within(column, read.values, read.missing, fill, column.low, column.high, where, tally)
 
 
-def _all_inside(series: pd.Series, low: float, high: float, *, integer: bool) -> NDArray[np.float64] | None:
+def _all_inside(found: NDArray[Any], low: float, high: float, *, integer: bool) -> NDArray[np.float64] | None:
     """The values of a plain column of numbers none of which is missing, wrong or outside, as in most blocks of most
     files: then there is nothing to mark, fill, clip or count."""
-    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "fiu" or not len(series):
+    if found.dtype.kind not in "fiu" or not len(found):
         return None
-    values = np.asarray(series.to_numpy(), np.float64)
+    values = np.asarray(found, np.float64)
     # Written so that NaN fails.
     if not (low <= values.min() and values.max() <= high):
         return None
-    if integer and series.dtype.kind == "f" and (values != np.floor(values)).any():
+    if integer and found.dtype.kind == "f" and (values != np.floor(values)).any():
         return None
     return values
 

@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.columns import Categorical, Classes, Column, Date, Numeric, Ordinal
-from comity.data.conforming import categories, column_of, dates, first_record, numbers
+from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
+from comity.data.conforming import (
+    categories,
+    column_of,
+    dates,
+    first_record,
+    numbers,
+    plain_categories,
+    plain_numbers,
+)
 from comity.data.nearest import did_you_mean
 from comity.data.reading import read_ids
 from comity.data.records import Records
+from comity.data.scaling import scale
 from comity.data.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
@@ -190,56 +199,65 @@ class Encoding:
                 )
         return Conformed(columns, labels, ids, tally)
 
-    def rows_of(self, columns: Values, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """The second half: conforming values scaled and put in their places, (n, width). `out` is written to, where
-        each of its columns lies side by side in memory."""
-        count = columns.count
-        rows = np.zeros((count, self.width)) if out is None else out
-        if out is not None and not all(group.stop == group.start + 1 for group in self.bounds.groups):
-            out[:] = 0.0
-        every = np.arange(count)
+    def rows_of(self, columns: Values) -> NDArray[np.float64]:
+        """The second half: conforming values scaled and put in their places, (n, width)."""
+        rows = np.zeros((columns.count, self.width))
         for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
-            if group.one_hot:
-                rows[every, group.start + values] = 1.0
-            else:
-                # Written across rows at once: in place it would take several slow passes.
-                place = np.empty(count) if out is None else out[:, group.start]
-                self._scale(column, values, place)
-                if group.stop == group.start + 2:
-                    missing = values < 0 if isinstance(column, Ordinal) else np.isnan(values)
-                    rows[:, group.start + 1] = missing
-                    place[missing] = 0.0
-                if out is None:
-                    rows[:, group.start] = place
+            self._fill(rows[:, group.start : group.stop], column, group, values)
         if self.intercept:
             rows[:, -1] = 1.0
         return self._rescaled(rows)
+
+    def write_rows(self, columns: Values, out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`rows_of` to the last bit, written to a place each of whose columns lies side by side in memory: there a
+        column is scaled, and rows by their one public bound, in one pass."""
+        root = self._divisor if self.rows == "scaled" else 1.0
+        for values, column, group in zip(columns.values, self.schema.columns, self.bounds.groups):
+            part = out[:, group.start : group.stop]
+            if isinstance(column, Numeric) and column.scale == "linear" and not group.one_hot:
+                symmetric, length = self.scaling == "symmetric", column.high - column.low
+                scale(
+                    values, out[:, group.start], column.low, length / (1 + symmetric), 1.0 if symmetric else 0.0, root
+                )
+                if group.stop == group.start + 2:
+                    missing = np.isnan(values)
+                    part[:, 0][missing] = 0.0
+                    part[:, 1] = missing / root
+            else:
+                part[:] = 0.0
+                self._fill(part, column, group, values)
+                part /= root
+        if self.intercept:
+            out[:, -1] = 1.0 / root
+        return out if self.rows == "scaled" else self._rescaled(out)
+
+    def _fill(self, rows: NDArray[np.float64], column: Column, group: Group, values: NDArray[Any]) -> None:
+        """Write the entries of one column into its places, which are zero, before rows are rescaled."""
+        if group.one_hot:
+            rows[np.arange(len(rows)), values] = 1.0
+            return
+        # Written across rows at once: in place it would take several slow passes.
+        place = np.empty(len(rows))
+        self._scale(column, values, place)
+        if group.stop == group.start + 2:
+            missing = values < 0 if isinstance(column, Ordinal) else np.isnan(values)
+            rows[:, 1] = missing
+            place[missing] = 0.0
+        rows[:, 0] = place
 
     def _columns(self, frame: Table, where: str, tally: Tally) -> Values:
         """Positions within one-hot groups, and numbers that are still to be scaled."""
         found: list[NDArray[Any]] = []
         for column, group in zip(self.schema.columns, self.bounds.groups):
-            series = column_of(frame, column.name, where)
-            if group.one_hot:
-                found.append(self._positions(column, series, where, tally))
+            if group.one_hot and isinstance(column, Numeric):
+                found.append(_bins(column, _numbers(column, frame, where, tally)))
             elif isinstance(column, Numeric):
-                found.append(numbers(column, series, where, tally))
+                found.append(_numbers(column, frame, where, tally))
             elif isinstance(column, Date):
-                found.append(dates(column, series, where, tally))
+                found.append(dates(column, column_of(frame, column.name, where), where, tally))
             else:
-                found.append(categories(column, series, where, tally))
+                found.append(_categories(column, frame, where, tally))
         return Values(len(frame), tuple(found))
-
-    def _positions(self, column: Column, series: pd.Series, where: str, tally: Tally) -> NDArray[np.int64]:
-        """The place of each record within a one-hot group."""
-        if isinstance(column, Numeric):
-            values = numbers(column, series, where, tally)
-            cuts = np.asarray(column.cuts)
-            # The place after the last bin is that of missing values.
-            found = np.searchsorted(cuts, values, side="right")
-            return np.where(np.isnan(values), len(cuts) + 1, found).astype(np.int64)
-        assert not isinstance(column, Date)
-        return categories(column, series, where, tally)
 
     def _scale(self, column: Column, values: NDArray[Any], place: NDArray[np.float64]) -> None:
         """Write the numbers of a column on the scale into `place`."""
@@ -261,14 +279,22 @@ class Encoding:
             place /= length / 2
             place -= 1
 
-    def _rescaled(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def _margin(self) -> float:
+        """A single entry is its own norm: nothing to round. A norm of G entries is computed within G + 4 ulps."""
         count = len(self.bounds.groups)
-        # A single entry is its own norm: nothing to round. A norm of G entries is computed within G + 4 ulps.
-        margin = 1 + (count + 8) * _ULP if count > 1 else 1.0
-        if self.rows == "none" or count == 0 or len(rows) == 0:
+        return 1 + (count + 8) * _ULP if count > 1 else 1.0
+
+    @property
+    def _divisor(self) -> float:
+        """What all rows are divided by where they are "scaled": the bound on their norm, rounded up."""
+        return sqrt(len(self.bounds.groups)) * self._margin
+
+    def _rescaled(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.rows == "none" or not self.bounds.groups or len(rows) == 0:
             return rows
         if self.rows == "scaled":
-            rows /= sqrt(count) * margin
+            rows /= self._divisor
             return rows
         if self.rows == "normalised":
             # Dividing by the largest entry first keeps the squares of tiny entries from vanishing.
@@ -276,7 +302,7 @@ class Encoding:
             rows /= np.where(peak > 0, peak, 1.0)
         # Squares are added in the order of a row, wherever its entries lie, so that blocks have the bits of the whole.
         across = np.ascontiguousarray(rows)
-        norms = np.sqrt(np.einsum("ij,ij->i", across, across)) * margin
+        norms = np.sqrt(np.einsum("ij,ij->i", across, across)) * self._margin
         rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
         return rows
 
@@ -284,10 +310,9 @@ class Encoding:
         target = self.schema.target
         if target is None:
             return None
-        series = column_of(frame, target.name, where)
         if isinstance(target, Classes):
-            return categories(target, series, where, tally)
-        return numbers(target, series, where, tally)
+            return _categories(target, frame, where, tally)
+        return _numbers(target, frame, where, tally)
 
     def _column_names(self, column: Column) -> tuple[str, ...]:
         missing = (f"{column.name}=(missing)",) if column.missing == "cell" else ()
@@ -325,6 +350,23 @@ class Encoding:
             # Steps are whole: with an odd number of them none is the middle.
             return 1 / column.steps if column.steps % 2 else 0.0
         return 0.0
+
+
+def _numbers(column: Numeric | Bounded, frame: Table, where: str, tally: Tally) -> NDArray[np.float64]:
+    plain = plain_numbers(column, frame)
+    return numbers(column, column_of(frame, column.name, where), where, tally) if plain is None else plain
+
+
+def _categories(column: Categorical | Ordinal | Classes, frame: Table, where: str, tally: Tally) -> NDArray[np.int64]:
+    plain = plain_categories(column, frame)
+    return categories(column, column_of(frame, column.name, where), where, tally) if plain is None else plain
+
+
+def _bins(column: Numeric, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The place of each record within a one-hot group of bins; the place after the last is that of missing values."""
+    cuts = np.asarray(column.cuts)
+    found = np.searchsorted(cuts, values, side="right")
+    return np.where(np.isnan(values), len(cuts) + 1, found).astype(np.int64)
 
 
 def _root_up(count: int) -> float:

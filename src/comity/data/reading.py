@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ MISSING = -1
 UNKNOWN = -2
 
 _LONGEST = 24
+_CLOSE = 256
 _COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 _TRUE = {"true": ("true", "True", "1"), "false": ("false", "False", "0")}
 
@@ -86,6 +87,22 @@ def read_codes(series: pd.Series, values: tuple[str, ...]) -> Codes:
             unknown.append(category_text(value))
     # factorize marks a missing value by -1, which picks the table's last entry.
     return Codes(table[found], tuple(unknown))
+
+
+def whole_codes(found: NDArray[Any], values: tuple[str, ...]) -> NDArray[np.int64] | None:
+    """The codes of whole numbers that are all declared and lie close together, by a table rather than by a search for
+    the distinct ones; None for all others."""
+    if found.dtype.kind not in "iu" or not np.can_cast(found.dtype, np.int64) or not len(found):
+        return None
+    low, high = int(found.min()), int(found.max())
+    if high - low >= _CLOSE:
+        return None
+    positions = {value: position for position, value in enumerate(values)}
+    table = np.array([_position(number, positions) for number in range(low, high + 1)], np.int64)
+    if (table == np.arange(low, high + 1)).all():
+        return np.asarray(found, np.int64)
+    codes = table[found.astype(np.int64) - low]
+    return codes if codes.min() >= 0 else None
 
 
 def read_ids(series: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:

@@ -169,7 +169,7 @@ def _encoded(source: Source, encoding: Encoding, where: str, piece: int) -> Iter
         found, tally = encoding.conform(frame, where, first=first), Tally.start()
         for start in range(0, max(1, len(frame)), place.shape[1]):
             part = slice(start, min(start + place.shape[1], len(frame)))
-            rows = encoding.rows_of(found.columns[part], place[:, : part.stop - start].T)
+            rows = encoding.write_rows(found.columns[part], place[:, : part.stop - start].T)
             labels = None if found.labels is None else found.labels[part]
             ids = None if found.ids is None else found.ids[part]
             yield Records(rows, labels, ids), found.tally if start == 0 else tally

@@ -98,7 +98,7 @@ class Consortium:
         """Whether each of these is a party."""
         known = self._known
         if isinstance(known, frozenset):
-            return all(isinstance(name, str) for name in names) and known.issuperset(names)
+            return all(issubclass(kind, str) for kind in set(map(type, names))) and known.issuperset(names)
         return all(map(self.knows, names))
 
     @property

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
@@ -104,5 +105,7 @@ def watched(who: Consortium, party: str) -> tuple[str, ...]:
     return tuple(names[(place + step) % len(names)] for step in range(1, min(WATCHERS, len(names) - 1) + 1))
 
 
+@lru_cache(maxsize=1 << 10, typed=True)
 def _text(party: str, ledger: str, count: int, head: str) -> bytes:
+    # By type as well: True is not the count 1, and was never signed.
     return encode(["ledger head", party, ledger, count, head])

@@ -30,7 +30,7 @@ from comity.federation.policy import Policy
 from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
 from comity.federation.site import Site
-from comity.federation.store import NONCE, Store
+from comity.federation.store import Store
 from comity.federation.sum_site import SumSite
 from comity.privacy.randomness import NoiseSource
 
@@ -105,14 +105,16 @@ class Host:
 
     def part_of_records(self, key: bytes, *, aside: bool) -> Held:
         """The records that this key sets aside, or the others."""
-        if self._parts is None or self._parts[0] != key:
+        # In a variable of its own: another run's thread may put its own parts there meanwhile.
+        parts = self._parts
+        if parts is None or parts[0] != key:
             terms, who, whole = self.who.evaluation, self.who, self.records
             assert terms is not None
             measuring = self.agreed.measuring
             aligned = measuring is not None and measuring.common == "identifiers"
             which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
-            self._parts = (key, only(whole, ~which), only(whole, which))
-        _, training, set_aside = self._parts
+            parts = self._parts = (key, only(whole, ~which), only(whole, which))
+        _, training, set_aside = parts
         return set_aside if aside else training
 
     def identity_of(self, party: str) -> PublicIdentity:
@@ -167,15 +169,16 @@ class Host:
         if ask.study != self.agreed.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._turns.of(ask.run, str(ask.path)):
-            bound = self.store.state(ask.run, NONCE)
+            standing = self.store.standing(ask.run, ask.path)
+            bound = standing.nonce
             if bound is not None and bound != ask.nonce:
                 raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
-            stored = self.store.reply(ask.run, ask.path, digests.body)
+            stored = standing.stored(digests.body)
             if stored is not None:
                 return stored
             self._look_at(ask.seen)
             if ask.path not in (BEGIN, ABANDON):
-                self.store.require_begun(ask.study, ask.run)
+                standing.require_begun(ask.study)
             return self._step(ask, digests.body)
 
     def _look_at(self, seen: list[heads.Head]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -23,9 +23,9 @@ from typing import Any
 from comity.entropy import fresh_seed
 from comity.errors import StudyError
 from comity.federation.ask import ask_bytes
-from comity.federation.codec import decode, encode
+from comity.federation.codec import Embedded, decode, encode
 from comity.federation.heads import Head, newest
-from comity.federation.letters import delivered, rejoined
+from comity.federation.letters import Letter, delivered, rejoined
 
 _VERSION = 2
 _TABLES = f"""
@@ -47,6 +47,8 @@ NONCE = "run:nonce"
 RELEASED = "run:released"
 ABANDONED = "run:abandoned"
 BEGUN = "run:begun"
+# Stands in mail of which a letter may lack its box: by chance too, which costs no more than reading it.
+_BULK = b"bulk"
 _LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
 
 
@@ -139,8 +141,10 @@ class Journal:
                 own, mail, seen = self._connection.execute(
                     "select own, mail, seen from ask where run = ? and path = ? and party = ?", (run, path, party)
                 ).fetchone()
-            letters = [delivered(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
-            return ask_bytes(study, run, path, shared, own, letters, nonce, decode(seen))
+            letters: Sequence[Letter] | Embedded = Embedded(mail)
+            if _BULK in mail:
+                letters = [delivered(letter, lambda digest: self._box(run, digest)) for letter in decode(mail)]
+            return ask_bytes(study, run, path, shared, own, letters, nonce, Embedded(seen))
 
         return made
 

@@ -40,6 +40,7 @@ from comity.crypto import prg, shamir
 from comity.crypto.neighbours import Degree, choose, draw_holders
 from comity.crypto.sealed import SEALING_BYTES, lock
 from comity.errors import Refused
+from comity.federation import rolls
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
@@ -73,7 +74,7 @@ def word(release: Release, who: Consortium) -> str:
 
 def digest_of(*lists: Sequence[str]) -> bytes:
     """What lists are signed by: encoding them for every signature would take most of the time of a large sum."""
-    return joined(*(hashlib.sha256(encode(list(names))).digest() for names in lists))
+    return joined(*map(rolls.digest, lists))
 
 
 def joined(*digests: bytes) -> bytes:
@@ -194,12 +195,13 @@ class SecureSum(Protocol):
     @step(per_circle=True, gives=("enlisted",))
     def enlist(self, site: Site, members: list[str]) -> dict[str, Any]:
         # One that is not of the circle adds no noise: it may not make up the number.
-        if not set(members) <= set(site.consortium.parties):
+        if not site.consortium.knows_all(members):
             raise Refused("the members of a sum are parties of its source", code="sum")
         if site.kept("sum.seeds") is None or len(members) < site.consortium.survivors:
             raise Refused("the members of a run are enough parties that met", code="sum")
-        company, listed = self._require_company(site, members), digest_of(sorted(members))
-        site.keep("sum.members", sorted(members))
+        named = sorted(members)
+        company, listed = self._require_company(site, members), digest_of(named)
+        site.keep("sum.members", rolls.roll(named))
         # What later steps need of the list, so that they need not read all of it.
         site.keep("sum.enlisted", {"digest": listed, "company": company})
         present, seeds = set(members), site.kept("sum.seeds")
@@ -228,7 +230,10 @@ class SecureSum(Protocol):
 
     @step(per_sum=True, gives=("consent",))
     def agree(self, site: Site, survivors: list[str]) -> dict[str, Any]:
-        members, alive = set(site.kept("sum.members", [])), set(survivors)
+        alive, listed, enlisted = set(survivors), digest_of(sorted(survivors)), site.kept("sum.enlisted")
+        # The same digest is the same list: nobody was lost, and there is no need to read it.
+        whole = enlisted is not None and enlisted["digest"] == listed
+        members = alive if whole else set(site.kept("sum.members", []))
         lost = members - alive
         if (
             not site.kept(f"sum.masked/{site.label}", False)
@@ -237,18 +242,17 @@ class SecureSum(Protocol):
         ):
             raise Refused("too few survivors, or some that were no members", code="sum")
         company = self._require_company(site, survivors)
-        listed = joined(site.kept("sum.enlisted")["digest"], digest_of(sorted(survivors)))
-        held = site.kept("sum.held")
+        agreed, held = joined(enlisted["digest"], listed), site.kept("sum.held")
         site.keep(
             f"sum.list/{site.label}",
             {
-                "digest": listed,
+                "digest": agreed,
                 "company": company,
                 "self": [party for party in held if party in alive],
                 "will": [party for party in held if party in lost],
             },
         )
-        return {"consent": site.sign("survivors", site.label, listed)}
+        return {"consent": site.sign("survivors", site.label, agreed)}
 
     @step(per_sum=True, gives=("opening",))
     def unmask(self, site: Site, consents: dict[str, bytes]) -> dict[str, Any]:

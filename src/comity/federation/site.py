@@ -25,7 +25,7 @@ from comity.federation.paths import StepPath
 from comity.federation.protection import Computed, Entrusted, Selected, Summed
 from comity.federation.rows import Rows
 from comity.federation.sealed_values import opened_value
-from comity.federation.store import NONCE
+from comity.federation.standing import NONCE
 
 if TYPE_CHECKING:
     from comity.data import Held, Records
@@ -90,16 +90,17 @@ class Site:
         the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
         """
         found: NDArray[np.float64] | None = None
-        for block in self._blocks():
-            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_)))
+        records = self.records
+        for block in self._blocks(records):
+            one = part(Rows(block.features, block.labels, np.ones(len(block), np.bool_), len(records)))
             # A sum of its own: what a part hands back may be the block itself, which the next one overwrites.
             found = np.array(one) if found is None else np.add(found, one, out=found)
         assert found is not None
         return found
 
-    def _blocks(self) -> Iterator[Records]:
+    def _blocks(self, records: Held) -> Iterator[Records]:
         try:
-            yield from self.records.blocks()
+            yield from records.blocks()
         except BadInput as error:
             raise Refused(str(error), code="stopped") from error
         except (Exception, SystemExit):
@@ -425,10 +426,9 @@ class Site:
 
     def remembered(self) -> dict[str, list[ledger_heads.Head]]:
         """The heads that this site keeps of the parties it watches."""
-        roster, store = self.consortium.roster, self._host.store
+        roster, known = self.consortium.roster, self._host.store.all_remembered()
         watched = ((p, roster[p].sign) for p in ledger_heads.watched(self.consortium, self.party) if p in roster)
-        found = {party: store.remembered(party, key) for party, key in watched}
-        return {party: of for party, of in found.items() if of}
+        return {party: known[party, key] for party, key in watched if (party, key) in known}
 
     def remember(self, shown: Mapping[str, list[ledger_heads.Head]]) -> None:
         """Keep the heads of parties that this site watches; those that they did not sign are left out."""

@@ -21,10 +21,11 @@ from typing import Any
 
 from comity.crypto.sealed import Identity
 from comity.errors import Refused
-from comity.federation.codec import encode
+from comity.federation.codec import embedded, encode
 from comity.federation.effects import Effects
 from comity.federation.heads import Head, newest, signed
 from comity.federation.paths import ABANDON, BEGIN, END, MEET, StepPath
+from comity.federation.standing import Standing
 from comity.privacy.ledger import Draw, Ledger, Transaction
 from comity.privacy.unit import Neighbours, Unit
 
@@ -44,8 +45,6 @@ create table if not exists peer(owner text, party text, key blob, ledger text, c
 """
 _MARK = 32
 _LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
-NONCE = "run:nonce"
-"""The state that binds a run to the journal that began it."""
 
 
 class Store:
@@ -84,39 +83,10 @@ class Store:
 
     # Looking.
 
-    def reply(self, run: str, path: StepPath, digest: bytes) -> bytes | None:
-        """The stored answer to this very ask; a different ask under the same key is refused."""
+    def standing(self, run: str, path: StepPath) -> Standing:
+        """How a run and one path in it stand here."""
         with self.ledger.reading() as connection:
-            return self._stored(connection, self._key(run), path, digest)
-
-    def _stored(self, connection: sqlite3.Connection, run: str, path: StepPath, digest: bytes) -> bytes | None:
-        row = connection.execute(
-            "select digest, body from reply where owner = ? and run = ? and path = ?",
-            (self._owner, run, str(path)),
-        ).fetchone()
-        if row is None:
-            return None
-        if row[1] is None or (row[0] != digest and self._has_ended(connection, run)):
-            raise Refused(f"{path}: the run is closed and its replies are deleted", code="closed", key="run")
-        if row[0] != digest:
-            raise Refused(f"{path}: a different ask under the same key was answered before", code="asked-before")
-        return bytes(row[1])
-
-    def require_begun(self, study: str, run: str) -> None:
-        """Refuse everything but the beginning of a run until it has begun, and after it has ended: policy, approval and
-        reservation are checked there. A run id belongs to one study."""
-        with self.ledger.reading() as connection:
-            self._require_begun(connection, study, self._key(run))
-
-    def _require_begun(self, connection: sqlite3.Connection, study: str, run: str) -> None:
-        row = connection.execute(
-            "select study, body is null from reply where owner = ? and run = ? and path = ?",
-            (self._owner, run, str(BEGIN)),
-        ).fetchone()
-        if (row is not None and row[1]) or self._has_ended(connection, run):
-            raise Refused(f"run {run} is closed", code="closed", key="run")
-        if row is None or row[0] != study:
-            raise Refused(f"run {run} of this study has not begun here", code="unreserved", key="run")
+            return Standing.of(connection, self._owner, self._key(run), path)
 
     def _has_ended(self, connection: sqlite3.Connection, run: str) -> bool:
         row = connection.execute("select 1 from ended where owner = ? and run = ?", (self._owner, run)).fetchone()
@@ -201,27 +171,18 @@ class Store:
         run = self._key(run)
         with self.ledger.transaction() as transaction:
             connection = transaction.connection
-            first = self._stored(connection, run, path, digest)
+            standing = Standing.of(connection, self._owner, run, path)
+            first = standing.stored(digest)
             if first is not None:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
             transaction.require_thawed()
             if effects.reserve:
                 self._reserve(transaction, study, run, draws, title, most)
             elif not effects.abandon:
-                self._require_begun(connection, study, run)
+                standing.require_begun(study)
             for release, index in effects.draws:
                 transaction.draw(run=run, release=release, index=index, step=str(path))
-            for name, value in effects.state.items():
-                if value is None:
-                    connection.execute(
-                        "delete from state where owner = ? and run = ? and name = ?", (self._owner, run, name)
-                    )
-                    continue
-                connection.execute("insert or replace into state values(?, ?, ?, ?)", (self._owner, run, name, value))
-            connection.executemany(
-                "insert into delivered values(?, ?, ?, ?, ?)",
-                [(self._owner, run, name, at, value) for (name, at), value in effects.delivered.items()],
-            )
+            self._keep(connection, run, effects)
             if effects.close:
                 transaction.close(run)
                 self._clear(connection, run)
@@ -246,6 +207,19 @@ class Store:
                 self._abandon(transaction, run)
                 transaction.note(hashlib.sha256(encode(["abandon", run])).digest())
         self._cut_log()
+
+    def _keep(self, connection: sqlite3.Connection, run: str, effects: Effects) -> None:
+        owner, state = self._owner, effects.state
+        gone = [(owner, run, name) for name, value in state.items() if value is None]
+        kept = [(owner, run, name, value) for name, value in state.items() if value is not None]
+        delivered = [(owner, run, name, at, value) for (name, at), value in effects.delivered.items()]
+        for statement, rows in (
+            ("delete from state where owner = ? and run = ? and name = ?", gone),
+            ("insert or replace into state values(?, ?, ?, ?)", kept),
+            ("insert into delivered values(?, ?, ?, ?, ?)", delivered),
+        ):
+            if rows:
+                connection.executemany(statement, rows)
 
     def _abandon(self, transaction: Transaction, run: str) -> None:
         if self._has_ended(transaction.connection, run):
@@ -290,36 +264,50 @@ class Store:
         self, transaction: Transaction, keys: Identity, party: str, what: list[Any], reply: Mapping[str, Any]
     ) -> bytes:
         """The reply with the head that the ledger has once this commit is through."""
-        transaction.note(hashlib.sha256(encode([*what, reply])).digest())
+        parts = {name: embedded(value, depth=2) for name, value in reply.items()}
+        transaction.note(hashlib.sha256(encode([*what, parts])).digest())
         head = transaction.commit_head()
-        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
+        return encode({**parts, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
     def look_at(self, seen: Head, verify: Callable[[], None]) -> None:
         """A head that others saw of this owner's ledger. One that the ledger lacks freezes it, if `verify` shows that
         its owner gave it out: the file was put back."""
-        current = self.ledger.commit_head()
-        if seen["ledger"] == current.ledger and not self.ledger.knows_commit(seen["count"], seen["head"]):
+        if self.ledger.lacks_commit(seen["ledger"], seen["count"], seen["head"]):
             verify()
             self.ledger.remember_commit(seen["ledger"], seen["count"], seen["head"])
 
     def remembered(self, party: str, key: bytes) -> list[Head]:
         """The newest heads that this owner has seen of the ledgers of another party."""
-        with self.ledger.reading() as connection:
-            return self._remembered(connection, party, key)
+        return self.all_remembered().get((party, key), [])
 
-    def _remembered(self, connection: sqlite3.Connection, party: str, key: bytes) -> list[Head]:
+    def all_remembered(self) -> dict[tuple[str, bytes], list[Head]]:
+        """The newest heads that this owner has seen of others' ledgers, by party and pinned key."""
+        with self.ledger.reading() as connection:
+            return self._remembered(connection)
+
+    def _remembered(self, connection: sqlite3.Connection) -> dict[tuple[str, bytes], list[Head]]:
         rows = connection.execute(
-            "select ledger, count, head, signature from peer where owner = ? and party = ? and key = ? order by rowid",
-            (self._owner, party, key),
-        ).fetchall()
+            "select party, key, ledger, count, head, signature from peer where owner = ? order by rowid", (self._owner,)
+        )
         names = ("ledger", "count", "head", "signature")
-        return [dict(zip(names, row)) for row in rows]
+        found: dict[tuple[str, bytes], list[Head]] = {}
+        for party, key, *head in rows:
+            found.setdefault((party, bytes(key)), []).append(dict(zip(names, head)))
+        return found
 
     def _remember(self, connection: sqlite3.Connection, effects: Effects) -> None:
-        for (party, key), heads in effects.heads.items():
-            kept = newest(self._remembered(connection, party, key), heads)
-            connection.execute("delete from peer where owner = ? and party = ? and key = ?", (self._owner, party, key))
-            connection.executemany(
-                "insert into peer values(?, ?, ?, ?, ?, ?, ?)",
-                [(self._owner, party, key, one["ledger"], one["count"], one["head"], one["signature"]) for one in kept],
-            )
+        if not effects.heads:
+            return
+        known, owner = self._remembered(connection), self._owner
+        kept = {whose: newest(known.get(whose, []), heads) for whose, heads in effects.heads.items()}
+        connection.executemany(
+            "delete from peer where owner = ? and party = ? and key = ?", [(owner, *whose) for whose in kept]
+        )
+        connection.executemany(
+            "insert into peer values(?, ?, ?, ?, ?, ?, ?)",
+            [
+                (owner, *whose, one["ledger"], one["count"], one["head"], one["signature"])
+                for whose, heads in kept.items()
+                for one in heads
+            ],
+        )

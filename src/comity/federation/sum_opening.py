@@ -8,8 +8,9 @@ that dealt wrong shares to nearly everyone ends the run, since what it masked ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,10 @@ class SetUp:
     roll: Mapping[str, bytes]
     wrong: set[str] = field(default_factory=set)  # gave a share that does not belong to its secret
 
-    def held_by(self, giver: str) -> set[str]:
-        """The members whose shares this one holds."""
-        return {party for party in self.members if giver in self.holders[party]}
+    @cached_property
+    def held(self) -> Mapping[str, set[str]]:
+        """The members whose shares each one holds."""
+        return {holder: set(of) for holder, of in _inverse({p: self.holders[p] for p in self.members}).items()}
 
 
 def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -73,7 +75,7 @@ def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np
     alive = set(survivors)
 
     def opens(party: str, values: Mapping[str, Any]) -> None:
-        held, opening = agreed.held_by(party), values["opening"]
+        held, opening = agreed.held.get(party, set()), values["opening"]
         if set(opening["self"]) != held & alive or set(opening["will"]) != held - alive:
             raise Malformed(f"{party} gave shares of other parties than those it holds them of", code="form")
 
@@ -165,7 +167,8 @@ def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
     signed = parties.memo[RUN_KEYS]
     keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in holders and h != p}} for p in holders}
     dealt = view.ask("deal", each=keys, label=label, need=least)
-    dealers = {q: {"dealers": [p for p in dealt if q in holders[p] and p != q]} for q in dealt}
+    dealt_to = _inverse({party: holders[party] for party in dealt})
+    dealers = {party: {"dealers": [dealer for dealer in dealt_to[party] if dealer != party]} for party in dealt}
 
     def meets(party: str, values: Mapping[str, Any]) -> None:
         if set(values["wills"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
@@ -185,6 +188,15 @@ def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
         wills={party: met[party]["wills"] for party in members},
         roll={party: values["enlisted"] for party, values in enlisted.items()},
     )
+
+
+def _inverse(holders: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]:
+    """Whose shares each party holds, in the order of those."""
+    out: dict[str, dict[str, None]] = {}
+    for party, of in holders.items():
+        for holder in of:
+            out.setdefault(holder, {})[party] = None
+    return out
 
 
 def _members(unserved: Mapping[str, list[str]], who: Consortium) -> list[str]:

@@ -268,6 +268,13 @@ class Ledger:
         with self.reading() as connection, sound(self._place.name):
             return find_commit(connection, self._place.owner, count) == head
 
+    def lacks_commit(self, ledger: str, count: int, head: str) -> bool:
+        """Whether this is the ledger that is meant, and has no such commit."""
+        with self.reading() as connection, sound(self._place.name):
+            query = "SELECT 1 FROM ledgers WHERE owner = ? AND id = ?"
+            own = connection.execute(query, (self._place.owner, ledger)).fetchone() is not None
+            return own and find_commit(connection, self._place.owner, count) != head
+
     def truncate_log(self) -> bool:
         """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
         return self._place.truncate_log()

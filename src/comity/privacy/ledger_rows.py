@@ -25,6 +25,7 @@ class Rows:
         self._connection = connection
         self._owner = owner
         self._where = where
+        self._id: str | None = None
 
     def append(self, kind: str, rows: Sequence[Row]) -> None:
         """Writes entries of one kind behind the last; the first of all follows the nonce that it carries."""
@@ -56,8 +57,10 @@ class Rows:
         self._do("INSERT INTO ledgers VALUES (?1, ?2, '', ?3)", nonce, int(simulated))
 
     def id(self) -> str:
-        found: str = self._one("SELECT id FROM ledgers WHERE owner = ?1")[0]
-        return found
+        """The ledger's own, which never changes."""
+        if self._id is None:
+            self._id = self._one("SELECT id FROM ledgers WHERE owner = ?1")[0]
+        return self._id
 
     def is_founded(self) -> bool:
         return self._one("SELECT 1 FROM ledgers WHERE owner = ?1") is not None

@@ -56,6 +56,11 @@ REPRODUCTIONS = {
             _redo("synthetic_table2"),
         ),
         Reproduction(
+            "synthetic-fidelity",
+            "datasets from private trees, Fioretto and Van Hentenryck (2019), Figures 3 and 4 without DiffGen",
+            _redo("synthetic_fidelity"),
+        ),
+        Reproduction(
             "vertical-adult",
             "logistic regression over columns of several parties, Xu, Yuan and Wu (2019), Table 3",
             _redo("vertical_adult"),

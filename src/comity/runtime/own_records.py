@@ -1,15 +1,19 @@
-"""The records of one simulated owner: in memory where they fit, else read in blocks whenever a step sums over them."""
+"""The records of one simulated owner: in memory where they fit, else read in blocks whenever a step sums over them; or
+refused, where a study needs all of them at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from comity.data import Finding, Held, StreamedRecords, Tally, explain_size, fits
+from comity.data import Encoding, Finding, Held, StreamedRecords, Tally, explain_size, fits
 from comity.data.check import TAIL
+from comity.errors import DataError
 from comity.runtime.simulate import encoded, encoding_of
 from comity.runtime.simulation_data import named, odd, opened
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from comity.runtime.study import Study
 
 
@@ -26,6 +30,23 @@ def own_records(study: Study, value: Any, party: str) -> tuple[Held, list[Findin
     declared, unit = study.parameters.declared_records(party), study.privacy.unit.value
     told = explain_size(len(streamed), where, unit=unit, declared=declared)
     return streamed, [*told, *_clipped(streamed.tally, where), _without_comparison(study, where)]
+
+
+def whole_records(study: Study, value: Any, key: str, encoding: Encoding, *, owners: int = 1) -> pd.DataFrame:
+    """All records of a source at once, for a study that deals them to several `owners` or multiplies columns row by
+    row; refused where they take more than the memory of so many."""
+    source, memory = opened(study, value, key), study.simulation.memory
+    if not fits(source, encoding, int(memory * 2**30) * owners):
+        why, instead = "its rows are multiplied with those of other owners in a common order", ""
+        if owners > 1:
+            why, instead = "its records are dealt to the parties", ", or give each party a source of its own"
+        each = f" for each of {owners} parties" if owners > 1 else ""
+        raise DataError(
+            f"{named(study, value)}: takes more than simulation.memory = {memory:g} GB{each}, and it is read at once "
+            f"because {why}; raise simulation.memory{instead}.",
+            key="simulation.memory",
+        )
+    return source.read()
 
 
 def _clipped(tally: Tally, where: str) -> list[Finding]:

@@ -41,10 +41,10 @@ from comity.runtime.by_features import by_features, check_rows, is_vertical, par
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
-from comity.runtime.own_records import own_records
+from comity.runtime.own_records import own_records, whole_records
 from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
-from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
+from comity.runtime.simulate import Granted, delta_of, encoded, encoding_of, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
 from comity.runtime.stacks import REAL_HOSTS
 from comity.runtime.study import Study
@@ -243,7 +243,9 @@ def _dealt(study: Study) -> Material:
         return _by_features(study)
     found: list[Finding] = []
     if is_one(table.data, _listed(study)):
-        frame, where = read_records(study, table.data, "simulation.data"), named(study, table.data)
+        where, owners = named(study, table.data), study.consortium.size
+        encoding = encoding_of(study.protocol, where, None)
+        frame = whole_records(study, table.data, "simulation.data", encoding, owners=owners)
         _some_records(study, len(frame))
         whole = encoded(study.protocol, frame, where)
         parties: dict[str, Held] = {name: _rows(whole, rows) for name, rows in _split(study, frame).items()}
@@ -298,7 +300,8 @@ def _by_features(study: Study) -> Material:
             )
         held_out = table.holdout if table.test is None else None
         file = named(study, table.data)
-        frame = read_records(study, table.data, "simulation.data")
+        encoding = encoding_of(study.protocol, file, None)
+        frame = whole_records(study, table.data, "simulation.data", encoding, owners=len(names))
         _some_records(study, len(frame))
         _check_people(study, frame, file)
         parties, rest = by_features(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
@@ -308,10 +311,11 @@ def _by_features(study: Study) -> Material:
         parties, rest = {}, None
         for name in names:
             where = named(study, table.data[name])
-            frame = read_records(study, table.data[name], f"simulation.data.{name}")
+            encoding = party_encoding(study.protocol, name)
+            frame = whole_records(study, table.data[name], f"simulation.data.{name}", encoding)
             _check_people(study, frame, where)
             parties[name] = encoded(study.protocol, frame, where, party=name)
-            found += odd(study, frame, where, schema=party_encoding(study.protocol, name).schema, party=name)
+            found += odd(study, frame, where, schema=encoding.schema, party=name)
         if study.privacy.unit is not Unit.PARTY:
             _some_records(study, sum(map(len, parties.values())))
     if study.schema.identifier is not None and _aligns(study):

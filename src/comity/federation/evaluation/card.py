@@ -33,7 +33,7 @@ REACH = 4.0
 """Scores beyond ±4, probabilities outside 0.018 … 0.982, count as those: log loss has a bound."""
 CAP = float(np.log1p(np.exp(REACH)))
 MOST_BINS = 20
-MOST_RECORDS = float(2**24)
+MOST_RECORDS = float(2**32)
 """Of one party: sums have room for so many, and are cut off there."""
 
 _STEP = 2.0**-16
@@ -132,6 +132,10 @@ class Card:
 
     def sums(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
         """Of a party's own records; the same for a party without any, whose sums are zero."""
+        return self.of_total(self.part(predictor, features, labels))
+
+    def part(self, predictor: Predictor, features: Floats, labels: NDArray[Any]) -> Floats:
+        """What a block of records adds to a party's sums, and last how many they are."""
         count = len(features)
         if not count:
             return np.zeros(self.size)
@@ -141,6 +145,14 @@ class Card:
             if self.predicts.classes
             else self._of_numbers(predictor, rows, labels)
         )
+        return np.append(one, float(count))
+
+    def of_total(self, total: Floats) -> Floats:
+        """A party's sums from those over all its blocks. Where whole parties are protected they are means, so that
+        every party weighs the same."""
+        one, count = total[:-1], float(total[-1])
+        if not count:
+            return np.zeros(self.size)
         if self.unit is Unit.PARTY:
             return np.append(one / count, self.count_weight)
         return np.append(one, self.count_weight * count)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
 from comity.federation.declaration import Declaration, Release
 from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
@@ -88,7 +88,12 @@ class Measuring(Protocol):
     def deviation(self, release: Release, who: Consortium, parties: int) -> float:
         """Of the noise in an opened entry, in its own units, every survivor having added its part."""
         scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(parties / who.honest_parts)
+        return release.deviation(scale) * scale.grid * sqrt(parties / release.summed_over(who).honest_parts)
+
+    def source(self, who: Consortium) -> Named:
+        """Those that pay for the method, where all of it comes from the same ones."""
+        paid = {release.source for release in self.method.declare(who).releases if release.loss is not None}
+        return paid.pop() if len(paid) == 1 else EVERY_PARTY
 
     def z(self, who: Consortium) -> float:
         return Z_LAPLACE if isinstance(self.noise(who), Laplace) else Z_GAUSSIAN
@@ -122,10 +127,10 @@ class WholeRecords(Measuring):
 
     def _sums(self, card: Card, who: Consortium) -> Release:
         party = who.unit is Unit.PARTY
-        most = card.count_weight if party else MOST_RECORDS
+        most = card.count_weight * (1.0 if party else MOST_RECORDS)
         return Release(
             name=SUMS,
-            source=EVERY_PARTY,
+            source=self.source(who),
             to=COORDINATOR,
             protection=Summed(self.noise(who)),
             form=Array((card.size,), "<i8"),
@@ -151,15 +156,11 @@ class WholeRecords(Measuring):
     @step(sends=SUMS)
     def evaluate(self, site: Site, model: Any) -> None:
         predictor, card = self.method.present({MODEL: model}, site.consortium), self.card(site.consortium)
-        if card.unit is Unit.PARTY:
-            # Divided by its count, which no block knows.
-            site.contribute(card.sums(predictor, site.features, site.labels))
-            return
 
         def part(rows: Rows) -> Floats:
-            return card.sums(predictor, rows.features, rows.labels)
+            return card.part(predictor, rows.features, rows.labels)
 
-        site.contribute(site.total(part))
+        site.contribute(card.of_total(site.total(part)))
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
         quality = released.get(QUALITY)

@@ -16,12 +16,28 @@ _SURELY_INSIDE = 1 - 1e-9
 def in_unit_ball(rows: Floats) -> Floats:
     """Rows (..., d), longer ones than 1 divided by their norm; a row that is not finite becomes zero."""
     # What an encoding gives lies inside, and stays as it is. Written so that NaN fails.
+    if _peaks_are_inside(rows):
+        return rows
     if (np.einsum("...i,...i->...", rows, rows) <= _SURELY_INSIDE).all():
         return rows
     rows = np.where(np.isfinite(rows).all(-1, keepdims=True), rows, 0.0)
     largest = np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
     norms = largest * np.sqrt(((rows / largest) ** 2).sum(-1, keepdims=True))
     return np.asarray(rows / np.maximum(norms, 1.0), np.float64)
+
+
+def _peaks_are_inside(rows: Floats) -> bool:
+    """Whether every row is inside by its number of entries and the largest of all, which is quicker than norms.
+
+    d times the square of that entry bounds every squared norm. Computed, it is too small by a factor of 1 − 2·2⁻⁵³ at
+    most; a squared norm, its squares added in whatever order, is too large by one of 1 + (d + 3)·2⁻⁵³ at most. So a row
+    that passes has a norm of at most 1 wherever norms are computed, and stays as it is there too.
+    """
+    if not rows.size:
+        return True
+    features = int(rows.shape[-1])
+    peak = max(float(rows.max()), -float(rows.min()))
+    return features * (peak * peak) <= 1 - (features + 8) * 2.0**-53
 
 
 def upper_triangle(rows: Floats) -> Floats:

@@ -37,7 +37,7 @@ from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import NAMES, Choice, choose
-from comity.protocols.softlabel.statistics import Histograms
+from comity.protocols.softlabel.statistics import Histograms, RecordTotal
 
 if TYPE_CHECKING:
     from comity.learn.models import LinearClassifier
@@ -201,6 +201,8 @@ class SoftLabel(Protocol):
     def _contribution(self, site: Site) -> Floats:
         tell_owner(site, self.records_per_party, "softlabel.records_per_party")
         statistic = self.choice(site.consortium).statistic
+        if isinstance(statistic, RecordTotal):
+            return statistic.of_total(site.total(statistic.part))
         votes = self._votes(site) if statistic.needs == "votes" else None
         return statistic.contribution(site.features, site.labels, site.present, votes)
 
@@ -210,6 +212,10 @@ class SoftLabel(Protocol):
         if site.local is not None:
             return local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
         return linear_votes(site.features, site.labels, site.present, self.auxiliary, count, self.local_l2)
+
+    def streams(self, who: Consortium) -> bool:
+        """Local classifiers, whose votes or weights are summed, are fitted on all records of a party at once."""
+        return isinstance(self.choice(who).statistic, RecordTotal)
 
     # Where records are set aside.
 

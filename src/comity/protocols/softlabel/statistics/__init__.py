@@ -4,7 +4,7 @@ from comity.protocols.softlabel.statistics.cells import Cells
 from comity.protocols.softlabel.statistics.class_sums import ClassSums
 from comity.protocols.softlabel.statistics.histograms import Histograms
 from comity.protocols.softlabel.statistics.models import Models
-from comity.protocols.softlabel.statistics.statistic import Statistic
+from comity.protocols.softlabel.statistics.statistic import RecordTotal, Statistic
 from comity.protocols.softlabel.statistics.votes import Votes
 
-__all__ = ["Cells", "ClassSums", "Histograms", "Models", "Statistic", "Votes"]
+__all__ = ["Cells", "ClassSums", "Histograms", "Models", "RecordTotal", "Statistic", "Votes"]

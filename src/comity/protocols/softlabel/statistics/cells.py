@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,12 @@ from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
 from comity.federation.bounds import Ball
+from comity.federation.rows import Rows
 from comity.learn.clusters import clusters, nearest
 from comity.learn.feature_map import self_training_map
 from comity.learn.self_training import self_trained
 from comity.learn.voting import one_hot
-from comity.protocols.softlabel.statistics.statistic import Statistic
+from comity.protocols.softlabel.statistics.statistic import RecordTotal
 
 Floats = NDArray[np.float64]
 
@@ -27,14 +28,13 @@ _LEAST_DEVIATION = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cells(Statistic):
+class Cells(RecordTotal):
     """Contributes its counts of labels by cells, (C, k), scaled to length one; without records, zero.
 
     Sensitivity  √2: two vectors of length one at most without negative entries have an inner product of zero at least.
     """
 
     name: ClassVar[str] = "cells"
-    needs: ClassVar[Literal["votes", "records"]] = "records"
     pure: ClassVar[bool] = True
 
     rows: Floats = field(repr=False)
@@ -63,18 +63,15 @@ class Cells(Statistic):
     def signal(self) -> float:
         return 1.0
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
-        cell = one_hot(self.cell_of(self.map(features)[..., :-1]), len(self.centres))
-        label = one_hot(np.where(present, labels, 0), self.classes) * present[..., None]
-        counts = label.swapaxes(-1, -2) @ cell
-        length = np.sqrt((counts**2).sum(axis=(-2, -1), keepdims=True))
-        return np.asarray(counts / np.where(length > 0, length, 1.0), np.float64)
+    def part(self, rows: Rows) -> Floats:
+        """Counts, which are exact in whatever blocks."""
+        cell = one_hot(self.cell_of(self.map(rows.features)[..., :-1]), len(self.centres))
+        label = one_hot(np.where(rows.present, rows.labels, 0), self.classes) * rows.present[..., None]
+        return np.asarray(label.swapaxes(-1, -2) @ cell, np.float64)
+
+    def of_total(self, total: Floats) -> Floats:
+        length = np.sqrt((total**2).sum(axis=(-2, -1), keepdims=True))
+        return np.asarray(total / np.where(length > 0, length, 1.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """Each auxiliary row begins with the shares of labels that its cell has; self-training does the rest.

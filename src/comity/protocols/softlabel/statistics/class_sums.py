@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.federation.bounds import Ball
+from comity.federation.rows import Rows
 from comity.learn.feature_map import self_training_map
 from comity.learn.self_training import self_trained
 from comity.learn.softmax import contrasts
 from comity.learn.voting import one_hot
-from comity.protocols.softlabel.statistics.statistic import Statistic
+from comity.protocols.softlabel.statistics.statistic import RecordTotal
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ _NOISY = 0.2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ClassSums(Statistic):
+class ClassSums(RecordTotal):
     """Contributes S = (1/n) Σ (e_y − 1/C) zᵀ over its records, in C − 1 coordinates, z the top `dimensions` of the map.
 
     Sensitivity  2c: the site projects S on |S| <= c. With n declared records, whitened z and classes at random,
@@ -34,7 +35,6 @@ class ClassSums(Statistic):
     """
 
     name: ClassVar[str] = "class-sums"
-    needs: ClassVar[Literal["votes", "records"]] = "records"
     pure: ClassVar[bool] = True
 
     rows: Floats = field(repr=False)
@@ -74,17 +74,13 @@ class ClassSums(Statistic):
     def signal(self) -> float:
         return sqrt(1 - 1 / self.classes)
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
-        placed = self.map(features)[..., : self.dimensions]
-        shown = np.where(present, 1.0 / np.maximum(1, present.sum(axis=-1, keepdims=True)), 0.0)
+    def part(self, rows: Rows) -> Floats:
+        """Each record divided by the number of all, so that blocks add up to the mean."""
+        present = rows.present
+        placed = self.map(rows.features)[..., : self.dimensions]
+        shown = np.where(present, 1.0 / np.maximum(1, rows.count), 0.0)
         # The class of padding is never looked at: its weight is zero.
-        sides = contrasts(self.classes).T[np.where(present, labels, 0)] * shown[..., None]
+        sides = contrasts(self.classes).T[np.where(present, rows.labels, 0)] * shown[..., None]
         return np.asarray(sides.swapaxes(-1, -2) @ np.where(present[..., None], placed, 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:

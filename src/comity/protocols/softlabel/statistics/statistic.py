@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.federation.bounds import Bound
+from comity.federation.rows import Rows
 from comity.learn.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,30 @@ class Statistic(ABC):
         else:
             advice = "expect next to no loss of accuracy from the noise"
         return f"{self.name}: noise to signal {ratio:.2g} over {prod(self.shape)} numbers ({advice})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordTotal(Statistic):
+    """A statistic that is a function of one sum over records, which may therefore come in blocks."""
+
+    needs: ClassVar[Literal["votes", "records"]] = "records"
+
+    @abstractmethod
+    def part(self, rows: Rows) -> Floats:
+        """What a block of records adds to a party's sum: (..., *shape)."""
+
+    def of_total(self, total: Floats) -> Floats:
+        """The contribution, from the sum over all blocks."""
+        return total
+
+    def contribution(
+        self,
+        features: Floats,
+        labels: NDArray[np.int64],
+        present: NDArray[np.bool_],
+        votes: Floats | None = None,
+    ) -> Floats:
+        return self.of_total(self.part(Rows(features, labels, present)))
 
 
 def filled(present: NDArray[np.bool_]) -> NDArray[np.bool_]:

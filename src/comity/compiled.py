@@ -1,6 +1,6 @@
 """Functions compiled to machine code when first called, and kept on disk after that.
 
-The compiler itself is loaded with the first call too: whoever only declares what a product would release, as a plan
+The compiler itself is loaded with the first call too: whoever only declares what a study would release, as a plan
 does, does not wait for it.
 """
 

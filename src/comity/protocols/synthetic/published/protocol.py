@@ -1,0 +1,407 @@
+"""Private datasets as published: each sharer grows a private tree, makes records from it, and all vote on their labels.
+
+F. Fioretto, P. Van Hentenryck, Privacy-Preserving Federated Data Sharing, AAMAS 2019 (PFDS):
+
+    1  SharePredictor   a private tree of each sharer, to all sharers                       (`grow`)
+    2  ShareData        counts of its upper levels, made consistent; records in its leaves, labelled by the vote of all
+                        trees, to everyone                                                   (`share`)
+    3  each owner fits a model to what was shared and to its own records, and keeps it       (`learn`)
+
+Sharers are the parties with the role "sharer", or all of them where nobody has it. The noise is that of the paper; its
+true cost is in `budget` and `proof.md`. The schema is public and so is the shape of every tree. What is not as printed:
+choices are by noisy max (permute-and-flip) instead of the exponential mechanism, with the noise of the same loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Bounded, Encoding, Records, Schema, Target
+from comity.entropy import Stream
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.baseline import Baseline
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
+from comity.federation.declaration import PRIVATE, Declaration, Release
+from comity.federation.forms import Array, Each, Fields
+from comity.federation.parties import Parties
+from comity.federation.protection import Computed, Derived
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Unit
+from comity.protocols.synthetic.published.attributes import BUCKETS, Attribute, Attributes
+from comity.protocols.synthetic.published.baselines import baselines
+from comity.protocols.synthetic.published.budget import Budget
+from comity.protocols.synthetic.published.forms import OneOf, Rows
+from comity.protocols.synthetic.published.growing import grown
+from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, trained
+from comity.protocols.synthetic.published.shape import Shape, drawn
+from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
+from comity.protocols.synthetic.published.tree import Tree, level_counts
+
+if TYPE_CHECKING:
+    from comity.artefacts.dataset import Dataset
+    from comity.federation.assessment import Assessment
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Labelling = Literal["vote", "own"]
+
+SHARER = "sharer"
+# Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
+MOST_RECORDS = 1 << 20
+# Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
+_SHAPES = 256
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedSynthetic(Protocol):
+    """A private dataset of each sharer, from a private tree of its own records.
+
+    Adversary    whoever sees all that is shared, the other owners and the coordinator together. No owner relies on
+                 another: each draws its own noise in full.
+    Unit         a record, added or removed, or replaced.
+    Learned      sharers and coordinator: the trees. Everyone: the datasets. An owner's final model stays with it.
+    Sensitivity  scores of thresholds 1, monotone; leaves 1 (replaced: 2); the counts of p − 1 levels p − 1 (replaced:
+                 2(p − 2), the root's count staying) in L1 (proof.md, 2 to 4).
+
+    `depth` (h) counts the level of the leaves; `levels` (p) that of the leaves too, of those that sizes are taken from.
+    `leaves` caps the width of every level; `seed` names the public chance that shapes are drawn from.
+    """
+
+    name: ClassVar[str] = "synthetic"
+    roles: ClassVar[tuple[str, ...]] = (SHARER,)
+
+    schema: Schema
+    depth: int = 8
+    candidates: int = 10
+    levels: int = 4
+    leaves: int = 20_000
+    labelling: Labelling = "vote"
+    consistency: bool = True
+    learner: str | None = None
+    l2: float = 1e-4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for key, value, least, most in (
+            ("depth", self.depth, 3, 20),
+            ("candidates", self.candidates, 1, 1000),
+            ("levels", self.levels, 3, self.depth),
+            ("leaves", self.leaves, 1, 1_000_000),
+        ):
+            if not least <= value <= most:
+                raise StudyError(
+                    f"synthetic.{key} must lie between {least} and {most}, found {value}", key=f"synthetic.{key}"
+                )
+        if self.labelling not in get_args(Labelling):
+            raise StudyError(
+                f"synthetic.labelling must be vote or own, found {self.labelling!r}", key="synthetic.labelling"
+            )
+        if not 0 < self.l2 < float("inf"):
+            raise StudyError(f"synthetic.l2 must be positive, found {self.l2}", key="synthetic.l2")
+        # The attributes of a schema without a target are refused.
+        assert self.attributes.classes
+        checked_learner(self.learner, self.target)
+
+    # What the study fixes.
+
+    @property
+    def title(self) -> str:
+        made = f"labels by {'the vote of all trees' if self.labelling == 'vote' else 'the own tree'}"
+        return f"synthetic (published trees, {made}{'' if self.consistency else ', no least squares'})"
+
+    @property
+    def stackable(self) -> bool:
+        return False
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        return Attributes(self.schema)
+
+    @property
+    def encoding(self) -> Encoding:
+        return self.attributes.encoding
+
+    @property
+    def target(self) -> Target:
+        target = self.schema.target
+        assert target is not None
+        return target
+
+    @property
+    def kind(self) -> Learner:
+        """Of the models that owners fit."""
+        return checked_learner(self.learner, self.target)
+
+    @cached_property
+    def _digest(self) -> str:
+        return self.schema.digest()
+
+    def shape(self, party: str) -> Shape:
+        """The public shape of a party's tree."""
+        stream = ("published tree", self._digest, self.seed, party)
+        return _shape(self.attributes.all, self.depth, self.candidates, self.leaves, stream)
+
+    def sharers(self, who: Consortium) -> Sequence[str]:
+        return who.among(self.source(who))
+
+    def source(self, who: Consortium) -> str:
+        return SHARER if who.roles.get(SHARER) else EVERY_PARTY
+
+    def budget(self, who: Consortium) -> Budget:
+        return Budget.of(who.loss, self.depth, self.levels, who.neighbours, counted=self.consistency)
+
+    # What leaves.
+
+    def declare(self, who: Consortium) -> Declaration:
+        if who.unit is not Unit.RECORD:
+            raise StudyError(
+                f'synthetic.variant = published protects a record; found privacy.unit = "{who.unit}". Set '
+                'privacy.unit = "record"',
+                key="privacy.unit",
+            )
+        budget, source = self.budget(who), self.source(who)
+        shapes = [self.shape(party) for party in self.sharers(who)]
+        classes, width = self.attributes.classes, len(self.attributes.all) + 1
+        splits = tuple(
+            Release(
+                name=split_name(number),
+                source=source,
+                to=ITSELF,
+                protection=Computed(budget.choice),
+                form=OneOf(_distinct(Array((shape.choices[number],), "<i8") for shape in shapes)),
+            )
+            for number in range(self.depth - 1)
+        )
+        leaves = Release(
+            name="leaves",
+            source=source,
+            to=ITSELF,
+            protection=Computed(budget.leaves),
+            form=OneOf(_distinct(Array((shape.leaves, classes), "<i8") for shape in shapes)),
+        )
+        counts = Release(
+            name="counts",
+            source=source,
+            to=ITSELF,
+            protection=Computed(budget.counts),
+            form=OneOf(_distinct(Array((self._counted(shape),), "<i8") for shape in shapes)),
+        )
+        counted = (counts,) if self.consistency else ()
+        tree = OneOf(_distinct(_tree_form(shape, classes) for shape in shapes))
+        grown_from = Derived(*(release.name for release in splits), "leaves")
+        made_from = Derived("trees", *(release.name for release in counted))
+        rows = Rows(width, MOST_RECORDS)
+        return Declaration(
+            (
+                *splits,
+                leaves,
+                *counted,
+                Release(name="tree", source=source, to=COORDINATOR, protection=grown_from, form=tree),
+                Release(name="trees", source=COORDINATOR, to=source, protection=Derived("tree"), form=Each(tree)),
+                Release(name="dataset", source=source, to=COORDINATOR, protection=made_from, form=rows),
+                Release(
+                    name="datasets", source=COORDINATOR, to=EVERYONE, protection=Derived("dataset"), form=Each(rows)
+                ),
+            ),
+            adversary="whoever sees all trees and datasets, all other owners and the coordinator together",
+            claim=_claim(budget),
+        )
+
+    def _counted(self, shape: Shape) -> int:
+        return sum(level.nodes for level in shape.levels[: self.levels - 1])
+
+    # What the coordinator does.
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        sharers = self.sharers(parties.consortium)
+        need = max(1, len(sharers) - parties.consortium.dropouts)
+        grown_ones = parties.ask(self.grow, to=sharers, need=need)
+        trees = {party: given["tree"] for party, given in grown_ones.items()}
+        made = parties.ask(self.share, to=list(trees), need=min(need, len(trees)), trees=trees)
+        datasets = {party: given["dataset"] for party, given in made.items()}
+        parties.ask(self.learn, datasets=datasets)
+        return {"datasets": datasets}
+
+    # What a site does.
+
+    @step(gives=("tree",))
+    def grow(self, site: Site) -> dict[str, Any]:
+        """This owner's tree: one debit for each level of choices, one for the leaves."""
+        values, labels = self._own(site)
+        tree = grown(
+            self.shape(site.party),
+            values,
+            labels,
+            self.attributes.classes,
+            choose=lambda number, rows: site.compute(rows, name=split_name(number)),
+            noise=lambda counts: site.compute(counts, name="leaves"),
+        )
+        sent = {"thresholds": np.concatenate(tree.thresholds).astype("<f8"), "counts": tree.counts.astype("<i8")}
+        site.keep("synthetic.tree", sent)
+        return {"tree": sent}
+
+    @step(gives=("dataset",))
+    def share(self, site: Site, trees: Mapping[str, Any]) -> dict[str, Any]:
+        """Records from this owner's tree, with the labels that all trees vote for."""
+        kept = site.kept("synthetic.tree")
+        if kept is None:
+            raise Refused(f"{site.party} has grown no tree in this run", code="missing", key="tree")
+        mine = self.tree(site.party, kept)
+        voters = self._read(trees) if self.labelling == "vote" else [mine]
+        if self.consistency:
+            path = mine.path(self._own(site)[0])
+            counts = site.compute(level_counts(mine.shape, path, self.levels - 1), name="counts")
+            masses = leaf_masses(mine, counts, self.levels - 1)
+        else:
+            masses = noisy_masses(mine)
+        stream = site.public_stream("synthetic records", site.party)
+        sizes = whole(masses, stream)
+        made = records(mine, _within(sizes, MOST_RECORDS), stream)
+        labels = voted(voters, made, self.attributes.classes)
+        return {"dataset": np.column_stack([made, self._targets(labels, stream)]).astype("<f8")}
+
+    @step()
+    def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
+        """This owner's own model, of its own records as they are and all that was shared. It goes nowhere."""
+        rows, labels = self._together(datasets)
+        own = np.asarray(site.labels)
+        features = np.concatenate([rows, site.features[:, : self.encoding.width]])
+        fitted = trained(self.kind, self.target, features, np.concatenate([labels, own]), self.l2)
+        site.deliver("model", fitted)
+
+    def _own(self, site: Site) -> tuple[Floats, Integers]:
+        return self.attributes.values(site.features), self.attributes.labels(site.labels)
+
+    def tree(self, party: str, sent: Mapping[str, Any]) -> Tree:
+        """A tree as its owner sent it, if it has the public shape of this owner's trees."""
+        shape = self.shape(party)
+        ends = np.cumsum([level.nodes for level in shape.levels])
+        thresholds, counts = sent["thresholds"], sent["counts"]
+        if thresholds.shape != (ends[-1],) or counts.shape != (shape.leaves, self.attributes.classes):
+            raise Malformed(f"the tree of {party} is not of its public shape", code="form", key="tree")
+        return Tree(shape, tuple(np.split(thresholds, ends[:-1])), counts)
+
+    def _read(self, trees: Mapping[str, Any]) -> list[Tree]:
+        return [self.tree(party, sent) for party, sent in trees.items()]
+
+    def _targets(self, labels: Integers, stream: Stream) -> Floats:
+        """Classes as they are; of a number a uniform draw inside the bucket."""
+        if not isinstance(self.target, Bounded):
+            return labels.astype(np.float64)
+        share = (labels + stream.uniform(len(labels))) / BUCKETS
+        return np.asarray(self.target.low + share * (self.target.high - self.target.low), np.float64)
+
+    def _together(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
+        """Encoded rows and targets of all shared records."""
+        width = len(self.attributes.all) + 1
+        made = np.concatenate([np.zeros((0, width)), *datasets.values()])
+        labels = made[:, -1] if isinstance(self.target, Bounded) else made[:, -1].astype(np.int64)
+        return self.attributes.rows(made[:, :-1]), labels
+
+    # What a consumer works with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> Dataset:
+        """All shared records in one table."""
+        from comity.artefacts.dataset import Dataset
+        from comity.protocols.synthetic.published.frames import table_of
+
+        made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
+        return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), self.schema)
+
+    def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
+        from comity.federation.assessment import Assessment
+
+        compared = [] if train is None else self.compare(train, test)
+        numbers = isinstance(self.target, Bounded)
+        measure = (
+            "mean squared error, the target's bounds being -1 and 1"
+            if numbers
+            else "share of test records that is predicted wrongly"
+        )
+        said = f"{measure}, by a {self.kind} model of the shared records alone"
+        return Assessment(self.score(presented, test), said, tuple(compared))
+
+    def score(self, model: Any, test: Records) -> float | None:
+        """The error of a model that is fitted to the shared records alone."""
+        if test.labels is None:
+            return None
+        found = self.encoding.encode(model.frame).records
+        assert found.labels is not None
+        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
+        return error(self.target, weights, test.features, test.labels)
+
+    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
+        return baselines(self.kind, self.target, train, test, self.l2)
+
+    # What the plan says.
+
+    def expectation(self, who: Consortium) -> str:
+        budget = self.budget(who)
+        leaves = [self.shape(party).leaves for party in self.sharers(who)]
+        return (
+            f"trees of {min(leaves)} to {max(leaves)} leaves; each class count of a leaf carries noise of standard "
+            f"deviation {2**0.5 * budget.leaves.scale.total:.3g}, each count of a level above "
+            f"{2**0.5 * budget.counts.scale.total:.3g}"
+        )
+
+    def notes(self, who: Consortium) -> tuple[str, ...]:
+        budget = self.budget(who)
+        return (
+            f"the noise is as printed for {Pure(budget.epsilon)}; what it costs is {budget.factor:.3f} of that "
+            "(proof.md, 5)",
+            "the shapes of trees are public, drawn from the schema and synthetic.seed; every owner's own model stays "
+            "at its site",
+        )
+
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        return (
+            "as published, what is learned from the shared records is about what a constant knows (Census .239 at eps "
+            '1, a constant .239): leaves hold less than their noise; use variant = "default" for records to work with',
+        )
+
+
+def _claim(budget: Budget) -> str:
+    if budget.total <= budget.epsilon:
+        return PRIVATE
+    return (
+        f"not private as claimed: {Pure(budget.epsilon)} is claimed for a record that is replaced and "
+        f"{Pure(budget.total)} is lost, because such a record moves the counts of two nodes; set "
+        'privacy.neighbours to "add-remove"'
+    )
+
+
+def split_name(number: int) -> str:
+    return f"split_{number + 1}"
+
+
+@lru_cache(maxsize=_SHAPES)
+def _shape(
+    attributes: tuple[Attribute, ...], depth: int, candidates: int, leaves: int, stream: tuple[str | int, ...]
+) -> Shape:
+    return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=Stream.public(*stream))
+
+
+def _tree_form(shape: Shape, classes: int) -> Fields:
+    nodes = sum(level.nodes for level in shape.levels)
+    return Fields({"thresholds": Array((nodes,)), "counts": Array((shape.leaves, classes), "<i8")})
+
+
+def _distinct(forms: Any) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for form in forms:
+        if form not in found:
+            found.append(form)
+    return tuple(found)
+
+
+def _within(sizes: Integers, most: int) -> Integers:
+    """Sizes that add up to no more than `most`: what is beyond is left out, from the last leaf on."""
+    return np.asarray(np.diff(np.minimum(np.concatenate([[0], np.cumsum(sizes)]), most)), np.int64)

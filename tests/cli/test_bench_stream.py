@@ -1,0 +1,31 @@
+"""`comity bench stream`: every row from one run, the same passes on both sides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from comity.bench import stream
+
+
+def test_the_command_measures_time_checking_and_memory(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    asked = []
+
+    def here(work: Callable[[Path, int], dict[str, float]], path: Path, rows: int) -> dict[str, float]:
+        asked.append((work.__name__, rows))
+        return work(path, rows)
+
+    # In this process: starting others would take longer than what they measure.
+    monkeypatch.setattr(stream, "_apart", here)
+    monkeypatch.setattr(stream, "SMALL", 1000)
+    ended = comity("bench", "stream", "--rows", "3000", "--json")
+    assert ended.code == 0
+    found = json.loads(ended.out)["rows"]
+    assert asked == [("_ours", 3000), ("_anchor", 3000)] * 3
+    assert [row["case"] for row in found] == ["averaging 3000x20", "checking 3000x20", "memory 3000x20"]
+    for row in found:
+        assert row["ours"] > 0 and row["anchor"] > 0
+        assert row["ratio"] == pytest.approx(row["ours"] / row["anchor"])

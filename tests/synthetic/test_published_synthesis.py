@@ -1,0 +1,285 @@
+"""Records from trees, votes on their labels, what owners learn from them, and private predictors to compare with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.artefacts.dataset import Dataset
+from comity.audit import epsilon_lower_bound
+from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
+from comity.entropy import Stream
+from comity.errors import DataError, StudyError
+from comity.learn.logistic import logistic
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.synthetic.published.attributes import Attribute, Attributes
+from comity.protocols.synthetic.published.frames import table_of
+from comity.protocols.synthetic.published.growing import grown
+from comity.protocols.synthetic.published.predictor import checked_learner, error, trained
+from comity.protocols.synthetic.published.private_predictors import (
+    by_committee,
+    by_majority,
+    functional,
+    objective_perturbation,
+    perturbed_budget,
+)
+from comity.protocols.synthetic.published.shape import drawn
+from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
+from comity.protocols.synthetic.published.tree import Tree, level_counts
+
+ATTRIBUTES = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
+
+
+def stream(*label):
+    return Stream.public("test", *label)
+
+
+def some_tree(seed=0, count=200, depth=5, classes=2, leaves=400):
+    chance = np.random.default_rng(seed)
+    shape = drawn(ATTRIBUTES, depth=depth, candidates=4, leaves=leaves, stream=stream("shape", seed))
+    values = np.column_stack([chance.random((count, 2)), chance.integers(0, 3, count), chance.integers(0, 2, count)])
+    labels = (values[:, 0] * classes).astype(np.int64)
+    tree = grown(shape, values, labels, classes, choose=lambda _, rows: rows.argmax(axis=1), noise=lambda c: c)
+    return tree, values, labels
+
+
+def noisy(tree, scale, seed):
+    return Tree(
+        tree.shape,
+        tree.thresholds,
+        tree.counts + np.rint(np.random.default_rng(seed).laplace(0, scale, tree.counts.shape)).astype(np.int64),
+    )
+
+
+def test_records_lie_in_the_leaves_that_they_are_made_for():
+    for seed in range(5):
+        tree, _, _ = some_tree(seed)
+        sizes = np.random.default_rng(seed).integers(0, 4, tree.shape.leaves)
+        made = records(tree, sizes, stream(seed))
+        assert tree.path(made)[-1].tolist() == np.repeat(np.arange(tree.shape.leaves), sizes).tolist()
+
+
+def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain():
+    shape = drawn(ATTRIBUTES, depth=2, candidates=1, leaves=9, stream=stream("shape", 1))
+    split = int(shape.levels[0].attribute[0])
+    tree = Tree(shape, (np.array([0.5]),), np.zeros((shape.leaves, 2), np.int64))
+    sizes = np.zeros(shape.leaves, np.int64)
+    sizes[0] = 3000
+    made = records(tree, sizes, stream(3))
+    for at, one in enumerate(ATTRIBUTES):
+        if at != split:
+            cells = np.floor(made[:, at] * 4) if one.numeric else made[:, at]
+            shares = np.bincount(cells.astype(int), minlength=one.values or 4) / 3000
+            assert np.abs(shares - 1 / len(shares)).max() < 0.04
+
+
+def test_sizes_are_rounded_so_that_small_leaves_add_up():
+    masses = np.full(1000, 0.1)
+    sizes = whole(masses, stream("rounding"))
+    assert sizes.sum() in (99, 100, 101) and sizes.max() == 1 and np.rint(masses).sum() == 0
+    edges, exact = np.cumsum(sizes), np.cumsum(masses)
+    assert np.abs(edges - exact).max() <= 1
+
+
+def test_least_squares_keep_the_number_of_records_and_noise_cut_at_zero_does_not():
+    """The published comparison of sizes, in small: leaves with far more noise than records."""
+    tree, values, _ = some_tree(seed=2, count=200, leaves=400, depth=8)
+    loud = noisy(tree, 16, 1)
+    counts = level_counts(tree.shape, tree.path(values), 3) + 2
+    kept, cut = leaf_masses(loud, counts, 3), noisy_masses(loud)
+    assert (kept >= 0).all() and abs(kept.sum() - 202) < 30
+    assert tree.shape.leaves > 100 and cut.sum() > 1000
+
+
+def test_consistent_sizes_are_those_of_the_counts_where_nothing_is_noised():
+    tree, values, _ = some_tree()
+    masses = leaf_masses(tree, level_counts(tree.shape, tree.path(values), 3), 3)
+    np.testing.assert_allclose(masses, tree.counts.sum(axis=1), atol=1e-9)
+
+
+def test_labels_are_those_that_most_trees_give_the_first_of_several():
+    trees = [some_tree(seed, classes=3)[0] for seed in range(4)]
+    values = some_tree(9)[1]
+    votes = np.stack([tree.predict(values) for tree in trees])
+    expected = [np.bincount(column, minlength=3).argmax() for column in votes.T]
+    assert voted(trees, values, 3).tolist() == expected
+    assert voted(trees[:1], values, 3).tolist() == trees[0].predict(values).tolist()
+
+
+SCHEMA = Schema(
+    (
+        Numeric("age", 0, 100, integer=True, missing="cell"),
+        Numeric("income", 0, 1e6, scale="log"),
+        Categorical("sex", ("f", "m"), other=True, missing="cell"),
+        Ordinal("stage", ("1", "2", "3"), missing="cell"),
+    ),
+    Classes("ill", ("no", "yes")),
+)
+
+
+def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records():
+    attributes = Attributes(SCHEMA)
+    chance = np.random.default_rng(0)
+    columns = [chance.random(200) if one.numeric else chance.integers(0, one.values, 200) for one in attributes.all]
+    values, labels = np.column_stack(columns).astype(float), chance.integers(0, 2, 200)
+    frame = table_of(attributes, values, labels)
+    assert list(frame.columns) == ["age", "income", "sex", "stage", "ill"]
+    Dataset(frame, SCHEMA)
+    encoded = attributes.encoding.encode(frame).records
+    assert (encoded.labels == labels).all()
+    back, expected = attributes.values(encoded.features), attributes.values(attributes.rows(values))
+    for at, one in enumerate(attributes.all):
+        # Whole numbers and ranks are the nearest ones.
+        room = {"age": 0.0051, "stage": 0.2501}.get(one.name, 1e-9)
+        assert np.abs(back[:, at] - expected[:, at]).max() <= room
+
+
+# What an owner learns.
+
+
+@pytest.mark.parametrize("model", ["logistic", "svm"])
+def test_two_classes_are_learned(model):
+    chance = np.random.default_rng(0)
+    rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
+    labels = (rows[:, 0] > 0.5).astype(np.int64)
+    target = Classes("y", ("a", "b"))
+    weights = trained(model, target, rows, labels, 1e-4)
+    assert error(target, weights, rows, labels) < 0.05
+
+
+def test_several_classes_and_numbers_are_learned():
+    chance = np.random.default_rng(0)
+    rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
+    classes, number = Classes("y", ("a", "b", "c")), Bounded("y", 0, 10)
+    labels = np.minimum((rows[:, 0] * 3).astype(np.int64), 2)
+    assert error(classes, trained("logistic", classes, rows, labels, 1e-5), rows, labels) < 0.2
+    values = 10 * rows[:, 0]
+    assert error(number, trained("linear", number, rows, values, 1e-6), rows, values) < 1e-3
+
+
+def test_the_weights_are_those_of_rows_as_they_are():
+    chance = np.random.default_rng(1)
+    rows, labels = 2 * chance.random((50, 3)), chance.integers(0, 2, 50)
+    target = Classes("y", ("a", "b"))
+    np.testing.assert_allclose(
+        trained("logistic", target, rows, labels, 0.1)[0], logistic(rows, labels, 0.1).weights, atol=1e-5
+    )
+    assert (trained("logistic", target, rows[:0], labels[:0], 0.1) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        ("tree", Classes("y", ("a", "b"))),
+        ("linear", Classes("y", ("a", "b"))),
+        ("svm", Classes("y", ("a", "b", "c"))),
+        ("svm", Bounded("y", 0, 1)),
+    ],
+)
+def test_a_model_that_does_not_learn_the_target_is_refused(model, target):
+    with pytest.raises(StudyError, match=r"synthetic\.learner"):
+        checked_learner(model, target)
+
+
+# Private predictors.
+
+
+def ball(count, width, seed=0):
+    chance = np.random.default_rng(seed)
+    rows = chance.normal(size=(count, width))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True), chance
+
+
+def test_without_noise_the_perturbed_fit_is_the_fit():
+    class Quiet(SeededNoise):
+        def spherical(self, beta, shape, *, permit):
+            permit.use()
+            return np.zeros(shape, np.int64)
+
+    rows, _ = ball(300, 4)
+    labels = (rows[:, 0] > 0).astype(np.int64)
+    found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=Permit("fit", 0))
+    np.testing.assert_allclose(found, logistic(rows, labels, 0.05).weights, atol=1e-6)
+
+
+def test_the_noise_has_the_corrected_norm():
+    """|b| ~ Gamma(d, 2/ε'), of mean 2d/ε'; seen through what it adds to the gradient at the minimiser."""
+    rows, _ = ball(100, 3)
+    labels = (rows[:, 0] > 0).astype(np.int64)
+    epsilon, l2 = 2.0, 0.1
+    left, penalty = perturbed_budget(epsilon, 100, l2, 0.25)
+    norms = []
+    for seed in range(120):
+        w = objective_perturbation(
+            rows, labels, epsilon=epsilon, l2=l2, source=SeededNoise(seed), permit=Permit("fit", 0)
+        )
+        gradient = rows.T @ (1 / (1 + np.exp(-rows @ w)) - labels) / 100 + penalty * w
+        norms.append(100 * np.linalg.norm(gradient))
+    assert np.mean(norms) == pytest.approx(3 * 2 / left, rel=0.2)
+
+
+def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left():
+    assert perturbed_budget(1.0, 10_000, 0.01, 0.25) == (pytest.approx(1 - 0.005, abs=1e-4), 0.01)
+    left, penalty = perturbed_budget(0.1, 10, 1e-6, 1.0)
+    assert left == 0.05 and penalty > 1
+
+
+@pytest.mark.parametrize(("model", "slope"), [("logistic", 1.0), ("svm", 1.0)])
+def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model, slope):
+    from comity.learn.hinge import SmoothedHinge
+    from comity.learn.logistic import Logistic
+
+    loss = SmoothedHinge() if model == "svm" else Logistic()
+    rows, chance = ball(200, 3)
+    worst = 0.0
+    for w in 3 * chance.normal(size=(50, 3)):
+        labels = chance.integers(0, 2, 200).astype(float)[None]
+        _, shares = loss.evaluate((rows @ w)[None, :, None], labels)
+        gradients = loss.residual(shares, labels)[0] * rows
+        assert np.linalg.norm(gradients, axis=1).max() <= slope + 1e-12
+        gaps = np.linalg.norm(gradients[:, None] - gradients[None], axis=2)
+        worst = max(worst, float(gaps.max()))
+    assert 1 < worst <= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("times", "holds"), [(1, True), (6, False)])
+def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times, holds):
+    """One of three records on the line is replaced; a sixth of the noise is caught."""
+    rows = np.array([[1.0], [1.0], [1.0]])
+
+    def fits(labels, first):
+        return np.array(
+            [
+                objective_perturbation(
+                    rows, labels, epsilon=1.0 * times, l2=1.0, source=SeededNoise(seed), permit=Permit("fit", 0)
+                )[0]
+                for seed in range(first, first + 4000)
+            ]
+        )
+
+    found = epsilon_lower_bound(fits(np.array([1, 1, 1]), 0), fits(np.array([1, 1, 0]), 10_000))
+    assert (found <= 1.0) is holds
+
+
+def test_records_outside_the_ball_are_refused():
+    with pytest.raises(DataError, match="unit ball"):
+        objective_perturbation(
+            np.full((3, 2), 2.0), np.ones(3), epsilon=1.0, l2=1.0, source=SeededNoise(0), permit=Permit("fit", 0)
+        )
+
+
+def test_votes_and_committees():
+    predictors = [np.array([1.0, 0.0]), np.array([1.0, -3.0]), np.array([-1.0, 0.0]), np.array([0.5, 0.0])]
+    rows = np.array([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+    assert by_majority(predictors, rows).tolist() == [1, 0, 0]
+    np.testing.assert_allclose(by_committee(predictors, rows), [0.375, -0.125, -0.375])
+
+
+def test_a_committee_of_the_functional_mechanism_learns_with_many_records():
+    chance = np.random.default_rng(0)
+    rows = chance.uniform(-1, 1, (20_000, 2))
+    targets = 0.8 * rows[:, 0]
+    predictors = [functional(rows, targets, epsilon=5.0, source=SeededNoise(seed)) for seed in range(3)]
+    assert np.mean((by_committee(predictors, rows) - targets) ** 2) < 0.01
