@@ -36,11 +36,13 @@ class CellEncoding(Encoding):
     def names(self) -> tuple[str, ...]:
         return self.cells.names
 
-    def rows_of(self, columns: Values, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        rows = np.empty((columns.count, self.width)) if out is None else out
+    def rows_of(self, columns: Values) -> NDArray[np.float64]:
+        return self.write_rows(columns, np.empty((columns.count, self.width)))
+
+    def write_rows(self, columns: Values, out: NDArray[np.float64]) -> NDArray[np.float64]:
         for place, values in enumerate(columns.values):
-            rows[:, place] = values
-        return rows
+            out[:, place] = values
+        return out
 
     def _columns(self, frame: Table, where: str, tally: Tally) -> Values:
         return Values(len(frame), tuple(self.cells.of(frame, where, tally).T))

@@ -51,6 +51,11 @@ REPRODUCTIONS = {
             _redo("softlabel_mnist"),
         ),
         Reproduction(
+            "synthetic-table2",
+            "error of what is learned from released data, Fioretto and Van Hentenryck (2019), Table 2",
+            _redo("synthetic_table2"),
+        ),
+        Reproduction(
             "synthetic-fidelity",
             "datasets from private trees, Fioretto and Van Hentenryck (2019), Figures 3 and 4 without DiffGen",
             _redo("synthetic_fidelity"),
