@@ -7,17 +7,23 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from comity.protocols.parameters import Only, Parameters, Setting
+from comity.protocols.parameters import Only, Setting
 from comity.protocols.synthetic.protocol import SyntheticData
+from comity.protocols.synthetic.published.parameters import PublishedKeys
+from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 
 
-class SyntheticParameters(Parameters):
+class SyntheticParameters(PublishedKeys):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"
     privacy: ClassVar[Mapping[str, str]] = {"unit": "record", "neighbours": "add-remove"}
 
-    variant: Literal["default"] = Field("default", description="two-way counts by one secure sum with shared noise")
+    variant: Literal["default", "published"] = Field(
+        "default",
+        description="default: two-way counts by one secure sum with shared noise; published: private trees, shared and "
+        "sampled",
+    )
     model: Annotated[Literal["auto", "mixture", "naive-bayes"], Only(variant="default")] = Field(
         "auto", description="auto: naive-bayes where noise would cover the pairs of columns, by synthetic.rows"
     )
@@ -34,7 +40,9 @@ class SyntheticParameters(Parameters):
         "sum", description="one noise for the sum of all, or each party releases its own counts with noise of its own"
     )
 
-    def built(self, setting: Setting) -> SyntheticData:
+    def built(self, setting: Setting) -> SyntheticData | PublishedSynthetic:
+        if self.variant == "published":
+            return self.published(setting)
         return SyntheticData(
             schema=setting.schema,
             model=self.model,
