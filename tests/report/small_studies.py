@@ -86,7 +86,7 @@ _ALSO: dict[str, dict[str, Any]] = {
     "auxiliary_privacy=private": {"softlabel.method": "soft", "softlabel.auxiliary_records": 20},
     "vertical solver=gradient": {"vertical.products": "dealer", "vertical.rounds": 2},
 }
-_PURE = ("averaging published", "vertical published")
+_PURE = ("averaging published", "synthetic published", "vertical published")
 
 
 def _cases() -> list[str]:

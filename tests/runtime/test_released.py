@@ -30,6 +30,8 @@ RUN = {
     "averaging published": ("noise",),
     "softlabel default": ("delta", "statistic", "feature_map"),
     "softlabel published": ("delta", "method", "constants", "auxiliary_privacy"),
+    "synthetic default": ("delta", "model", "pooling"),
+    "synthetic published": ("labelling", "learner"),
     "vertical default": ("delta", "model", "products", "solver", "alignment"),
     "vertical published": ("model",),
 }

@@ -6,7 +6,7 @@ neighbours apart with certainty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,7 +64,8 @@ class Attributes:
 
     @cached_property
     def encoding(self) -> Encoding:
-        return Encoding(self.schema, scaling="unit", rows="none", intercept=True)
+        # Shared records are nobody's: what is made and scored has no identifiers.
+        return Encoding(replace(self.schema, identifier=None), scaling="unit", rows="none", intercept=True)
 
     @cached_property
     def all(self) -> tuple[Attribute, ...]:

@@ -15,7 +15,7 @@ choices are by noisy max (permute-and-flip) instead of the exponential mechanism
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -309,12 +309,12 @@ class PublishedSynthetic(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> Dataset:
-        """All shared records in one table."""
+        """All shared records in one table. They are nobody's, so that they name nobody."""
         from comity.artefacts.dataset import Dataset
         from comity.protocols.synthetic.published.frames import table_of
 
         made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
-        return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), self.schema)
+        return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.federation.assessment import Assessment
