@@ -9,11 +9,11 @@ Importing the package is cheap: what a name stands for is imported when it is fi
 
 from __future__ import annotations
 
-from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from comity._version import __version__
+from comity.lazily import lazily
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -154,13 +154,4 @@ def simulate(study: Any, **options: Any) -> Result:
     return Result.of(run_study(study, **options))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'comity' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _HOMES)

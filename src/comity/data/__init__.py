@@ -5,14 +5,14 @@ What reads tables comes with pandas, which takes longer to import than a plan to
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.nearest import nearest
 from comity.data.records import Records
 from comity.data.schema import Schema
 from comity.data.tally import Tally
+from comity.lazily import lazily
 
 if TYPE_CHECKING:
     from comity.data.cell_encoding import CellEncoding as CellEncoding
@@ -131,13 +131,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'comity.data' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _HOMES)

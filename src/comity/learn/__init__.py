@@ -5,9 +5,9 @@ Models come with scikit-learn, which takes longer to import than a plan to make:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from comity.lazily import lazily
 from comity.learn.feature_map import FeatureMap
 from comity.learn.fit import Fit
 from comity.learn.logistic import logistic
@@ -62,13 +62,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'comity.learn' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _HOMES)

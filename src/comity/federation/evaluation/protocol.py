@@ -100,11 +100,11 @@ class Measuring(Protocol):
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the sites to measure what the method released."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} measures nothing")
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
         """What the released sums say; None where nothing could be measured."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no figures")
 
 
 @dataclass(frozen=True, eq=False)

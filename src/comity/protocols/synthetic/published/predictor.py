@@ -7,7 +7,7 @@ unit ball, where the solvers are at home; weights and penalty are for rows as th
 from __future__ import annotations
 
 from math import sqrt
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def checked_learner(learner: str | None, target: Target) -> Learner:
             f"synthetic.learner = svm learns two classes, found {len(target.values)}; use logistic",
             key="synthetic.learner",
         )
-    return found  # type: ignore[return-value]
+    return cast(Learner, found)
 
 
 def scaled(target: Target, labels: NDArray[np.int64] | Floats) -> Floats:
