@@ -128,7 +128,7 @@ def simulate(
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.
 
-    Without a seed the noise is OpenDP's, as in a release. With one the run can be repeated and protects nobody; the
+    Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
     result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}.
     """
     from comity.errors import StudyError

@@ -133,7 +133,7 @@ def test_the_card_states_guarantee_adversary_unit_and_seed(result, tmp_path):
     assert f"Error {result.error:.3f}" in card
     unseeded = simulated(seed=None)
     card = (unseeded.save(tmp_path) / "model" / "MODEL_CARD.md").read_text()
-    assert "Not a private release" not in card and "Not measured" in card and "OpenDP" in card
+    assert "Not a private release" not in card and "Not measured" in card and "drawn as for a release" in card
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

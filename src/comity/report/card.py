@@ -62,7 +62,7 @@ def _noise(result: Result) -> str:
     if result.guarantee.seeded:
         return f"from seed {result.seed}, so whoever knows it can take the noise off. Not a private release"
     spread = "" if result.model_noise is None else f", standard deviation {result.model_noise:.4g} in each number"
-    return f"drawn by OpenDP without a seed{spread}"
+    return f"drawn as for a release, without a seed{spread}"
 
 
 def _quality(result: Result) -> str:

@@ -135,7 +135,7 @@ def caveats(result: Result) -> list[str]:
             "The unit is a whole party: the loss bounds what can be told of all records of one party together."
         )
     if not result.guarantee.seeded:
-        found.append("The noise was drawn by OpenDP without a seed, so another run gives another result.")
+        found.append("The noise was drawn as for a release, without a seed, so another run gives another result.")
     return found + list(result.plan.notes)
 
 

@@ -90,7 +90,7 @@ def simulate(
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
-    Without a seed the noise is OpenDP's, as released; with one it is fast, reproducible and protects nobody. `ledgers`
+    Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `ledgers`
     are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
     one for all or by party. `models` are local models, one for all parties or by party
     (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.

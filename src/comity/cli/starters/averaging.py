@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
-from comity.data import clinic_schema, clinics
+from comity.cli.starters.hospitals import write_hospitals
 
 SIZES = {
     "ashford": 900,
@@ -21,7 +18,6 @@ SIZES = {
     "ingram": 300,
     "jarrow": 200,
 }
-TESTED = 2000
 
 _STUDY = """\
 # What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
@@ -59,19 +55,6 @@ grant = 3.0                     # the epsilon in each simulated hospital's ledge
 
 
 def write(folder: Path) -> None:
-    tables = []
-    for name, size in SIZES.items():
-        visits = pd.concat(clinics(size // 100, 100, f"comity new, {name}").values(), ignore_index=True)
-        tables.append(visits.assign(hospital=name))
-    tested = pd.concat(clinics(TESTED // 100, 100, "comity new, test").values(), ignore_index=True)
-    unused = ["disposition", "patient"]
-    pd.concat(tables, ignore_index=True).drop(columns=unused).to_parquet(folder / "records.parquet", index=False)
-    tested.drop(columns=unused).to_parquet(folder / "test.parquet", index=False)
-    schema = replace(clinic_schema("readmitted"), identifier=None)
-    (folder / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
-    study = _STUDY.format(
-        name=folder.name,
-        sizes="\n".join(f"{name} = {size}" for name, size in SIZES.items()),
-        parties="\n".join(f"[parties.{name}]" for name in SIZES),
-    )
-    (folder / "study.toml").write_text(study, encoding="utf-8")
+    parties = "\n".join(f"[parties.{name}]" for name in SIZES)
+    sizes = "\n".join(f"{name} = {size}" for name, size in SIZES.items())
+    write_hospitals(folder, SIZES, _STUDY.format(name=folder.name, sizes=sizes, parties=parties))
