@@ -27,8 +27,9 @@ class Answering(Protocol):
 
 class LocalChannel:
     """Calls each party's host: one at a time while steps are short, since threads of one interpreter that take turns at
-    every statement cost more than they gain, and a few at a time beside one that is long. It carries the same bytes as a deployment; it remembers the
-    sentence of a refusal by party, since in a simulation the coordinator and the owner are one person.
+    every statement cost more than they gain, and a few at a time beside one that is long. It carries the same bytes as
+    a deployment; it remembers the sentence of a refusal by party, since in a simulation the coordinator and the owner
+    are one person.
 
     A party whose turn has not come or that computes is alive: it is in this process. Each message is made when its turn
     comes, so that as many are held as hosts are at work. A step that runs when the ask is closed runs to its end.
