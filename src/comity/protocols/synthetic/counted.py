@@ -3,7 +3,6 @@ is chosen, what the plan says, and what is made of the counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from comity.data import CellEncoding, Records, Schema
+from comity.data import CellEncoding, Schema
 from comity.errors import StudyError
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Release
@@ -25,7 +24,6 @@ from comity.protocols.synthetic.expected import expected_errors
 from comity.protocols.synthetic.rule import MOST_NOISE, carries_pairs, noise_of_pairs
 
 if TYPE_CHECKING:
-    from comity.federation.assessment import Assessment
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Model = Literal["auto", "mixture", "naive-bayes"]
@@ -122,11 +120,6 @@ class CountedData(Protocol):
         deviation = self._deviation(self._counts(counting, who), who, parties)
         values = np.asarray(values, np.float64)
         return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties))
-
-    def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
-        from comity.protocols.synthetic.fidelity import assess
-
-        return assess(presented, train, test)
 
     # What the plan says.
 

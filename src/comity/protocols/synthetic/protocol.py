@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.bounds import Counts
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -28,6 +29,7 @@ from comity.protocols.synthetic.counting import Counting
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
+    from comity.federation.assessment import Assessment
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Pooling = Literal["sum", "none"]
@@ -147,6 +149,14 @@ class SyntheticData(CountedData):
         replaced = who.neighbours is Neighbours.REPLACE
         # The declared number is that of all records: one party's own is in its counts alone.
         return self._dataset(values, parties, self.rows if replaced and parties == who.size else None, who)
+
+    def assess(self, presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
+        from comity.protocols.synthetic.downstream import together
+        from comity.protocols.synthetic.fidelity import assess
+
+        if train is None:
+            return assess(presented, None, test)
+        return assess(presented, together(train), test, lambda task, tested: task.compare(train, tested))
 
     # What the plan says.
 
