@@ -40,6 +40,7 @@ def _parsed(text: str) -> StepPath:
     return path
 
 
+READY = StepPath("run", "ready", "0")
 BEGIN = StepPath("run", "begin", "0")
 MEET = StepPath("run", "meet", "0")
 END = StepPath("run", "end", "0")
