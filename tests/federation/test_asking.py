@@ -128,13 +128,13 @@ def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other():
 
 
 def test_replies_that_are_taken_out_together_wait_no_longer_than_said():
-    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
+    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, beat=2 * SOON, every=0.05)
     found = []
     taker = threading.Thread(target=lambda: found.append(next(iter(asking))), daemon=True)
     taker.start()
     # Nobody is woken for one reply of two, which is seen all the same.
     asking.replied("ash", b"reply")
-    taker.join(SOON)
+    taker.join(SOON / 2)
     assert found == [Replied("ash", b"reply")]
 
 
