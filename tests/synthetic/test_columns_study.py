@@ -128,7 +128,10 @@ def test_a_study_runs_and_is_saved_with_its_products(tmp_path):
     again = load_result(folder)
     assert (again.presented.counts.values == found.presented.counts.values).all()
     assert again.presented.table_one().rows == found.presented.table_one().rows
-    assert set(again.received_by("lab")) == {"tables"}
+    assert set(again.received_by("coordinator")) == {"counts", "tables"}
+    for party in ("clinic", "registry", "lab"):
+        (received,) = again.received_by(party).values()
+        assert received["rows"] == 1200 and (received["counts"] == found.released["tables"]["counts"]).all()
     assert main(["synth", str(folder), "--rows", "50", "--to", str(tmp_path / "rows.csv")]) == 0
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 51
 
