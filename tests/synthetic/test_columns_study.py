@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from comity.cli import main
+from comity.data import clinic_schema
 from comity.errors import ComityError, StudyError
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticColumns, SyntheticData
@@ -178,3 +182,13 @@ def test_the_split_of_one_file_is_by_features(tmp_path):
     assert {len(records) for records in material.parties.values()} == {1200} and len(material.test) == 300
     joined = study(tmp_path).protocol.holding.joined(list(material.parties.values()))
     assert joined.features.shape == (1200, 7) and np.array_equal(joined.features[:, -1], joined.labels)
+
+
+def test_the_study_of_the_documents_is_planned_as_it_stands(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "synthetic.md").read_text("utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.S | re.M)
+    (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
+    (tmp_path / "study.toml").write_text(example)
+    made = Study.load(tmp_path / "study.toml")
+    assert isinstance(made.protocol, SyntheticColumns) and made.protocol.alignment == "keyed"
+    assert "1.73 times as wide" in made.plan().as_text()
