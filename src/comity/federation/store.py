@@ -44,7 +44,8 @@ create table if not exists delivered(owner text, run text, name text, path text,
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
-_MARK = 32
+MARK = 32
+"""Characters of a study's hash that stand before the ids of its runs."""
 _LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
 
 
@@ -68,7 +69,7 @@ class Store:
         self.ledger = ledger
         self._dataset = dataset
         # Of one length, so that no run id of one study reads like another study's.
-        self._mark = "" if study is None else f"{study[:_MARK]:{_MARK}}/"
+        self._mark = "" if study is None else f"{study[:MARK]:{MARK}}/"
         self._unit = unit
         self._neighbours = neighbours
         with ledger.transaction() as transaction:
@@ -267,6 +268,8 @@ class Store:
             neighbours=self._neighbours,
             dataset=self._dataset,
         )
+        if booking.period is not None:
+            booking.period.check(transaction, self._dataset, booking.title)
 
     def _cut_log(self) -> None:
         """What was deleted stands in the write-ahead log until that is cut off."""
