@@ -63,7 +63,7 @@ submitters = ["coordinator"]
 {pinned}
 """
 
-TABLE = f'model = "logistic"\nsolver = "gradient"\nrounds = 2\nrows = "normalised"\nsizes = {RECORDS}'
+TABLE = f'model = "logistic"\nsolver = "gradient"\nrounds = 1\nrows = "normalised"\nsizes = {RECORDS}'
 
 
 def keys_table(identity: Identity) -> str:
@@ -95,6 +95,10 @@ class Sites:
             frame.to_csv(home / "patients.csv", index=False)
             made.write(name, **written)
         return made
+
+    @classmethod
+    def found(cls, folder: Path) -> Sites:
+        return cls(folder, key_file.load(folder / "coordinator.key"))
 
     def home(self, name: str) -> Path:
         return self.folder / name
