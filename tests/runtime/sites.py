@@ -14,10 +14,11 @@ from comity.federation.parties import Parties, whole_run
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.desk import Desk
-from comity.runtime.site.inbox import Arrival, agreed_of
+from comity.runtime.site.inbox import Arrival
 from comity.runtime.site.pack import pack
 from comity.runtime.study import Study
 
@@ -151,7 +152,7 @@ def coordinated(
 ) -> Parties:
     """The coordinator of a study over desks in this process; `whole_run` of it runs the study."""
     channel = LocalChannel(desks)
-    return Parties(agreed_of(study), run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
+    return coordinator(study, run=run, channel=channel, journal=journal or Journal(), keys=keys, **more)
 
 
 __all__ = ["NAMES", "STUDY", "TABLE", "Sites", "approve", "coordinated", "keys_table", "whole_run"]

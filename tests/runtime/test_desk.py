@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.errors import BadInput, BudgetExceeded, DataError, Refused
+from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, ready
 from comity.privacy.ledger import Ledger
@@ -218,17 +218,10 @@ def test_records_that_do_not_fit_are_told_before_the_approval(sites: Sites) -> N
 # Decisions while it serves.
 
 
-class Deciding:
-    """A desk whose owner does something when a step is asked of it for the first time."""
-
-    def __init__(self, desk: Desk, step: bytes, deed: Any) -> None:
-        self.desk, self.step, self.deed = desk, step, deed
-
-    def answered(self, raw: bytes) -> Any:
-        if self.step in raw and self.deed is not None:
-            deed, self.deed = self.deed, None
-            deed()
-        return self.desk.answered(raw)
+def when(parties: Parties, step: str, deed: Any) -> Parties:
+    """An owner does something just before a step is asked for."""
+    parties.progress = lambda path: deed() if path == step else None
+    return parties
 
 
 def freed(sites: Sites) -> None:
@@ -240,11 +233,10 @@ def freed(sites: Sites) -> None:
 
 def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites: Sites) -> None:
     study = sites.study()
-    desks: dict[str, Any] = {**approved(sites, study)}
+    parties = coordinated(study, approved(sites, study), sites.coordinator)
     box = Inbox(sites.home("north"))
-    desks["north"] = Deciding(desks["north"], b"gradient[0]", lambda: box.refuse(study.hash, "second thoughts"))
     with pytest.raises(Refused, match=r"north refused.*study"):
-        whole_run(coordinated(study, desks, sites.coordinator))
+        whole_run(when(parties, "gradient[0]", lambda: box.refuse(study.hash, "second thoughts")))
     freed(sites)
     assert [run.state for run in runs_of(ledger(sites, "north"))] == ["open"], "until its owner ends it"
     end_run(ledger(sites, "north"), "run-1")
@@ -253,11 +245,10 @@ def test_an_approval_that_is_withdrawn_in_the_middle_ends_the_run_for_all(sites:
 
 def test_a_run_that_its_owner_ended_is_over_for_all(sites: Sites) -> None:
     study = sites.study()
-    desks: dict[str, Any] = {**approved(sites, study)}
+    parties = coordinated(study, approved(sites, study), sites.coordinator)
     own = ledger(sites, "north")
-    desks["north"] = Deciding(desks["north"], b"gradient[0]", lambda: end_run(own, f"{study.hash[:12]}/run-1"))
     with pytest.raises(Refused, match=r"north refused.*closed"):
-        whole_run(coordinated(study, desks, sites.coordinator))
+        whole_run(when(parties, "gradient[0]", lambda: end_run(own, f"{study.hash[:12]}/run-1")))
     freed(sites)
     assert own.summary()[0].reserved_epsilon == 0
     with pytest.raises(BadInput, match="no open run is called 'run-1'; open are: none"):
@@ -268,22 +259,13 @@ def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> No
     studies = [sites.study(epsilon=epsilon, at=f"study {epsilon}") for epsilon in (0.3, 0.4)]
     for study in studies:
         parties = coordinated(study, approved(sites, study), sites.coordinator)
-        parties.progress = _stop_at("second_moment[0]", parties)
-        with pytest.raises(Exception, match="cancelled"):
-            whole_run(parties)
+        with pytest.raises(Stopped, match="cancelled"):
+            whole_run(when(parties, "second_moment[0]", parties.cancel))
     own = ledger(sites, "north")
     with pytest.raises(BadInput, match="2 open runs are called 'run-1'"):
         end_run(own, "run-1")
     assert end_run(own, f"{studies[1].hash[:8]}/run-1").is_of(studies[1].hash)
     assert end_run(own, "run-1").is_of(studies[0].hash)
-
-
-def _stop_at(step: str, parties: Parties) -> Any:
-    def progress(path: str) -> None:
-        if path == step:
-            parties.cancel()
-
-    return progress
 
 
 def test_a_site_file_that_breaks_closes_the_desk_until_it_is_mended(sites: Sites) -> None:
@@ -307,9 +289,8 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     desks: dict[str, Any] = {**approved(sites, study)}
     journal = Journal()
     parties = coordinated(study, desks, sites.coordinator, journal=journal)
-    parties.progress = _stop_at("gradient[0]", parties)
-    with pytest.raises(Exception, match="cancelled"):
-        whole_run(parties)
+    with pytest.raises(Stopped, match="cancelled"):
+        whole_run(when(parties, "gradient[0]", parties.cancel))
     values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
     assert "model" in values and sorted(draws) == ["gradient", "second_moment"]
@@ -368,7 +349,7 @@ def test_strangers_make_the_site_write_no_more_than_its_file_holds(sites: Sites)
     for raw in (b"", b"x" * 200, os.urandom(300)):
         assert desk.answered(raw).refusal is not None
     noted = Refusals(sites.home("north"))
-    assert [one.code for one in noted.last(3)] == ["study"] * 3
+    assert [one.code for one in noted.last(3)] == ["sealed"] * 3
     path = sites.home("north") / "refusals.jsonl"
     assert path.stat().st_mode & 0o077 == 0
     error = Refused("x" * 5_000, code="study")

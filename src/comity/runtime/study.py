@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field, model_validator
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.evaluation.terms import Evaluation, divided
 from comity.federation.plan import Plan, plan
@@ -191,6 +192,11 @@ class Study:
         """As the file says; where it says nothing, one, as long as another stays honest."""
         asked, honest = self.privacy.colluders, parties - self.privacy.dropouts - 1
         return asked if "colluders" in self.privacy.model_fields_set or honest < 0 else min(asked, honest)
+
+    @property
+    def agreed(self) -> Agreed:
+        """What its participants agreed on: what hosts and coordinator are made from."""
+        return Agreed(self.hash, self.protocol, self.consortium, self.name)
 
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.

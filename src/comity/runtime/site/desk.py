@@ -1,25 +1,31 @@
 """Answers for an owner: what it approved, and nothing else. Any engine brings it asks and takes its replies.
 
-Site file and decisions are looked at before every ask, so that what the owner decided counts from the next one on. A
-site file that can't be used any more closes the desk until it can: the terms in it may have become narrower.
+Asks come sealed to this site and replies go sealed to whoever asked (`comity.federation.sealed_channel`); one that is
+not sealed is refused. Site file and decisions are looked at before every ask, so that what the owner decided counts
+from the next one on. A site file that can't be used any more closes the desk until it can: the terms in it may have
+become narrower.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
-from comity.errors import ComityError
+from comity.errors import ComityError, Malformed
 from comity.federation.ask import study_of
+from comity.federation.codec import encode
 from comity.federation.delivery import presented_to
+from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
 from comity.federation.hosting import Approval, host_of
 from comity.federation.paths import END
 from comity.federation.registry import Registry
+from comity.federation.sealed_channel import opened_ask
 from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
-from comity.runtime.site.inbox import Arrival, Inbox, agreed_of
+from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
@@ -48,15 +54,22 @@ class Desk:
         return self._registry.studies
 
     def answered(self, raw: bytes) -> Answer:
-        """The signed reply to an ask, with the sentence of a refusal for the owner, which is written down too."""
+        """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
         self.refresh()
-        answer = self._registry.answered(raw)
-        study = study_of(raw)
+        keys, party = self._owner.keys, self.site.party
+        try:
+            ask = opened_ask(keys, party, raw)
+        except Malformed as error:
+            # To nobody in particular: there is no key to seal it to, and it says nothing.
+            self._note(error, None, "")
+            return Answer(sign_reply(keys, party, raw, encode({"refused": error.code, "key": ""})), error)
+        answer = self._registry.answered(ask.raw)
+        study = study_of(ask.raw)
         if answer.refusal is not None:
             self._note(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
             self._deliver(self._served[study][1], answer.run)
-        return answer
+        return replace(answer, reply=ask.reply(answer.reply))
 
     def received(self, pack: bytes) -> Arrival:
         """Take in a packed study. It waits for its owner, unless the site file says that the policy decides."""
@@ -110,7 +123,7 @@ class Desk:
 
     def _admit(self, study: str, approval: Approval) -> None:
         try:
-            host = host_of(self._owner, agreed_of(self.inbox.study(study)), approval)
+            host = host_of(self._owner, self.inbox.study(study).agreed, approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)

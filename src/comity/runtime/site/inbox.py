@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, StudyError
-from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR
 from comity.federation.hosting import Approval
 from comity.runtime.site.pack import STUDY, unpack, write_files
@@ -189,11 +188,6 @@ class Inbox:
 
 
 _ARRIVAL, _READ, _DECISION = "arrival.json", "read", "decision.json"
-
-
-def agreed_of(study: Study) -> Agreed:
-    """What the participants of a study agreed on."""
-    return Agreed(study.hash, study.protocol, study.consortium, study.name)
 
 
 def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdentity, policy: Policy) -> None:
