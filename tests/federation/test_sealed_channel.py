@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.asking import Replied
+from comity.federation.asking import Asking, Replied
 from comity.federation.sealed_channel import SealedChannel, opened_ask
 
 from .toy import identity
@@ -23,8 +23,6 @@ class Echo:
         self.asked, self.replies, self.change = {}, {}, change
 
     def ask(self, messages, *, patience):
-        from comity.federation.asking import Asking
-
         asking = Asking(messages, patience, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()

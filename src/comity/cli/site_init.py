@@ -79,7 +79,7 @@ def init(
     home = site.parent
     source = _source(data, table, query, password_file)
     findings = _check(source, dataset, home, schema)
-    written = {
+    written: dict[str, Any] = {
         "party": party,
         "ledger": str(ledger or f"{party}.ledger"),
         "keys": str(keys or f"{party}.keys"),

@@ -114,7 +114,7 @@ def fingerprint(host: Host) -> str:
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def _crossing(release: Release, other: str) -> Crossing:
+def _crossing(release: Release, other: str | tuple[str, ...]) -> Crossing:
     times = f" x{release.times}" if release.times > 1 else ""
     loss = "-" if release.loss is None else str(release.loss * release.times)
     return Crossing(release.name + times, worded(other), release.protection.text, loss)
