@@ -22,7 +22,7 @@ from comity.runtime.site.inbox import Arrival
 from comity.runtime.site.pack import pack
 from comity.runtime.study import Study
 
-NAMES = ("north", "south", "west")
+NAMES = ("north", "south")
 RECORDS = 40
 
 STUDY = """\

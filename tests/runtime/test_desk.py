@@ -46,9 +46,9 @@ def begin(sites: Sites, study: Any, desks: Any, **more: Any) -> Refused:
 
 
 def approved(sites: Sites, study: Any, *, runs: int = 1) -> dict[str, Desk]:
-    desks = sites.desks()
+    desks, raw = sites.desks(), sites.packed(study)
     for desk in desks.values():
-        approve(desk, desk.received(sites.packed(study)), runs=runs)
+        desk.inbox.approve(desk.received(raw).study, dataset="patients", runs=runs)
     return desks
 
 

@@ -203,7 +203,8 @@ class Store:
     ) -> bytes:
         """The reply of a step that only looks, or the refusal that beginning the run would meet. Nothing is written:
         the reply carries the head that the ledger has anyway, and is made anew whenever it is asked for."""
-        self.foresee(booking, run)
+        with self.ledger.trial() as transaction:
+            self._reserve(transaction, booking, self._key(run))
         head = self.ledger.commit_head()
         return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
