@@ -12,6 +12,7 @@ import pytest
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties, ready
+from comity.federation.parties import begin as begun
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -74,15 +75,10 @@ def test_a_study_that_all_owners_approved_runs_and_leaves_each_its_results(sites
         (run,) = runs_of(ledger(sites, name))
         assert (run.run, run.dataset, run.state) == ("run-1", "patients", "closed") and run.is_of(study.hash)
     assert Refusals(sites.home("north")).last(9) == []
-
-
-def test_results_that_were_not_written_are_written_when_the_site_serves_again(sites: Sites) -> None:
-    study = sites.study()
-    whole_run(coordinated(study, approved(sites, study), sites.coordinator))
-    folder = sites.home("north") / "results" / f"{study.hash[:12]}-run-1"
-    (folder / "received.json").unlink()
+    # Of a process that was killed before it wrote them: they are written when the site serves again.
+    (sites.home("north") / "results" / f"{study.hash[:12]}-run-1" / "received.json").unlink()
     Desk(sites.site("north"))
-    assert load_received(folder)[1] is not None
+    assert load_received(sites.home("north") / "results" / f"{study.hash[:12]}-run-1")[1] is not None
 
 
 # Refusals. In each of them nobody reserves anything.
@@ -123,7 +119,7 @@ def test_another_study_of_the_same_name_is_another(sites: Sites) -> None:
 def test_not_one_run_more_than_approved(sites: Sites) -> None:
     study = sites.study(epsilon=0.3)
     desks = approved(sites, study)
-    whole_run(coordinated(study, desks, sites.coordinator))
+    begun(coordinated(study, desks, sites.coordinator))
     assert begin(sites, study, desks, run="run-2").code == "approval"
     assert "approved for 1 run here and 1 were begun" in sentence(sites)
     for desk in desks.values():
@@ -140,7 +136,7 @@ def test_a_period_that_is_used_up_is_refused(sites: Sites) -> None:
     desks = approved(sites, first)
     for desk in desks.values():
         approve(desk, desk.received(sites.packed(second)))
-    whole_run(coordinated(first, desks, sites.coordinator))
+    begun(coordinated(first, desks, sites.coordinator))
     refusal = begin(sites, second, desks, run="run-2")
     assert (refusal.code, refusal.key) == ("policy", "epsilon_per_period")
     assert "the studies of 30 days cost patients eps" in sentence(sites)
@@ -314,9 +310,9 @@ def test_an_approval_binds_a_study_to_one_dataset(sites: Sites) -> None:
             with pytest.raises(BadInput, match=r"patients, visits.*--dataset"):
                 approve(desk, arrival)
         approve(desk, arrival, dataset="visits" if name == "north" else None)
-    whole_run(coordinated(study, desks, sites.coordinator))
-    spent = {account.dataset: account.spent_epsilon for account in ledger(sites, "north").summary()}
-    assert spent["visits"] > 0 and spent["patients"] == 0
+    begun(coordinated(study, desks, sites.coordinator))
+    reserved = {account.dataset: account.reserved_epsilon for account in ledger(sites, "north").summary()}
+    assert reserved["visits"] > 0 and reserved["patients"] == 0
 
 
 # Approval within the policy.
@@ -333,7 +329,7 @@ def test_a_policy_that_decides_approves_what_it_allows_once(sites: Sites) -> Non
         waiting = desk.received(sites.packed(dear))
         assert waiting.decision is None and not waiting.read
     assert "epsilon_per_study" in sentence(sites)
-    whole_run(coordinated(study, desks, sites.coordinator))
+    begun(coordinated(study, desks, sites.coordinator))
     assert begin(sites, study, desks, run="run-2").code == "approval"
     # The same pack again is no new approval, and what its owner refused stays refused.
     desks["north"].inbox.refuse(study.hash, "enough")
@@ -378,7 +374,7 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
         desk = Desk(sites.site(name))
         approve(desk, desk.received(sites.packed(study)))
         endpoint_of(desk.site).serve(desk)
-    whole_run(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
+    ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
 
 
 NOWHERE = {"": "is missing", '[relay]\naddress = "tls:x"\n': "no engine", '[relay]\naddress = "ftp://x"\n': "no engine"}
