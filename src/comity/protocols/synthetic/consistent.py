@@ -72,7 +72,7 @@ def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], floa
 
 
 def around(expected: Floats, table: Floats, deviation: float) -> Floats:
-    """What a noisy table says beyond what was expected of it, as far as it stands out of the noise; of the same total."""
+    """What was expected of a table and what the noisy one says beyond it, as far as that stands out of the noise."""
     return onto_simplex(expected + shrink(centred(table - expected), deviation), float(expected.sum()))
 
 

@@ -1,4 +1,4 @@
-"""Rows from a mixture, by systematic rounding: no cell of a column is further than one from its share in a component."""
+"""Rows from a mixture, by systematic rounding: within a component no cell is further than one from its share."""
 
 from __future__ import annotations
 
