@@ -101,9 +101,11 @@ class Shared:
     seconds: float
 
 
-def shared(agents: Agents, agent: int, depth: int) -> Shared:
+def shared(agents: Agents, agent: int, depth: int, *, epsilon: float = EPSILON, number: int = 0) -> Shared:
+    """The release of an agent, with `number` telling one draw of its noise from another."""
     own, attributes = agents.own[agent], agents.attributes
-    budget, noise = Budget(Decimal(EPSILON), depth, LEVELS, Neighbours.ADD_REMOVE), SeededNoise(1000 * depth + agent)
+    budget = Budget(Decimal(str(epsilon)), depth, LEVELS, Neighbours.ADD_REMOVE)
+    noise = SeededNoise(100_000 * number + 1000 * depth + agent)
     chance = partial(Stream.public, "reproduce synthetic-fidelity", depth, agent)
     started = process_time()
     values, labels = attributes.values(own.features), attributes.labels(np.asarray(own.labels))
@@ -112,7 +114,7 @@ def shared(agents: Agents, agent: int, depth: int) -> Shared:
         shape,
         values,
         labels,
-        _CLASSES,
+        attributes.classes,
         choose=lambda number, rows: budget.choice.run(noise, rows, permit=Permit("split", number)),
         noise=lambda counts: budget.leaves.run(noise, counts, permit=Permit("leaves", 0)),
     )
