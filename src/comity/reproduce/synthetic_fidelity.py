@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -38,14 +37,15 @@ from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.predictor import error, trained
 from comity.protocols.synthetic.published.private_predictors import by_majority, objective_perturbation
 from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
-from comity.protocols.synthetic.published.tree import Tree, level_counts
+from comity.protocols.synthetic.published.synthesis import noisy_masses, records, voted, whole
+from comity.protocols.synthetic.published.tree import Tree
 from comity.reproduce.plot import Curve, Level, Panel, draw
+from comity.reproduce.synthetic_published import DEPTH, L2, LEVELS, agent_release
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-EPSILON, LEVELS, CANDIDATES, LEAVES, DEPTH, L2 = 1, 4, 10, 20_000, 8, 1e-4
+EPSILON = 1
 _CLASSES = 2
 # Records without least squares are up to hundreds of thousands; a histogram takes no more than so many.
 _SAMPLED = 5000
@@ -102,27 +102,12 @@ class Shared:
 
 
 def shared(agents: Agents, agent: int, depth: int) -> Shared:
-    own, attributes = agents.own[agent], agents.attributes
-    budget, noise = Budget(Decimal(EPSILON), depth, LEVELS, Neighbours.ADD_REMOVE), SeededNoise(1000 * depth + agent)
+    budget = Budget(Decimal(EPSILON), depth, LEVELS, Neighbours.ADD_REMOVE)
     chance = partial(Stream.public, "reproduce synthetic-fidelity", depth, agent)
-    started = process_time()
-    values, labels = attributes.values(own.features), attributes.labels(np.asarray(own.labels))
-    shape = drawn(attributes.all, depth=depth, candidates=CANDIDATES, leaves=LEAVES, stream=chance("shape"))
-    tree = grown(
-        shape,
-        values,
-        labels,
-        _CLASSES,
-        choose=lambda number, rows: budget.choice.run(noise, rows, permit=Permit("split", number)),
-        noise=lambda counts: budget.leaves.run(noise, counts, permit=Permit("leaves", 0)),
-    )
-    exact = level_counts(shape, tree.path(values), LEVELS - 1)
-    counts = budget.counts.run(noise, exact, permit=Permit("counts", 0))
-    sizes = whole(leaf_masses(tree, counts, LEVELS - 1), chance("sizes"))
-    made = records(tree, sizes, chance("records"))
-    seconds, cut = process_time() - started, noisy_masses(tree)
+    made = agent_release(agents.attributes, agents.own[agent], budget, SeededNoise(1000 * depth + agent), chance)
+    cut = noisy_masses(made.tree)
     sample = whole(cut * min(1.0, _SAMPLED / max(1.0, float(cut.sum()))), chance("sample sizes"))
-    return Shared(tree, made, int(cut.sum()), records(tree, sample, chance("sample")), seconds)
+    return Shared(made.tree, made.values, int(cut.sum()), records(made.tree, sample, chance("sample")), made.seconds)
 
 
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Date, Encoding, Schema
+from comity.data import Bounded, Classes, Date, Encoding, Schema, Target
+from comity.entropy import Stream
 from comity.errors import StudyError
 
 Floats = NDArray[np.float64]
@@ -120,3 +121,11 @@ class Attributes:
             return np.clip(np.asarray(target, np.int64), 0, self.classes - 1)
         share = np.nan_to_num((np.asarray(target, np.float64) - found.low) / (found.high - found.low))
         return np.clip(np.floor(share * BUCKETS), 0, BUCKETS - 1).astype(np.int64)
+
+
+def targets_of(target: Target, labels: Integers, stream: Stream) -> Integers | Floats:
+    """Classes as they are; of a number a uniform draw inside the bucket, by public chance."""
+    if not isinstance(target, Bounded):
+        return labels
+    share = (labels + stream.uniform(len(labels))) / BUCKETS
+    return np.asarray(target.low + share * (target.high - target.low), np.float64)

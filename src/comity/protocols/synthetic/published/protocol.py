@@ -35,7 +35,7 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Unit
-from comity.protocols.synthetic.published.attributes import BUCKETS, Attribute, Attributes
+from comity.protocols.synthetic.published.attributes import Attribute, Attributes, targets_of
 from comity.protocols.synthetic.published.baselines import baselines
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.forms import OneOf, Rows
@@ -266,7 +266,7 @@ class PublishedSynthetic(Protocol):
         sizes = whole(masses, stream)
         made = records(mine, _within(sizes, MOST_RECORDS), stream)
         labels = voted(voters, made, self.attributes.classes)
-        return {"dataset": np.column_stack([made, self._targets(labels, stream)]).astype("<f8")}
+        return {"dataset": np.column_stack([made, targets_of(self.target, labels, stream)]).astype("<f8")}
 
     @step()
     def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
@@ -291,13 +291,6 @@ class PublishedSynthetic(Protocol):
 
     def _read(self, trees: Mapping[str, Any]) -> list[Tree]:
         return [self.tree(party, sent) for party, sent in trees.items()]
-
-    def _targets(self, labels: Integers, stream: Stream) -> Floats:
-        """Classes as they are; of a number a uniform draw inside the bucket."""
-        if not isinstance(self.target, Bounded):
-            return labels.astype(np.float64)
-        share = (labels + stream.uniform(len(labels))) / BUCKETS
-        return np.asarray(self.target.low + share * (self.target.high - self.target.low), np.float64)
 
     def _together(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
         """Encoded rows and targets of all shared records."""
