@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Date, Encoding, Schema, Target
+from comity.data import Bounded, Classes, Encoding, Schema, Target
 from comity.entropy import Stream
 from comity.errors import StudyError
 
@@ -43,7 +43,8 @@ class Attributes:
     """The attributes of a schema in order, and the classes of its target.
 
     Records are rows of numbers, one for each attribute: a number on [0, 1], or the place of a category. A number whose
-    missing values are a cell is two attributes: the number, which is 0 where it is missing, and whether it is.
+    missing values are a cell is two attributes: the number, which is 0 where it is missing, and whether it is. A date
+    is the number of its steps.
     """
 
     schema: Schema
@@ -52,13 +53,6 @@ class Attributes:
         if self.schema.target is None:
             raise StudyError(
                 "synthetic.variant = published labels what it shares; declare [target] in the schema", key="target"
-            )
-        dates = [column.name for column in self.schema.columns if isinstance(column, Date)]
-        if dates:
-            raise StudyError(
-                f"synthetic.variant = published has no dates, found column {dates[0]!r}; declare it as a number of "
-                "days, or leave it out",
-                key=f"columns.{dates[0]}",
             )
         if not self.all:
             raise StudyError("synthetic.variant = published needs a column to split on, found none", key="columns")

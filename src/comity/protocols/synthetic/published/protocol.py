@@ -40,12 +40,13 @@ from comity.protocols.synthetic.published.baselines import baselines
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.forms import OneOf, Rows
 from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, trained
+from comity.protocols.synthetic.published.predictor import Learner, as_model, checked_learner, error, trained
 from comity.protocols.synthetic.published.shape import Shape, drawn
 from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
 from comity.protocols.synthetic.published.tree import Tree, level_counts
 
 if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
     from comity.artefacts.dataset import Dataset
     from comity.federation.assessment import Assessment
 
@@ -308,6 +309,10 @@ class PublishedSynthetic(Protocol):
 
         made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
         return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
+
+    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+        """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
+        return {"model": as_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.federation.assessment import Assessment
