@@ -172,11 +172,16 @@ def published_errors(
         every, trees = [one.values for one in made], [one.tree for one in made]
         votes = voted(trees, np.concatenate(every), attributes.classes)
         alone = np.concatenate([one.tree.predict(one.values) for one in made])
+        private: float | None = float("nan")
+        if compared:
+            several = isinstance(target, Classes) and len(target.values) > 2
+            found = [] if several else private_predictors(attributes, kind, sharing, epsilon, source)
+            private = private_error(attributes, found, test) if found else None
         return PublishedErrors(
             pfds=learned(votes, picked, "vote"),
             own_labels=learned(alone, picked, "own") if compared else float("nan"),
             shared=learned(votes, [], "vote"),
-            private=private_error(attributes, kind, sharing, test, epsilon, source) if compared else float("nan"),
+            private=private,
             own=_alone(kind, target, held[: 10 * asked], test) if compared else float("nan"),
             constant=constant_error(target, np.asarray(train.labels), test),
             pooled=fitted(kind, target, [train.features], [np.asarray(train.labels)], test),
@@ -191,29 +196,17 @@ def fitted(kind: Learner, target: Target, rows: Sequence[Floats], labels: Sequen
     return error(target, weights, test.features, np.asarray(test.labels))
 
 
-def private_error(
-    attributes: Attributes,
-    kind: Learner,
-    agents: Sequence[Records],
-    test: Records,
-    epsilon: float,
-    noise: NoiseSource,
-) -> float | None:
-    """DP-Pred: the vote of predictors by objective perturbation, or the mean of those by the functional mechanism."""
-    target = attributes.schema.target
-    if isinstance(target, Classes) and len(target.values) > 2:
-        return None
-    assert target is not None and test.labels is not None
+def private_predictors(
+    attributes: Attributes, kind: Learner, agents: Sequence[Records], epsilon: float, noise: NoiseSource
+) -> list[Floats]:
+    """DP-Pred of each agent: by objective perturbation, or of a number by the functional mechanism. Two classes."""
+    target, length = attributes.schema.target, attributes.encoding.bounds.l2
     if isinstance(target, Bounded):
-        # The functional mechanism has a constant of its own.
-        several = [
+        return [
             functional(own.features, scaled(target, np.asarray(own.labels)), epsilon=epsilon, source=noise)
             for own in agents
         ]
-        told = by_committee(several, test.features)
-        return float(np.mean((told - scaled(target, test.labels)) ** 2))
-    length = attributes.encoding.bounds.l2
-    found = [
+    return [
         objective_perturbation(
             own.features / length,
             np.asarray(own.labels),
@@ -225,7 +218,15 @@ def private_error(
         )
         for at, own in enumerate(agents)
     ]
-    return float(np.mean(by_majority(found, test.features / length) != test.labels))
+
+
+def private_error(attributes: Attributes, predictors: Sequence[Floats], test: Records) -> float:
+    """Of the vote of all predictors, or of their mean."""
+    target = attributes.schema.target
+    assert target is not None and test.labels is not None
+    if isinstance(target, Bounded):
+        return float(np.mean((by_committee(predictors, test.features) - scaled(target, test.labels)) ** 2))
+    return float(np.mean(by_majority(predictors, test.features / attributes.encoding.bounds.l2) != test.labels))
 
 
 def _alone(kind: Learner, target: Target, agents: Sequence[Records], test: Records) -> float:
