@@ -67,6 +67,11 @@ BENCHES = {
             options=("rows",),
         ),
         Measurement(
+            "synthetic",
+            "a synthetic dataset of many owners, against MST and AIM of one curator at the same loss",
+            _measure("synthetic"),
+        ),
+        Measurement(
             "vertical",
             "a regression over columns of several parties, against numpy in one place",
             _measure("vertical"),
