@@ -1,4 +1,4 @@
-"""Synthetic data of many owners beside MST and AIM, which a curator with all records would run, on Adult at equal (ε, δ).
+"""Synthetic data of many owners beside MST and AIM, which a curator with all records would run, on Adult, equal (ε, δ).
 
 Ours is a whole run in the local runtime: 100 owners, hosts, ledgers, masks, noise by the exact sampler, a record that
 comes or goes, one colluder. The anchors get the same cells of the same training records in one place. What each made is

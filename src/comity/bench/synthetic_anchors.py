@@ -32,11 +32,32 @@ def anchors() -> dict[str, Anchor]:
 
 
 def _mst(codes: Integers, sizes: Sequence[int], epsilon: float, delta: float) -> Integers:
-    # OpenDP splits what selecting costs into equal shares whose sum, rounded up, is more than the whole by the last
-    # bits, and then refuses its own query: a share that is smaller by 1e-12 is not.
-    selecting: Any = import_module("opendp.extras.mbi._mst")
-    selecting.prior = lambda share: share * (1 - 1e-12)
+    repair_mst()
     return _released("MST", {}, codes, sizes, epsilon, delta)
+
+
+def repair_mst() -> None:
+    """Two faults of OpenDP 0.16 would make a straw man of MST. What selecting costs is split into shares whose sum,
+    rounded up, is more than the whole by the last bits, which it then refuses: shares are smaller by 1e-12 here. And
+    pairs are scored by the largest column sum of their table (the matrix norm of that number), which passes over the
+    pairs that are farthest from the model: here by the L1 distance, as published, with the same sensitivity."""
+    module: Any = import_module("opendp.extras.mbi._mst")
+    module.prior = lambda share: share * (1 - 1e-12)
+
+    def scores(domain: Any, metric: Any, queries: Sequence[tuple[str, str]], model: Any) -> Any:
+        def distance(query: tuple[str, str], exact: Any) -> float:
+            return float(np.abs(np.asarray(exact) - np.asarray(model.project(query).values)).sum())
+
+        return module._make_transformation(
+            input_domain=domain,
+            input_metric=metric,
+            output_domain=module.vector_domain(module.atom_domain(T="f64", nan=False)),
+            output_metric=module.linf_distance(T="f64", monotonic=False),
+            function=lambda tables: [distance(query, tables[query]) for query in queries],
+            stability_map=lambda moved: max(moved.values()),
+        )
+
+    module._make_mst_scores = scores
 
 
 def _aim(codes: Integers, sizes: Sequence[int], epsilon: float, delta: float) -> Integers:
@@ -59,7 +80,9 @@ def _released(
     )
     keys = {name: list(range(size)) for name, size in zip(names, sizes)}
     chosen = getattr(dp.mbi, algorithm)(**options)
-    made = context.query(rho=rho).contingency_table(keys=keys, algorithm=chosen).release().synthesize()
+    table = context.query(rho=rho).contingency_table(keys=keys, algorithm=chosen).release()
+    # The other way of drawing, "round", makes columns dependent that are independent in the model.
+    made = table.synthesize(method="sample")
     # OpenDP has a cell for values that are in none; noise may put a record there.
     columns = [made[name].fill_null(0).to_numpy() for name in names]
     return np.column_stack(columns).astype(np.int64)
