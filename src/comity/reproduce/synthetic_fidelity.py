@@ -235,6 +235,7 @@ def _page(
             y=y,
             caption=said,
             y_range=(min(points) - room, max(points) + room),
+            logarithmic=False,
         )
         return Figure(out / f"{stem}.svg", caption)
 
