@@ -43,7 +43,7 @@ class Split:
 
     @classmethod
     def of(cls, method: SyntheticData, records: Records) -> Split:
-        order = Stream.public("bench", "synthetic").permutation(len(records))
+        order = Stream.public("bench synthetic", 0).permutation(len(records))
         test, train = np.split(order, [len(order) // 10])
         return cls(method, _rows(records, train), _rows(records, test))
 
