@@ -77,6 +77,7 @@ class PublishedSynthetic(Protocol):
     """
 
     name: ClassVar[str] = "synthetic"
+    variant: ClassVar[str] = "published"
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
 
     schema: Schema
