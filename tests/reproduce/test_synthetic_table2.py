@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from comity.data import Date, Schema
 from comity.privacy.loss import Approx
 from comity.protocols.synthetic import SyntheticData
-from comity.reproduce import synthetic_datasets, synthetic_published, synthetic_table2
+from comity.reproduce import synthetic_datasets, synthetic_table2
 from comity.reproduce.synthetic_datasets import SOURCES, Source
 from comity.reproduce.synthetic_table2 import Size
-from tests.synthetic.made import NUMBER, consortium, frame, schema
+from tests.synthetic.made import consortium, frame, schema
 
 REFERENCE = (0.4, 0.5, 0.6)
 FIELDS = {
@@ -60,16 +59,6 @@ def test_what_is_no_better_than_a_constant_is_said_to_be() -> None:
     source = SOURCES[0]
     assert "no better than a constant" in synthetic_table2._note(source, 0.1, 0.30, 0.30, False)
     assert "no better" not in synthetic_table2._note(source, 0.1, 0.20, 0.30, False)
-
-
-def test_the_published_error_of_a_number_is_that_of_buckets() -> None:
-    plain = Schema(tuple(c for c in schema().columns if not isinstance(c, Date)), NUMBER)
-    records = frame(1200, target=NUMBER)
-    agents = synthetic_published.dealt(plain, records, np.arange(200), 3)
-    assert sum(map(len, agents.own)) == 1000 and len(agents.test) == 200
-    error = synthetic_published.published_error(agents, 1000.0, 0)
-    assert 0 < error < 0.5 and error == synthetic_published.published_error(agents, 1000.0, 0)
-    assert error != synthetic_published.published_error(agents, 1000.0, 1)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
