@@ -25,6 +25,8 @@ SOON = 20.0
 
 class Line(Protocol):
     can_go_down: bool
+    copies: int
+    """Of each reply that wait at the sites, where these live in the test's own process."""
 
     def channel(self, sites: Mapping[str, Site], *, most: int = MOST) -> Channel:
         """A channel to these sites."""
@@ -114,7 +116,7 @@ class ChannelConformance:
             assert next(replied, None) is None
 
     def test_messages_are_made_when_they_are_sent_and_not_held(self, line):
-        names = [f"site {number}" for number in range(40)]
+        names = [f"site-{number}" for number in range(40)]
         held = Held()
         channel = line.channel(dict.fromkeys(names, lambda raw: raw[:8].strip()))
         found = outcomes(channel.ask({name: lambda name=name: held.make(name.encode().ljust(MEGA)) for name in names}))
@@ -127,7 +129,7 @@ class ChannelConformance:
         assert outcomes(channel.ask(once)) == outcomes(channel.ask(once)) == {"ash": echo(b"the same")}
 
     def test_replies_that_nobody_takes_are_not_piled_up(self, line):
-        names = [f"site {number}" for number in range(24)]
+        names = [f"site-{number}" for number in range(24)]
         reply = bytes(4 * MEGA)
         channel = line.channel(dict.fromkeys(names, lambda raw: reply))
         tracemalloc.start()
@@ -138,7 +140,7 @@ class ChannelConformance:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < 70 * MEGA
+        assert peak < (70 + line.copies * 24 * 4) * MEGA
 
     def test_a_party_that_is_gone_is_lost_and_the_others_count(self, line):
         line.take_away("birch")
@@ -184,7 +186,7 @@ class ChannelConformance:
     def test_an_ask_is_cancelled_from_another_thread(self, line):
         slow = {name: Slow() for name in ("ash", "birch")}
         made = []
-        late = [f"site {number}" for number in range(30)]
+        late = [f"site-{number}" for number in range(30)]
 
         def stuck(raw: bytes) -> bytes:
             return slow["ash"](raw)
@@ -205,7 +207,7 @@ class ChannelConformance:
 
     def test_after_the_block_is_left_nothing_is_sent_and_nothing_is_heard(self, line):
         slow, made = Slow(), []
-        names = ["ash", *(f"site {number}" for number in range(30))]
+        names = ["ash", *(f"site-{number}" for number in range(30))]
         channel = line.channel(dict.fromkeys(names, slow))
 
         class Enough(Exception):

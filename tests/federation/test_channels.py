@@ -26,6 +26,7 @@ class Function:
 
 class Local:
     can_go_down = False
+    copies = 0
 
     def __init__(self):
         self.gone = set()
@@ -39,6 +40,7 @@ class Local:
 
 class Queues(Bad):
     can_go_down = True
+    copies = 0
 
     def channel(self, sites, *, most=MOST):
         return QueueChannel(sites, self, most=most)

@@ -1,0 +1,147 @@
+"""A connection to the relay that is made again for ever, and the files that it is made with.
+
+The client's own reconnecting is not used: it closes for good when the relay says no (a member that is not admitted yet,
+too many connections), and goes on with the certificate that it read first, which runs out. Here each attempt reads the
+files again, and no answer of the relay ends the attempts. Delivery is never relied on: what is sent while there is no
+connection is dropped, and so is what the client or the relay drops; the coordinator repeats what matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from comity.errors import BadInput
+from comity.runtime.nats.frames import PIECE, WINDOW, Frame
+
+log = logging.getLogger("comity.relay")
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    return "eof_received" not in record.getMessage()
+
+
+# The client's protocol makes asyncio warn of this at the end of every TLS connection; it means nothing.
+logging.getLogger("asyncio").addFilter(_says_something)
+
+_FIRST, _LONGEST = 0.1, 2.0
+"""Seconds between two attempts: at first, and after many."""
+_HELD = 4 * WINDOW * PIECE
+"""Bytes that wait here for one subscription; the client drops what is beyond."""
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Where the relay is and who we are to it. Key and authority lie beside the certificate, if not said otherwise."""
+
+    address: str
+    certificate: Path
+    key: Path = Path()
+    authority: Path = Path()
+
+    def __post_init__(self) -> None:
+        for name in ("key", "authority"):
+            if getattr(self, name) == Path():
+                object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
+        if not self.address.startswith("tls://"):
+            raise BadInput(f"relay.address = {self.address!r}: expected tls://HOST:PORT", key="relay.address")
+
+    def context(self) -> ssl.SSLContext:
+        """TLS 1.3 with our certificate, to a relay that this consortium's authority vouches for and nobody else."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(cafile=str(self.authority))
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+class Link:
+    """Listens at some subjects, whatever happens to the connection. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        name: str,
+        subjects: Iterable[str],
+        receive: Callable[[Msg], Awaitable[None]],
+        *,
+        ping: float = 5.0,
+    ) -> None:
+        self._relay = relay
+        self._name = name
+        self._subjects = tuple(subjects)
+        self._receive = receive
+        self._ping = ping
+        self._client: Client | None = None
+        self._said = ""
+
+    @property
+    def is_up(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
+    async def run(self) -> None:
+        """Stay connected until cancelled."""
+        pause = _FIRST
+        while True:
+            closed = asyncio.Event()
+            client = Client()
+            try:
+                await self._connect(client, closed)
+                self._client, self._said, pause = client, "", _FIRST
+                log.info("%s is connected to the relay", self._name)
+                await closed.wait()
+                await self._complain(ConnectionError("the connection ended"))
+            except (OSError, ValueError, NatsError, EOFError, asyncio.InvalidStateError) as error:
+                await self._complain(error)
+            finally:
+                self._client = None
+                with suppress(Exception):
+                    await client.close()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+
+    async def send(self, subject: str, frame: Frame, answer_to: str = "") -> None:
+        """Send, or drop it: whoever needs it asks again."""
+        client = self._client
+        if client is not None and client.is_connected:
+            try:
+                await client.publish(subject, frame.to_bytes(), reply=answer_to)
+            except (NatsError, OSError) as error:
+                await self._complain(error)
+
+    async def _complain(self, error: Exception) -> None:
+        """An outage of a night is one line, not one for every attempt."""
+        sentence = f"{type(error).__name__}: {error}"
+        if sentence != self._said:
+            log.warning("%s and the relay: %s", self._name, sentence)
+        self._said = sentence
+
+    async def _connect(self, client: Client, closed: asyncio.Event) -> None:
+        async def close() -> None:
+            closed.set()
+
+        options: dict[str, Any] = {
+            "name": self._name,
+            "tls": self._relay.context(),
+            "tls_handshake_first": True,
+            "connect_timeout": 5,
+            "allow_reconnect": False,
+            "ping_interval": self._ping,
+            "max_outstanding_pings": 2,
+            "error_cb": self._complain,
+            "closed_cb": close,
+        }
+        await client.connect(self._relay.address, **options)
+        for subject in self._subjects:
+            await client.subscribe(subject, cb=self._receive, pending_bytes_limit=_HELD)
+        await client.flush(5)
