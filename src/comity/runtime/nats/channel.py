@@ -284,7 +284,11 @@ class NatsChannel:
             for call in waiting:
                 call.asking.excused(call.party)
             for call in [call for calls in self._calls.values() for call in calls]:
-                await self._repeat(call)
+                try:
+                    await self._repeat(call)
+                except Exception as error:
+                    # The beat goes on whatever happens to one ask: without it nothing would ever be noticed.
+                    call.asking.failed(error)
 
     async def _repeat(self, call: _Call) -> None:
         if not call.asking.waits_for(call.party):

@@ -34,8 +34,8 @@ from comity.runtime.nats.certificates import (
     new_request,
 )
 from comity.runtime.nats.link import Relay
-from comity.runtime.nats.relay import FOLDER, reload, write_configuration
-from comity.runtime.nats.roster import ROSTER, Roster
+from comity.runtime.nats.relay import FOLDER, reload
+from comity.runtime.nats.roster import ROSTER, Roster, changing
 from comity.runtime.nats.subjects import COORDINATOR, checked_name
 
 MEMBERSHIP = "membership.toml"
@@ -85,6 +85,11 @@ class Joined:
 
 def init(folder: Path, *, address: str, listen: str | None = None, parties: Sequence[str] = ()) -> list[Path]:
     """A new consortium, or further parties of one that is there; the invitations that were written."""
+    with changing(folder):
+        return _init(folder, address, listen, parties)
+
+
+def _init(folder: Path, address: str, listen: str | None, parties: Sequence[str]) -> list[Path]:
     host, port = _split(address)
     if (folder / ROSTER).exists():
         roster = Roster.load(folder)
@@ -141,20 +146,23 @@ def add(
     folder: Path, request: Path, name: str, *, authority: Path | None = None, life: timedelta = YEAR
 ) -> tuple[Issued, Path, bool]:
     """Admit a member: its certificate, where it was written, and whether a running relay has taken it up."""
-    roster, text = Roster.load(folder), _text(request)
-    roster.require(name, fingerprint(text))
-    issued = Authority.load(authority or folder / "authority").sign_member(text, name, life=life)
-    roster.admitted(name, issued).save(folder)
-    path = folder / "certificates" / f"{name}.pem"
-    write_text(path, issued.pem)
-    return issued, path, reload(folder)
+    text = _text(request)
+    Roster.load(folder).require(name, fingerprint(text))
+    with changing(folder):
+        issued = Authority.load(authority or folder / "authority").sign_member(text, name, life=life)
+        Roster.load(folder).admitted(name, issued).save(folder)
+        path = folder / "certificates" / f"{name}.pem"
+        write_text(path, issued.pem)
+        return issued, path, reload(folder)
 
 
 def revoke(folder: Path, name: str) -> bool:
     """Take a member out: its key is never admitted again. Whether a running relay has cut it off; where none runs
     here, the next one that starts does not admit it."""
-    Roster.load(folder).revoked(name).save(folder)
-    return reload(folder)
+    Roster.load(folder)
+    with changing(folder):
+        Roster.load(folder).revoked(name).save(folder)
+        return reload(folder)
 
 
 def _split(address: str) -> tuple[str, int]:
@@ -171,6 +179,3 @@ def _text(path: Path) -> str:
         return path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: can't be read ({error})", code="request") from error
-
-
-__all__ = ["Invitation", "Joined", "add", "init", "join", "membership", "revoke", "write_configuration"]

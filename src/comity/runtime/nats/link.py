@@ -19,7 +19,6 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 from comity.errors import BadInput
 from comity.runtime.nats.frames import PIECE, WINDOW, Frame
@@ -34,8 +33,11 @@ def _says_something(record: logging.LogRecord) -> bool:
 # The client's protocol makes asyncio warn of this at the end of every TLS connection; it means nothing.
 logging.getLogger("asyncio").addFilter(_says_something)
 
-_FIRST, _LONGEST = 0.1, 2.0
+_FIRST, _LONGEST = 0.1, 1.0
 """Seconds between two attempts: at first, and after many."""
+_ATTEMPT = 15.0
+"""Seconds for one attempt: a relay that stands still in the middle of it is as good as none."""
+_LOOK = 0.5
 _HELD = 4 * WINDOW * PIECE
 """Bytes that wait here for one subscription; the client drops what is beyond."""
 
@@ -83,7 +85,7 @@ class Link:
         self._receive = receive
         self._ping = ping
         self._client: Client | None = None
-        self._said = ""
+        self._said: set[str] = set()
 
     @property
     def is_up(self) -> bool:
@@ -96,17 +98,24 @@ class Link:
             closed = asyncio.Event()
             client = Client()
             try:
-                await self._connect(client, closed)
-                self._client, self._said, pause = client, "", _FIRST
+                async with asyncio.timeout(_ATTEMPT):
+                    await self._connect(client, closed)
+                self._client, pause = client, _FIRST
+                self._said.clear()
                 log.info("%s is connected to the relay", self._name)
-                await closed.wait()
+                # Looked at too: the client does not always say that it has closed.
+                while client.is_connected and not closed.is_set():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(closed.wait(), _LOOK)
                 await self._complain(ConnectionError("the connection ended"))
-            except (OSError, ValueError, NatsError, EOFError, asyncio.InvalidStateError) as error:
+            except Exception as error:
+                # Of whatever kind: a client whose connection dies under it fails in many ways, and each is an outage.
                 await self._complain(error)
             finally:
                 self._client = None
                 with suppress(Exception):
-                    await client.close()
+                    async with asyncio.timeout(_LONGEST):
+                        await client.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
 
@@ -116,15 +125,15 @@ class Link:
         if client is not None and client.is_connected:
             try:
                 await client.publish(subject, frame.to_bytes(), reply=answer_to)
-            except (NatsError, OSError) as error:
+            except Exception as error:
                 await self._complain(error)
 
     async def _complain(self, error: Exception) -> None:
         """An outage of a night is one line, not one for every attempt."""
         sentence = f"{type(error).__name__}: {error}"
-        if sentence != self._said:
+        if sentence not in self._said:
             log.warning("%s and the relay: %s", self._name, sentence)
-        self._said = sentence
+        self._said.add(sentence)
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
         async def close() -> None:
@@ -136,6 +145,8 @@ class Link:
             "tls_handshake_first": True,
             "connect_timeout": 5,
             "allow_reconnect": False,
+            "max_reconnect_attempts": 1,
+            "reconnect_time_wait": _FIRST,
             "ping_interval": self._ping,
             "max_outstanding_pings": 2,
             "error_cb": self._complain,

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Stopped
 from comity.runtime.nats.configuration import LOG, PID, server_configuration
-from comity.runtime.nats.roster import Roster
+from comity.runtime.nats.roster import Roster, changing
 
 log = logging.getLogger("comity.relay")
 
@@ -55,7 +56,15 @@ def find_server() -> Path:
     return Path(found)
 
 
-def write_configuration(consortium: Path, *, now: datetime | None = None) -> Path:
+@dataclass(frozen=True)
+class Written:
+    """A configuration that the server found good, and the digest by which it names it in its log."""
+
+    path: Path
+    digest: bytes
+
+
+def write_configuration(consortium: Path, *, now: datetime | None = None) -> Written:
     """Write what the server is to have, from the roster; the server checks it before it takes the place of the last."""
     roster, folder = Roster.load(consortium), (consortium / FOLDER).resolve()
     text = server_configuration(roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder)
@@ -65,7 +74,8 @@ def write_configuration(consortium: Path, *, now: datetime | None = None) -> Pat
     if tried.returncode:
         raise BadInput(f"{draft}: the server refuses this configuration: {tried.stderr.strip()}", code="server")
     draft.replace(path)
-    return path
+    digest = re.search(r"\(sha256:[0-9a-f]{64}\)", tried.stdout + tried.stderr)
+    return Written(path, digest[0].encode("ascii") if digest else b"")
 
 
 def is_running(consortium: Path) -> bool:
@@ -74,15 +84,15 @@ def is_running(consortium: Path) -> bool:
 
 def reload(consortium: Path, *, patience: float = 10.0) -> bool:
     """Give a running relay the configuration of the roster; False where none runs on this machine."""
-    write_configuration(consortium)
+    written = write_configuration(consortium)
     pid = _pid(consortium)
     if pid is None:
         return False
     journal = consortium / FOLDER / LOG
     seen = journal.stat().st_size if journal.exists() else 0
     os.kill(pid, signal.SIGHUP)
-    found = _wait_for((_RELOADED, _FAILED), journal, seen, patience)
-    if found != _RELOADED:
+    taken = b" ".join(filter(None, (_RELOADED, written.digest)))
+    if _wait_for((taken, _FAILED), journal, seen, patience) != taken:
         raise Stopped(
             f"{journal}: the relay did not take the new configuration and goes on with the old one, so that whoever "
             "was taken out is still in: restart it now",
@@ -93,7 +103,7 @@ def reload(consortium: Path, *, patience: float = 10.0) -> bool:
 
 def start(consortium: Path, *, patience: float = 10.0) -> subprocess.Popen[bytes]:
     """The server, ready for members. It ends with this process where the system can see to that."""
-    server, path = find_server(), write_configuration(consortium)
+    server, path = find_server(), write_configuration(consortium).path
     if is_running(consortium):
         raise BadInput(f"{path.with_name(PID)}: a relay of this consortium runs already; end it first", code="server")
     journal = consortium / FOLDER / LOG
@@ -131,7 +141,8 @@ def _cut_off(consortium: Path, due: datetime | None) -> datetime | None:
     now = datetime.now(UTC)
     if due is not None and due <= now:
         log.warning("a member's certificate has ended; it is cut off")
-        reload(consortium)
+        with changing(consortium):
+            reload(consortium)
     return Roster.load(consortium).next_end(now)
 
 

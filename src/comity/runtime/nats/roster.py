@@ -6,9 +6,11 @@ is not admitted any more, since a connection that is open outlives the certifica
 
 from __future__ import annotations
 
+import fcntl
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,15 @@ from comity.runtime.nats.certificates import Issued, user_of
 from comity.runtime.nats.subjects import COORDINATOR, checked_name, checked_party
 
 ROSTER = "roster.toml"
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """One change at a time, also of several processes: none is lost, and whoever asked for a reload sees its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".changing").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ import pytest
 
 from comity.errors import BadInput
 from comity.federation.channel import MOST
-
-pytest.importorskip("nats", reason="the extra [deploy] is not installed")
-
 from comity.runtime.nats import consortium, relay
 from comity.runtime.nats.certificates import Authority, install, new_request
 from comity.runtime.nats.channel import NatsChannel

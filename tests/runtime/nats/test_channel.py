@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.federation.channel_conformance import ChannelConformance
+
 from .relays import needs_server
 
 pytestmark = needs_server
