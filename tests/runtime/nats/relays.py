@@ -21,7 +21,7 @@ from comity.runtime.nats import consortium, relay
 from comity.runtime.nats.certificates import Authority, install, new_request
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.desk import Desk
-from comity.runtime.nats.link import Relay
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.roster import Roster
 from comity.runtime.nats.serving import Worker
 from comity.runtime.nats.subjects import COORDINATOR
@@ -120,13 +120,23 @@ class Loop:
         self.loop.close()
 
 
+class Function:
+    """What a site does, as one function."""
+
+    def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
+        self.party, self.answer = party, answer
+
+    def receive(self, pack: bytes) -> bytes:
+        return b"" if pack.startswith(b"pack") else b"policy"
+
+
 class Site:
     """One site in this process: its desk in a loop, its worker in threads."""
 
     def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Callable[[bytes], bytes], most: int = MOST):
         ours, its = socket.socketpair()
         self.line = ours
-        self.worker = Worker(ours, answer)
+        self.worker = Worker(ours, Function(party, answer))
         threading.Thread(target=self.worker.run, daemon=True).start()
         self.desk = Desk(party, loopback.relay_of(party), its, most=most)
         self.running = loop.start(self.desk.run())

@@ -27,7 +27,7 @@ from comity.runtime.nats.certificates import (
     user_of,
 )
 from comity.runtime.nats.configuration import PENDING, server_configuration
-from comity.runtime.nats.link import Relay
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.roster import Member, Roster
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)

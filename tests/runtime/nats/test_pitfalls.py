@@ -280,3 +280,13 @@ def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line):
 
     site._say = lies
     assert outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}))) == {"ash": FAILED, "birch": echo(b"?")}
+
+
+def test_a_packed_study_goes_to_the_inbox_and_not_to_the_hosts(line):
+    """Also where its bytes are those of an ask that was answered."""
+    answered = []
+    channel = line.channel({"ash": lambda raw: answered.append(raw) or echo(raw)})
+    assert outcomes(channel.submit(asks({"ash": b"pack" + LONG}))) == {"ash": b""}
+    assert outcomes(channel.submit(asks({"ash": b"other"}))) == {"ash": b"policy"}
+    assert answered == []
+    assert outcomes(channel.ask(asks({"ash": b"other"}))) == {"ash": echo(b"other")}

@@ -24,8 +24,8 @@ from comity.errors import BadInput, Refused, Stopped
 from comity.runtime.nats import consortium, relay
 from comity.runtime.nats.certificates import Authority, new_request, user_of
 from comity.runtime.nats.configuration import CONNECTIONS
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import LONGEST
-from comity.runtime.nats.link import Relay
 from comity.runtime.nats.roster import Roster
 
 from .relays import Loopback, needs_server

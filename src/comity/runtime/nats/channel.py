@@ -29,8 +29,9 @@ from nats.aio.msg import Msg
 from comity.errors import BadInput
 from comity.federation.asking import ABSENT, FAILED, SIZE, Asking
 from comity.federation.channel import FOR_EVER, MOST, Message, Patience
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import ID_BYTES, PIECE, SHORT, WINDOW, Frame, Kind, Pulling, id_of, piece_of
-from comity.runtime.nats.link import Link, Relay
+from comity.runtime.nats.link import Link
 from comity.runtime.nats.subjects import COORDINATOR, ask_subject, checked_party, reply_subject
 
 log = logging.getLogger("comity.coordinator")
@@ -56,6 +57,7 @@ class _Call:
     asking: Asking
     party: str
     make: Message
+    kind: Kind = Kind.ASK
     id: bytes = b""
     size: int = 0
     message: bytes | None = None
@@ -102,11 +104,18 @@ class NatsChannel:
         self._maker.start()
 
     def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
+        return self._begin(messages, patience, Kind.ASK)
+
+    def submit(self, packs: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
+        """As `ask`, with packed studies for the inboxes of sites; a reply is the code of a refusal, or empty."""
+        return self._begin(packs, patience, Kind.STUDY)
+
+    def _begin(self, messages: Mapping[str, Message], patience: Patience, kind: Kind) -> Asking:
         known = set(self._parties.values())
         asking = Asking(
             messages, patience, most=self._most, showing=lambda: self._excused_if_starved(asking), beat=self._beat
         )
-        calls = [_Call(asking, party, make) for party, make in messages.items() if party in known]
+        calls = [_Call(asking, party, make, kind) for party, make in messages.items() if party in known]
         for party in messages:
             if party not in known:
                 asking.lost(party, ABSENT)
@@ -236,7 +245,7 @@ class NatsChannel:
 
     async def _offer(self, call: _Call, body: bytes = b"") -> None:
         # With a subject to answer to, the relay says at once when nobody listens.
-        frame = Frame(Kind.ASK, call.id, call.size, body)
+        frame = Frame(call.kind, call.id, call.size, body)
         await self._link.send(ask_subject(call.party), frame, reply_subject(call.party))
 
     async def _give(self, call: _Call, message: bytes, numbers: Iterable[int]) -> None:

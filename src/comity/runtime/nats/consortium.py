@@ -33,7 +33,7 @@ from comity.runtime.nats.certificates import (
     install,
     new_request,
 )
-from comity.runtime.nats.link import Relay
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.relay import FOLDER, reload
 from comity.runtime.nats.roster import ROSTER, Roster, changing
 from comity.runtime.nats.subjects import COORDINATOR, checked_name

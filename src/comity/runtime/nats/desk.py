@@ -20,8 +20,9 @@ from pathlib import Path
 
 from nats.aio.msg import Msg
 
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, SHORT, WINDOW, Frame, Kind, Pulling, id_of, piece_of
-from comity.runtime.nats.link import Link, Relay
+from comity.runtime.nats.link import Link
 from comity.runtime.nats.pipe import next_frame, packed
 from comity.runtime.nats.subjects import ask_subject, reply_subject
 
@@ -40,6 +41,7 @@ class State(Enum):
 @dataclass(eq=False)
 class _Ask:
     id: bytes
+    kind: Kind
     pulling: Pulling
     state: State = State.PULLED
     reply: bytes = b""
@@ -80,7 +82,7 @@ class Desk:
         if frame is None:
             return
         match frame.kind:
-            case Kind.ASK:
+            case Kind.ASK | Kind.STUDY:
                 await self._asked(frame)
             case Kind.PIECE if (ask := self._open.get(frame.id)) is not None and ask.state is State.PULLED:
                 if ask.pulling.takes(frame.number, frame.body):
@@ -101,7 +103,7 @@ class Desk:
             if not self._has_room():
                 await self._say(Kind.ALIVE, frame.id)
                 return
-            ask = self._open[frame.id] = _Ask(frame.id, Pulling(frame.id, frame.number))
+            ask = self._open[frame.id] = _Ask(frame.id, frame.kind, Pulling(frame.id, frame.number))
             if len(frame.body) == frame.number and ask.pulling.takes(0, frame.body):
                 self._to_worker(Frame(Kind.PIECE, frame.id, 0, frame.body))
             else:
@@ -124,7 +126,7 @@ class Desk:
                 self._drop(ask)
                 return
             ask.state = State.WORKED_ON
-            self._to_worker(Frame(Kind.HAVE, ask.id))
+            self._to_worker(Frame(Kind.HAVE, ask.id, ask.kind))
             if ask.pulling.size > SHORT:
                 await self._say(Kind.HAVE, ask.id)
             return

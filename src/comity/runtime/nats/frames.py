@@ -36,6 +36,7 @@ class Kind(IntEnum):
     REPLY = 6  # id: the ask. number: size of the reply. body: the reply's id, then the reply where it is short
     FAILED = 7  # id: the ask, which this site could not work on. body: a short public word
     DONE = 8  # id: the ask, whose reply is there or wanted no more
+    STUDY = 9  # as ASK, of a packed study; the reply says that it arrived
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A connection to the relay that is made again for ever, and the files that it is made with.
+"""A connection to the relay that is made again for ever.
 
 The client's own reconnecting is not used: it closes for good when the relay says no (a member that is not admitted yet,
 too many connections), and goes on with the certificate that it read first, which runs out. Here each attempt reads the
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from comity.errors import BadInput
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, WINDOW, Frame
 
 log = logging.getLogger("comity.relay")
@@ -40,31 +37,6 @@ _ATTEMPT = 15.0
 _LOOK = 0.5
 _HELD = 4 * WINDOW * PIECE
 """Bytes that wait here for one subscription; the client drops what is beyond."""
-
-
-@dataclass(frozen=True)
-class Relay:
-    """Where the relay is and who we are to it. Key and authority lie beside the certificate, if not said otherwise."""
-
-    address: str
-    certificate: Path
-    key: Path = Path()
-    authority: Path = Path()
-
-    def __post_init__(self) -> None:
-        for name in ("key", "authority"):
-            if getattr(self, name) == Path():
-                object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
-        if not self.address.startswith("tls://"):
-            raise BadInput(f"relay.address = {self.address!r}: expected tls://HOST:PORT", key="relay.address")
-
-    def context(self) -> ssl.SSLContext:
-        """TLS 1.3 with our certificate, to a relay that this consortium's authority vouches for and nobody else."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(cafile=str(self.authority))
-        context.load_cert_chain(self.certificate, self.key)
-        return context
 
 
 class Link:

@@ -19,8 +19,8 @@ from io import BytesIO
 from typing import Protocol
 
 from comity.federation.channel import MOST
+from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, Frame, Kind, piece_of
-from comity.runtime.nats.link import Relay
 from comity.runtime.nats.pipe import frames, packed
 
 log = logging.getLogger("comity.site")
@@ -31,12 +31,16 @@ _PAUSE = 1.0
 
 
 class Answering(Protocol):
-    """A `federation.registry.Registry`, or whatever else answers asks of one party."""
+    """What a site does with what arrives, from several threads. What it raises stays at home."""
 
     @property
     def party(self) -> str: ...
 
-    def answer(self, raw: bytes) -> bytes: ...
+    def answer(self, raw: bytes) -> bytes:
+        """The signed reply to an ask."""
+
+    def receive(self, pack: bytes) -> bytes:
+        """Take in a packed study; the public code of a refusal, or nothing."""
 
 
 def serve(
@@ -69,7 +73,7 @@ def _serve_once(site: Answering, relay: Relay, most: int, stop: threading.Event)
             [sys.executable, "-m", "comity.runtime.nats.desk", *words], stdin=its.fileno(), start_new_session=True
         )
         its.close()
-        worker = Worker(ours, site.answer)
+        worker = Worker(ours, site)
         reading = threading.Thread(target=worker.run, name="asks", daemon=True)
         reading.start()
         try:
@@ -84,9 +88,9 @@ def _serve_once(site: Answering, relay: Relay, most: int, stop: threading.Event)
 class Worker:
     """Puts asks together from the line, lets threads answer them, and sends the replies back."""
 
-    def __init__(self, line: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+    def __init__(self, line: socket.socket, site: Answering) -> None:
         self._line = line
-        self._answer = answer
+        self._site = site
         self._coming: dict[bytes, BytesIO] = {}
         self._threads = ThreadPoolExecutor(RUNS, "answer")
         self._sending = threading.Lock()
@@ -99,8 +103,9 @@ class Worker:
                     self._coming.setdefault(frame.id, BytesIO()).write(frame.body)
                 case Kind.HAVE:
                     message = self._coming.pop(frame.id, BytesIO()).getvalue()
+                    work = self._site.receive if frame.number == Kind.STUDY else self._site.answer
                     with suppress(RuntimeError):  # it is told to end; the coordinator asks again
-                        self._threads.submit(self._work, frame.id, message)
+                        self._threads.submit(self._work, work, frame.id, message)
                     del message
                 case Kind.DONE:
                     self._coming.pop(frame.id, None)
@@ -109,9 +114,9 @@ class Worker:
         """Take no more; returns when what is being answered is done."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _work(self, name: bytes, message: bytes) -> None:
+    def _work(self, work: Callable[[bytes], bytes], name: bytes, message: bytes) -> None:
         try:
-            reply = self._answer(message)
+            reply = work(message)
         except Exception:
             log.exception("an ask could not be answered")
             self._send(Frame(Kind.FAILED, name))
