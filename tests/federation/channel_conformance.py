@@ -37,6 +37,10 @@ class Line(Protocol):
     def down(self, seconds: float) -> None:
         """Carry nothing for a while, beginning now."""
 
+    def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
+        """Lose, repeat, swap and delay what is carried from now on; whether there is something to worsen. After the
+        channel is made."""
+
 
 def echo(raw: bytes) -> bytes:
     return b"echo of " + raw
@@ -263,3 +267,40 @@ class ChannelConformance:
         line.down(2.0)
         found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch"), b"?")), patience=Patience(silent=1.5)))
         assert found == dict.fromkeys(("ash", "birch"), echo(b"?"))
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"loss": 0.1},
+            {"twice": 0.5},
+            {"swapped": 0.3},
+            {"delay": 0.05},
+            {"loss": 0.05, "twice": 0.2, "swapped": 0.2},
+        ],
+        ids=["loss", "duplicate", "reordering", "slow", "all of it"],
+    )
+    def test_a_bad_line_changes_nothing_that_is_heard(self, line, bad):
+        """Each is answered once, whole, whatever became of the pieces on the way."""
+        sizes = {"ash": 1, "birch": 70_001, "cedar": MEGA + 7}
+        answered = {party: [] for party in sizes}
+
+        def site(party: str) -> Site:
+            return lambda raw: answered[party].append(raw) or echo(raw)
+
+        channel = line.channel({party: site(party) for party in sizes})
+        line.worsen(**bad)
+        for number in (1, 2):
+            sent = {party: bytes([number]) * size for party, size in sizes.items()}
+            assert outcomes(channel.ask(asks(sent))) == {party: echo(raw) for party, raw in sent.items()}
+        assert {party: set(heard) for party, heard in answered.items()} == {
+            party: {bytes([1]) * size, bytes([2]) * size} for party, size in sizes.items()
+        }
+
+    def test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same(self, line):
+        sent = {"ash": bytes(range(256)) * (40 * MEGA // 256), "birch": b"?"}
+        channel = line.channel(dict.fromkeys(sent, lambda raw: raw[::-1]))
+        with channel.ask(asks(sent), patience=Patience(silent=SOON)) as asking:
+            if line.can_go_down:
+                time.sleep(0.05)
+                line.down(0.3)
+            assert outcomes(asking) == {party: raw[::-1] for party, raw in sent.items()}

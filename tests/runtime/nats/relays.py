@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -193,6 +194,13 @@ class NatsLine:
     def down(self, seconds: float) -> None:
         self.loopback.down(seconds)
 
+    def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
+        """Between both ends and their clients, where the bus and its client may drop what they like."""
+        chance = random.Random(len(self.sites))
+        for link in (self.channels[-1]._link, *(site.desk._link for site in self.sites.values())):
+            link.send = _badly(link.send, chance, loss, twice, swapped, delay)
+        return True
+
     def end_sites(self) -> None:
         for site in self.sites.values():
             site.end()
@@ -205,3 +213,21 @@ class NatsLine:
         self.loop.close()
         if self.loopback.process is None:
             wait_until(lambda: self.loopback.process is not None)
+
+
+def _badly(send, chance: random.Random, loss: float, twice: float, swapped: float, delay: float):
+    held: list[tuple[object, ...]] = []
+
+    async def sent(*what: object) -> None:
+        await asyncio.sleep(delay * chance.random())
+        if chance.random() < loss:
+            return
+        if chance.random() < swapped and not held:
+            held.append(what)
+            return
+        for _ in range(1 + (chance.random() < twice)):
+            await send(*what)
+        while held:
+            await send(*held.pop())
+
+    return sent

@@ -83,11 +83,12 @@ def is_running(consortium: Path) -> bool:
 
 
 def reload(consortium: Path, *, patience: float = 10.0) -> bool:
-    """Give a running relay the configuration of the roster; False where none runs on this machine."""
-    written = write_configuration(consortium)
+    """Give a running relay the configuration of the roster; False where none runs on this machine, in which case the
+    next one begins with it."""
     pid = _pid(consortium)
     if pid is None:
         return False
+    written = write_configuration(consortium)
     journal = consortium / FOLDER / LOG
     seen = journal.stat().st_size if journal.exists() else 0
     os.kill(pid, signal.SIGHUP)
@@ -117,16 +118,21 @@ def start(consortium: Path, *, patience: float = 10.0) -> subprocess.Popen[bytes
 
 
 def serve(consortium: Path, *, tick: float = 10.0, ready: Callable[[], None] = lambda: None) -> int:
-    """Run the relay until this process is told to end; members whose certificates end are cut off."""
-    process = start(consortium)
-    ends = [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.signal(number, lambda *_: process.terminate()) for number in ends}
+    """Run the relay until this process is told to end, which gives 0; members whose certificates end are cut off."""
+    process, told = start(consortium), []
+
+    def end(*_: object) -> None:
+        told.append(True)
+        process.terminate()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ready()
         due = Roster.load(consortium).next_end(datetime.now(UTC))
         while True:
             try:
-                return process.wait(tick)
+                code = process.wait(tick)
+                return 0 if told else code or 1
             except subprocess.TimeoutExpired:
                 due = _cut_off(consortium, due)
     finally:
