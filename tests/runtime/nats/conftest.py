@@ -9,7 +9,7 @@ NAMES = ("ash", "birch", "cedar", "doum", *(f"site-{number}" for number in range
 
 @pytest.fixture(scope="session")
 def loopback(tmp_path_factory):
-    made = Loopback(tmp_path_factory.mktemp("consortium"), NAMES)
+    made = Loopback.make(tmp_path_factory.mktemp("consortium"), NAMES)
     made.start()
     yield made
     made.stop()

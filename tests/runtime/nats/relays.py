@@ -11,19 +11,18 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from comity.errors import BadInput
 from comity.federation.channel import MOST
-from comity.runtime.nats import consortium, relay
-from comity.runtime.nats.certificates import Authority, install, new_request
+from comity.runtime.nats import loopback, relay
+from comity.runtime.nats.certificates import Authority, new_request
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.desk import Desk
 from comity.runtime.nats.dialling import Relay
-from comity.runtime.nats.roster import Roster
 from comity.runtime.nats.serving import Worker
 from comity.runtime.nats.subjects import COORDINATOR
 
@@ -35,43 +34,30 @@ except BadInput:
 needs_server = pytest.mark.skipif(not SERVER, reason="there is no nats-server here; the extra [deploy-try] has one")
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+class Loopback(loopback.Loopback):
+    """With a relay that can be killed, stopped and started."""
 
+    process: subprocess.Popen[bytes] | None = None
 
-class Loopback:
-    """A consortium in a folder, all members admitted at once, and its relay."""
-
-    def __init__(self, folder: Path, parties: Iterable[str]) -> None:
-        self.folder, self.home = folder / "consortium", folder
-        self.process: subprocess.Popen[bytes] | None = None
-        port = free_port()
-        consortium.init(self.folder, address=f"127.0.0.1:{port}", listen=f"127.0.0.1:{port}", parties=list(parties))
-        authority, roster = Authority.load(self.folder / "authority"), Roster.load(self.folder)
-        for name in roster.members:
-            joined = consortium.join(self.folder / "invitations" / f"{name}.toml", self.home / name)
-            issued = authority.sign_member(joined.request.read_text(), name)
-            roster = roster.admitted(name, issued)
-            install(self.home / name, name, issued.pem)
-        roster.save(self.folder)
-
-    def relay_of(self, name: str) -> Relay:
-        return consortium.membership(self.home / name)[1]
+    @property
+    def folder(self) -> Path:
+        return self.consortium
 
     @property
     def authority(self) -> Authority:
-        return Authority.load(self.folder / "authority")
+        return Authority.load(self.consortium / "authority")
 
     def start(self) -> None:
-        self.process = relay.start(self.folder)
+        self._now(relay.start(self.folder))
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            self.process = None
+            self._now(None)
+
+    def _now(self, process: subprocess.Popen[bytes] | None) -> None:
+        object.__setattr__(self, "process", process)
 
     def down(self, seconds: float) -> None:
         """The relay is killed now, and back after a while."""

@@ -152,13 +152,13 @@ def test_replies_that_nobody_takes_are_forgotten_and_given_again(line, monkeypat
 
 def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path):
     """The client's own reconnecting gives up for good when the relay says no."""
-    made = Loopback(tmp_path, ["north"])
+    made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
         consortium.init(made.folder, address=made.relay_of("north").address, parties=["east"])
-        joined = consortium.join(made.folder / "invitations" / "east.toml", tmp_path / "east")
+        joined = consortium.join(made.folder / "invitations" / "east.toml", made.relay_folder("east"))
         issued = made.authority.sign_member(joined.request.read_text(), "east")
-        (tmp_path / "east" / "certificate.pem").write_text(issued.pem)
+        (made.relay_folder("east") / "certificate.pem").write_text(issued.pem)
         line = NatsLine(made)
         site = Site(line.loop, made, "east", echo)
         wait_until(lambda: any("Authorization" in said for said in site.desk._link._said))
@@ -172,13 +172,13 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path):
 
 
 def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path):
-    made = Loopback(tmp_path, ["north"])
+    made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
         line = NatsLine(made)
         site = Site(line.loop, made, "north", echo)
         site.up()
-        home = tmp_path / "north"
+        home = made.relay_folder("north")
         for name in ("key.pem", "request.pem"):
             (home / name).unlink()
         joined = consortium.join(made.folder / "invitations" / "north.toml", home)
@@ -243,7 +243,9 @@ HOLDS_THE_LOCK = """
 def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback):
     """A site as it is deployed: two processes. It ends when it is told to, and its desk with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
-    process = subprocess.Popen([sys.executable, "-c", script, str(loopback.home / "cedar")], stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(loopback.relay_folder("cedar"))], stderr=subprocess.PIPE
+    )
     try:
         with NatsChannel(loopback.relay_of("coordinator"), ["cedar"], beat=0.2, grace=SOON) as channel:
             assert outcomes(channel.ask(asks({"cedar": LONG}))) == {"cedar": LONG[::-1]}

@@ -38,7 +38,7 @@ SOON = 10
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """A relay of its own: what is done here changes the roster."""
-    made = Loopback(tmp_path_factory.mktemp("rules"), ["north", "south"])
+    made = Loopback.make(tmp_path_factory.mktemp("rules"), ["north", "south"])
     made.start()
     yield made
     made.stop()
@@ -335,7 +335,7 @@ def test_a_member_can_not_play_the_relay(two):
 
 @pytest.fixture
 def fresh(tmp_path):
-    made = Loopback(tmp_path, ["north", "south"])
+    made = Loopback.make(tmp_path, ["north", "south"])
     made.start()
     yield made
     made.stop()
@@ -355,7 +355,7 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh):
 
     assert asyncio.run(tried()) < 5
     with pytest.raises(Refused, match="was revoked"):
-        consortium.add(fresh.folder, fresh.home / "north" / "request.pem", "north")
+        consortium.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
 
 
 def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh, tmp_path):
@@ -385,7 +385,7 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh, monkeypatch):
 
 def test_a_connection_does_not_outlive_its_certificate(fresh):
     """The server looks at the end of a certificate when a connection begins, and never again; the relay does."""
-    folder, roster = fresh.home / "south", Roster.load(fresh.folder)
+    folder, roster = fresh.relay_folder("south"), Roster.load(fresh.folder)
     request = new_request(folder, "south")
     issued = fresh.authority.sign_member(request, "south", life=timedelta(seconds=2))
     roster.admitted("south", issued).save(fresh.folder)

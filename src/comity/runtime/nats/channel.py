@@ -287,6 +287,8 @@ class NatsChannel:
     async def _beats(self) -> None:
         while True:
             await asyncio.sleep(self._beat)
+            for asking in {call.asking for calls in self._calls.values() for call in calls}:
+                self._excused_if_starved(asking)
             self._ticked = time.monotonic()
             with self._room:
                 waiting = list(self._waiting)
