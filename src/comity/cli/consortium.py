@@ -14,7 +14,7 @@ from comity.cli.output import show, table, warn
 
 app = typer.Typer(
     help="Organisations that learn together over a relay: invite, join, admit, revoke.\n\n"
-    "Example: comity consortium try --parties 3",
+    "Example: comity consortium init consortium --address relay.example.org --party north",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
