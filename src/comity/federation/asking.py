@@ -81,6 +81,7 @@ class Asking:
         self._error: BaseException | None = None
         self._closed = self._cancelled = False
         self._at_close: list[Callable[[], None]] = []
+        self._opened: Callable[[str, bytes], bytes] | None = None
 
     # For whoever carries the ask, from any thread.
 
@@ -203,8 +204,14 @@ class Asking:
     ) -> None:
         self.close()
 
+    def open_with(self, opened: Callable[[str, bytes], bytes]) -> None:
+        """Hand replies out as this makes them of what was carried; to be said before the first is taken out."""
+        self._opened = opened
+
     def __iter__(self) -> Iterator[Event]:
         while (event := self._next()) is not None:
+            if isinstance(event, Replied) and self._opened is not None:
+                event = Replied(event.party, self._opened(event.party, event.reply))
             yield event
 
     def _next(self) -> Event | None:

@@ -43,6 +43,7 @@ __all__ = [
     "Draw",
     "Entry",
     "Ledger",
+    "Run",
     "Transaction",
     "Verified",
     "verify_export",
@@ -58,6 +59,16 @@ class Verified:
     entries: int
     head: str
     frozen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as a ledger knows it: `state` is open, or how it ended."""
+
+    run: str
+    dataset: str
+    study: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +308,12 @@ class Ledger:
 
     def _rows(self, connection: sqlite3.Connection) -> Iterable[Row]:
         return rows_of(connection, self._place.owner)
+
+    def runs(self) -> list[Run]:
+        """Every run that reserved here, in the order of their ids."""
+        with self.reading() as connection, sound(self._place.name):
+            query = "SELECT run, dataset, study, state FROM runs WHERE owner = ? ORDER BY run"
+            return [Run(*row) for row in connection.execute(query, (self._place.owner,))]
 
     def summary(self) -> list[Account]:
         """One account per dataset."""

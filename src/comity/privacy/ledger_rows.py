@@ -148,6 +148,26 @@ class Rows:
         )
         return [(part, loss, bool(drawn)) for part, loss, drawn in rows]
 
+    def runs_since(self, dataset: str, moment: str) -> dict[str, bool]:
+        """The runs of a dataset that are open, or that drew or were forfeited at this moment or later; and whether all
+        that each reserved counts, or only what it drew."""
+        rows = self._all(
+            "SELECT run, 1 FROM runs INDEXED BY open_runs WHERE owner = ?1 AND state = 'open' AND dataset = ?2 "
+            "UNION ALL SELECT run, max(kind = 'forfeit') FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 "
+            "AND kind IN ('draw', 'forfeit') GROUP BY run",
+            dataset,
+            moment,
+        )
+        found: dict[str, bool] = {}
+        for run, whole in rows:
+            found[run] = bool(whole) or found.get(run, False)
+        return found
+
+    def written_off_since(self, dataset: str, moment: str) -> list[str]:
+        """The losses that the owner wrote off at this moment or later."""
+        query = "SELECT loss FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 AND kind = 'write-off'"
+        return [loss for (loss,) in self._all(query, dataset, moment)]
+
     def frozen(self) -> str:
         lost: str = self._one("SELECT frozen FROM ledgers WHERE owner = ?1")[0]
         return lost

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
-from comity.privacy.accounting import convert
+from comity.privacy.accounting import Spent, convert
 from comity.privacy.chain import Row, is_head
 from comity.privacy.composition import Grant, check_currency, entered, usual, written_off
 from comity.privacy.currency import Currency
@@ -234,6 +234,26 @@ class Transaction:
         permit = Permit(release, index)
         self._permits.append(permit)
         return permit
+
+    def spent_since(self, moment: str, *, dataset: str | None = None) -> Spent:
+        """What was spent of a dataset at this moment (an ISO time in UTC) or later, and what open runs may still spend.
+
+        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, for
+        times need not follow each other where a clock was set back, and is asked for when a run begins.
+        """
+        name = self._dataset(dataset)
+        balance = self._rows.account(name)[2]
+        spent = Spent.zero()
+        for run, whole in self._rows.runs_since(name, moment).items():
+            parts = Parts.of(
+                (part, balance.counted(parse_loss(loss)))
+                for part, loss, drawn in self._rows.promised(run)
+                if drawn or whole
+            )
+            spent = spent.plus(parts.cost)
+        for loss in self._rows.written_off_since(name, moment):
+            spent = spent.add(balance.counted(parse_loss(loss)))
+        return spent
 
     def void(self, run: str) -> None:
         """Gives back what a run never drew, and ends it: its id can't draw again."""
