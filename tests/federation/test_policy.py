@@ -206,6 +206,25 @@ def test_as_many_joint_predictions_as_allowed_and_not_one_more():
         assert checked(allowed, declaration=declared) == wanted, most
 
 
+@pytest.mark.parametrize("word", ["records_may_leave", "sizes_may_leave"])
+def test_records_and_sizes_do_not_leave_without_their_word(word):
+    @dataclass(frozen=True)
+    class Disclosing(Rounds):
+        def declare(self, who: Any) -> Declaration:
+            made = super().declare(who)
+            exact = Release(
+                name="exact", source=EVERY_PARTY, to=COORDINATOR, protection=Disclosed("as it is", word), form=Blob(9)
+            )
+            return replace(made, releases=(*made.releases, exact))
+
+    other = {"records_may_leave", "sizes_may_leave"} - {word}
+    for path in ("run.ready[0]", "run.begin[0]"):
+        one = host(Disclosing(), consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other)))
+        assert decode(ask(one, path)) == {"refused": "policy", "key": word}
+        one.policy = Policy(approved={STUDY: 1}, disclosures=frozenset({word}))
+        assert "ok" in decode(ask(one, path))
+
+
 def test_what_leaves_exactly_needs_its_own_word():
     declared = disclosing(Disclosed("sizes", "sizes_may_leave"))
     assert checked(Policy(approved={STUDY: 1}), declaration=declared) == "sizes_may_leave"

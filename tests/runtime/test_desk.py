@@ -264,20 +264,23 @@ def test_a_run_id_of_several_studies_is_named_with_its_study(sites: Sites) -> No
     assert end_run(own, "run-1").is_of(studies[0].hash)
 
 
-def test_a_site_file_that_breaks_closes_the_desk_until_it_is_mended(sites: Sites) -> None:
+def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites) -> None:
+    """And ends no run: whoever is asked meanwhile has decided nothing."""
     study = sites.study()
-    desks = approved(sites, study)
-    path = sites.site("north")
+    desks, journal, path = approved(sites, study), Journal(), sites.site("north")
     text = path.read_text()
-    path.write_text(text.replace("epsilon_per_study", "epsilon_per_studdy"))
-    assert begin(sites, study, desks).code == "study"
+    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    with pytest.raises(Stopped, match="north"):
+        whole_run(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
     assert desks["north"].studies == ()
-    assert any("epsilon_per_studdy" in one.sentence for one in Refusals(sites.home("north")).last(9))
+    assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
     # A decision does not open it: it would be served by the terms that were read last.
     desks["north"].inbox.approve(study.hash, dataset="patients", runs=5)
-    assert begin(sites, study, desks).code == "study"
+    with pytest.raises(Stopped, match="north"):
+        whole_run(coordinated(study, desks, sites.coordinator, journal=journal))
+    assert desks["north"].studies == ()
     path.write_text(text)
-    ready(coordinated(study, desks, sites.coordinator))
+    whole_run(coordinated(study, desks, sites.coordinator, journal=journal))
 
 
 def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:

@@ -171,7 +171,11 @@ def serve(site: SiteOption = SITE, as_json: AsJson = False) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     document = {"party": desk.site.party, "serving": list(desk.studies)}
     show(f"{desk.site.party} serves {len(desk.studies)} studies", document, as_json=as_json)
-    endpoint.serve(desk)
+    try:
+        endpoint.serve(desk)
+    except KeyboardInterrupt:
+        # The way to end it. Runs that are open go on when it serves again.
+        raise typer.Exit(0) from None
 
 
 @app.command()

@@ -25,7 +25,10 @@ def init(
     site: Annotated[Path, typer.Option("--site", help="The site file to write.")] = Path("site.toml"),
     party: Annotated[str | None, typer.Option(help="Your name in studies.", show_default=False)] = None,
     dataset: Annotated[str | None, typer.Option(help="What your records are called.", show_default=False)] = None,
-    data: Annotated[str | None, typer.Option(help="Where they are: a file, or a URL.", show_default=False)] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="A file beside the site file, or a URL.", show_default=False),
+    ] = None,
     schema: Annotated[
         Path | None, typer.Option(help="Check the records against this schema.", show_default=False)
     ] = None,

@@ -294,9 +294,12 @@ class Ledger:
     def lacks_commit(self, ledger: str, count: int, head: str) -> bool:
         """Whether this is the ledger that is meant, and has no such commit."""
         with self.reading() as connection, sound(self._place.name):
-            query = "SELECT 1 FROM ledgers WHERE owner = ? AND id = ?"
-            own = connection.execute(query, (self._place.owner, ledger)).fetchone() is not None
-            return own and find_commit(connection, self._place.owner, count) != head
+            query = (
+                "SELECT (SELECT head FROM commits WHERE owner = ?1 AND count = ?3) FROM ledgers "
+                "WHERE owner = ?1 AND id = ?2"
+            )
+            found = connection.execute(query, (self._place.owner, ledger, count)).fetchone()
+            return found is not None and (found[0] is None or bytes(found[0]).hex() != head)
 
     def truncate_log(self) -> bool:
         """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""

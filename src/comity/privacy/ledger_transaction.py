@@ -24,9 +24,8 @@ from comity.privacy.ledger_commits import (
     append_commit,
     commit_head,
     find_commit,
-    last_commits,
     notes_digest,
-    state_digest,
+    state_of,
 )
 from comity.privacy.ledger_replay import ENDED
 from comity.privacy.ledger_rows import Rows, grant_marks, line, number, row
@@ -282,12 +281,10 @@ class Transaction:
         A transaction that asked for its head commits under it, also when nothing else changed.
         """
         if self._sealed is None:
-            last = next(iter(last_commits(self.connection, self._owner)), None)
-            count, before = (1, b"") if last is None else (last.count + 1, last.head)
-            seq, entry_head = self._rows.last()
-            state, notes = state_digest(self.connection, self._owner), notes_digest(self._notes)
-            head = commit_head(before, count, entry_head, state, notes)
-            self._sealed = Commit(count, seq, state, notes, head)
+            (count, before), (seq, entry_head) = self._rows.last_of_both()
+            state, notes = state_of(self.connection, self._owner, self._rows.ledger()), notes_digest(self._notes)
+            head = commit_head(before, count + 1, entry_head, state, notes)
+            self._sealed = Commit(count + 1, seq, state, notes, head)
         return CommitHead(self._rows.id(), self._sealed.count, self._sealed.head.hex())
 
     def finish(self) -> CommitHead | None:

@@ -2,7 +2,7 @@
 
 Asks come sealed to this site and replies go sealed to whoever asked (`comity.federation.sealed_channel`); one that is
 not sealed is refused. Site file and decisions are looked at before every ask, so that what the owner decided counts
-from the next one on. A site file that can't be used any more closes the desk until it can: the terms in it may have
+from the next one on. A site file that can't be used any more stops the desk until it can: the terms in it may have
 become narrower.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
-from comity.errors import ComityError, Malformed
+from comity.errors import ComityError, Malformed, Refused
 from comity.federation.ask import study_of
 from comity.federation.codec import encode
 from comity.federation.delivery import presented_to
@@ -63,6 +63,11 @@ class Desk:
             # To nobody in particular: there is no key to seal it to, and it says nothing.
             self._note(error, None, "")
             return Answer(sign_reply(keys, party, raw, encode({"refused": error.code, "key": ""})), error)
+        if self._is_closed:
+            # No decision about any study: runs that are open go on once the file is mended.
+            shut = Refused(f"{self.site.where} can't be used; mend it", code="stopped")
+            stopped = sign_reply(keys, party, ask.raw, encode({"refused": shut.code, "key": ""}))
+            return Answer(ask.reply(stopped), shut)
         answer = self._registry.answered(ask.raw)
         study = study_of(ask.raw)
         if answer.refusal is not None:
