@@ -21,8 +21,8 @@ COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["bench"], ["reproduce"], ["doctor"]),
     *(["schema", "check"], ["schema", "draft"]),
     *(["ledger", name] for name in ("init", "show", "grant", "verify", "export", "write-off", "abandon")),
-    *(["consortium", name] for name in ("init", "join", "add", "revoke", "show")),
-    *(["relay", "serve"], ["relay", "reload"]),
+    *(["consortium", name] for name in ("init", "join", "add", "revoke", "show", "try")),
+    *(["relay", "serve"], ["relay", "reload"], ["study", "submit"]),
 ]
 
 

@@ -159,3 +159,48 @@ def _taken(folder: Path, taken: bool) -> str:
         return "the relay has the new list"
     warn(f"no relay runs here; where it does, copy {folder}/roster.toml there and run: comity relay reload {folder}")
     return "the next relay that starts from this folder has the new list"
+
+
+@app.command("try")
+def try_out(
+    parties: Annotated[int, typer.Option(help="How many organisations.", min=2, max=30)] = 3,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything in this new folder.", show_default="thrown away")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try it on this machine: relay, coordinator and sites as processes on loopback, one study from end to end.
+
+    Example: comity consortium try --parties 3
+
+    Example: comity consortium try --parties 3 --folder here
+    """
+    import tempfile
+    import time
+
+    from comity.errors import BadInput
+    from comity.report.result import load_result
+
+    try:
+        from comity.runtime.nats.trying import make, names_of, run
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy-try]'") from error
+
+    if folder is not None and folder.exists():
+        raise BadInput(f"{folder}: there is something here already; choose a new folder", key="folder")
+    began, names = time.perf_counter(), names_of(parties)
+    with tempfile.TemporaryDirectory(prefix="comity-") as place:
+        home = Path(place) if folder is None else folder
+        tried = run(make(home.absolute(), names), names)
+        result = load_result(tried.run)
+        seconds = time.perf_counter() - began
+    rounds = len({line.path for line in result.transcript.lines})
+    lines = [
+        f"{parties} organisations and a coordinator over a relay: {seconds:.1f} s, the study {result.seconds:.1f} s",
+        f"  {result.study} · run {result.run} · {rounds} steps · {result.guarantee}",
+    ]
+    if folder is not None:
+        lines += [f"  {'coordinator':<12} {tried.run}", *(f"  {name:<12} {at}" for name, at in tried.results.items())]
+    document = {"parties": parties, "seconds": seconds, "study_seconds": result.seconds, "run": result.run}
+    kept = {"folder": str(tried.run), "results": {name: str(at) for name, at in tried.results.items()}}
+    show("\n".join(lines), {**document, **(kept if folder is not None else {})}, as_json=as_json)

@@ -6,6 +6,7 @@ all of them.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -75,20 +76,26 @@ def free_port() -> int:
 
 @contextmanager
 def processes(commands: Iterable[tuple[list[str], Path]]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Python's own processes with these arguments, each with the log file it writes; they end with the block."""
+    """Processes of this Python with these arguments, each with the file that it logs to; they end with the block."""
     running: list[subprocess.Popen[bytes]] = []
     try:
         for words, log in commands:
-            with log.open("ab") as file:
-                running.append(
-                    subprocess.Popen([sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-                )
+            running.append(started(words, log))
         yield running
     finally:
         for one in running:
             one.terminate()
         for one in running:
             stop(one)
+
+
+def started(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """One process among several on this machine: it computes in one thread, so that they do not wait for each other."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **one}
+        )
 
 
 def stop(process: subprocess.Popen[bytes], *, patience: float = 20.0) -> None:
