@@ -120,10 +120,10 @@ class Function:
 class Site:
     """One site in this process: its desk in a loop, its worker in threads."""
 
-    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Callable[[bytes], bytes], most: int = MOST):
+    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer, most: int = MOST) -> None:
         ours, its = socket.socketpair()
         self.line = ours
-        self.worker = Worker(ours, Function(party, answer))
+        self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
         threading.Thread(target=self.worker.run, daemon=True).start()
         self.desk = Desk(party, loopback.relay_of(party), its, most=most)
         self.running = loop.start(self.desk.run())
