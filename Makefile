@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long mutants lint install dev bench-vertical bench-synthetic clean
+.PHONY: demo test test-long test-deploy mutants lint install dev bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +37,11 @@ test: lint
 # many minutes.
 test-long: mutants
 	$(BIN)/pytest -m long -o faulthandler_timeout=1800
-	$(BIN)/pytest -m 'hypothesis and not long' --hypothesis-profile=searching
+	$(BIN)/pytest -m 'hypothesis and not long and not deploy' --hypothesis-profile=searching
+
+# Relay, coordinator and sites as processes on loopback; the server comes with the development environment.
+test-deploy: $(VENV)/.dev
+	$(BIN)/pytest -m deploy -n 0 -o faulthandler_timeout=600
 
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev

@@ -45,6 +45,7 @@ BENCHES = {
             "non-negative consistent counts of a tree, against OSQP and Clarabel",
             _measure("consistency"),
         ),
+        Measurement("deploy", "rounds between processes over a relay, against the local channel", _measure("deploy")),
         Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
         Measurement(
             "softlabel-parties",

@@ -187,7 +187,7 @@ def simulate(
             local,
             results=len(parties) <= RESULTS if results is None else results,
         )
-    outcome = _outcome(
+    outcome = outcome_of(
         protocol,
         who,
         released,
@@ -284,7 +284,7 @@ def _with_hosts(
     return released, kept, accounts, coordinator.transcript, received
 
 
-def _outcome(
+def outcome_of(
     protocol: Protocol,
     who: Consortium,
     released: Mapping[str, Any],
@@ -297,6 +297,7 @@ def _outcome(
     run_id: str,
     seed: int | None,
 ) -> Outcome:
+    """What a run gives back, wherever it ran, from what its coordinator has at its end."""
     declaration = protocol.accepted(who)
     spent = largest(declaration, who)
     delta = delta_of(who.loss)
