@@ -87,23 +87,3 @@ def adult_columns(parties: int) -> dict[str, tuple[str, ...]]:
     held = {name: list(COLUMNS[number::parties]) for number, name in enumerate(names)}
     held[names[0]].append("income")
     return {name: tuple(columns) for name, columns in held.items()}
-
-
-def census_schema() -> Schema:
-    """All 48,842 records of the file with 14 columns, an unknown category as another one; numbers in eight cells, those
-    of money on a logarithmic scale. Bounds are round figures."""
-
-    def number(name: str, low: float, high: float, *, log: bool = False, follows: str | None = None) -> Numeric:
-        return Numeric(name, low, high, bins=8, scale="log" if log else "linear", follows=follows)
-
-    numbers: tuple[Column, ...] = (
-        number("age", 17, 90),
-        number("fnlwgt", 10_000, 1_500_000, log=True),
-        number("education_num", 1, 16, follows="education"),
-        number("capital_gain", 0, 100_000, log=True),
-        number("capital_loss", 0, 5_000, log=True),
-        number("hours_per_week", 1, 99),
-    )
-    known = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
-    choices = tuple(Categorical(name, CATEGORIES[name], other=name != "education") for name in known)
-    return Schema((*numbers, *choices), Classes("income", ("<=50K", ">50K")))
