@@ -100,7 +100,7 @@ class Cells:
         edges = _edges(column, self._bins(column))
         if isinstance(column, Date):
             none = np.zeros(len(edges) - 1, np.bool_)
-            days = [str(day)[:10] for day in _days(replace(column, format=None), edges[:-1], none)]
+            days = [str(day)[:10] for day in first_days(replace(column, format=None), edges[:-1], none)]
             return (*(f"from {day}" for day in days), *missing)
         # Of whole numbers the last one of a cell, not the first of the next.
         last = 1 if isinstance(column, Numeric) and column.integer else 0
@@ -192,7 +192,7 @@ def _values(column: Column | Target, places: Places, share: NDArray[np.float64],
     edges, cell = _edges(column, bins), np.where(missing, 0, places)
     low, high = edges[cell], edges[cell + 1]
     if isinstance(column, Date):
-        return _days(column, np.floor(low + share * (high - low)), missing)
+        return first_days(column, np.floor(low + share * (high - low)), missing)
     if isinstance(column, Numeric) and column.integer:
         # Whole numbers from the first in the cell to the last before the next.
         first, after = np.ceil(low), np.maximum(np.ceil(high), np.ceil(low) + 1)
@@ -210,7 +210,7 @@ def _values(column: Column | Target, places: Places, share: NDArray[np.float64],
     return np.where(missing, np.nan, inside)
 
 
-def _days(column: Date, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
+def first_days(column: Date, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
     """The first day of each step, as a date or as the text that the column's format spells."""
     import pandas as pd
 
