@@ -1,4 +1,4 @@
-"""Curves, panels, matrices and pictures as SVG to be put into a page, drawn by matplotlib; `comity.report.plots` has the rest."""
+"""Curves, panels, matrices and pictures as SVG for a page, drawn by matplotlib; `comity.report.plots` has the rest."""
 
 from __future__ import annotations
 
