@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 MOST = 5.0
 """B: no record counts for more than so many. Settled on MNIST."""
 # The penalty of each coordinate is twice the variance of its noise, and this. Settled on MNIST.
-_RIDGE = 0.01
+_RIDGE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
