@@ -48,7 +48,6 @@ def fitted(mean: Floats, variance: Floats) -> Floats:
     # A plan imports this file, and needs no library of minimisers.
     from scipy.optimize import minimize
 
-    mean = shrunk(mean, variance)
     penalty = np.concatenate([[_RIDGE], 2 * variance + _RIDGE])
     wanted = np.concatenate([[1.0], mean])
 
@@ -62,13 +61,6 @@ def fitted(mean: Floats, variance: Floats) -> Floats:
     start = np.zeros(len(wanted))
     start[0] = 1.0
     return np.asarray(minimize(risk, start, jac=True, method="BFGS", options={"gtol": 1e-9}).x, np.float64)
-
-
-def shrunk(mean: Floats, variance: Floats) -> Floats:
-    """Each coordinate of a noisy mean times 1 − variance/mean², or zero where that is negative: what is no longer than
-    its noise is taken for noise (Stein's positive part, coordinate by coordinate)."""
-    square = mean**2
-    return np.asarray(mean * np.maximum(0.0, 1 - variance / np.maximum(square, 1e-300)), np.float64)
 
 
 def _expected(level: float, spread: float) -> tuple[float, float, float]:
