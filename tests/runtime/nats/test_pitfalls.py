@@ -104,6 +104,7 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
         outcomes(asking)
 
 
+@pytest.mark.deploy
 def test_pieces_on_their_way_stay_few_however_many_parties(line, monkeypatch):
     monkeypatch.setattr(channels, "PULLED", 6)
     names = [f"site-{number}" for number in range(12)]
@@ -240,6 +241,7 @@ HOLDS_THE_LOCK = """
 """
 
 
+@pytest.mark.deploy
 def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback):
     """A site as it is deployed: two processes. It ends when it is told to, and its desk with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
