@@ -68,6 +68,11 @@ BENCHES = {
             options=("rows",),
         ),
         Measurement(
+            "synthetic",
+            "a synthetic dataset of many owners, against MST and AIM of one curator at the same loss",
+            _measure("synthetic"),
+        ),
+        Measurement(
             "synthetic-columns",
             "counts over columns of three owners, and a dataset of them, against numpy in one place",
             _measure("synthetic_columns"),

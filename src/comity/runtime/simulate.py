@@ -213,6 +213,7 @@ def simulate(
         assessment=assessed,
         received=received,
         presented_to={party: presented_to(protocol, found, who) for party, found in received.items()},
+        kept={party: protocol.present_own(found.own, who) for party, found in received.items()},
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
