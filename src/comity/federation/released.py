@@ -53,6 +53,14 @@ def perturbed(
         return f"noise:{release.name}/{place}"
 
     correlated = noise if isinstance(noise, Correlated) else None
+    if correlated is not None and not np.array_equal(units * scale.grid, value):
+        # Rounding the sum anew would move it by another unit in every later round, which one unit of noise per round
+        # does not cover: a sum of rounded summands moves in the rounds of its summands alone.
+        raise Malformed(
+            f"{release.name}: a running sum is put on its grid of {scale.grid:g} summand by summand; round each first",
+            code="form",
+            key=release.name,
+        )
     before = once(record(index - 1), _undrawn)["state"] if correlated is not None and index else None
 
     def draw() -> dict[str, Any]:
