@@ -67,7 +67,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 
         def log(truth: np.ndarray, choices: list[int] = choices, measured: list[int] = measured):
             source = Transcript(truth, choices, measured)
-            return mechanism.run(source, (truth, np.zeros(len(truth))), permit=permit()), source.log
+            return mechanism.run(source, (truth, np.zeros(len(truth)), 20), permit=permit()), source.log
 
         found, base = log(sums)
         for move in (np.array(one) for one in np.ndindex(*(len(moves),) * d)):
@@ -80,7 +80,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 @pytest.mark.parametrize("moved", [1, 2])
 def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_one(moved):
     """Printed: ε an iteration. Its own choice by exp(ε·score) costs 2ε, the measurement ε, and both times Δ."""
-    mechanism = MeanWeights(epsilon=0.2, iterations=3, records=20, dimensions=2, moved=moved, concentrated=False)
+    mechanism = MeanWeights(epsilon=0.2, iterations=3, dimensions=2, moved=moved, concentrated=False)
     stated = float(mechanism.charged.epsilon)
     assert stated == pytest.approx(0.2 * 3 * 3 * moved)
     found = worst_loss(mechanism, (-moved, 0, moved))
@@ -91,7 +91,7 @@ def test_losses_of_iterations():
     assert charged_for(0.01, 1656, 1, concentrated=False) == Pure("49.68")
     assert charged_for(0.01, 1656, 2, concentrated=False) == Pure("99.36")
     assert charged_for(0.01, 1656, 2, concentrated=True) == ZCDP("1.656")
-    mechanism = MeanWeights(epsilon=0.01, iterations=1656, records=9, dimensions=4)
+    mechanism = MeanWeights(epsilon=0.01, iterations=1656, dimensions=4)
     assert mechanism.charged == mechanism.loss == ZCDP("0.414")
     assert mechanism.sensitivity == 1
 
@@ -100,14 +100,14 @@ def audited(mechanism: MeanWeights, count: int) -> float:
     source = SeededNoise(3)
     scores = []
     for sums in (np.array([STEPS, -STEPS]), np.array([-STEPS, STEPS])):
-        runs = (mechanism.run(source, (sums, np.zeros(2)), permit=permit()) for _ in range(count))
+        runs = (mechanism.run(source, (sums, np.zeros(2), 4), permit=permit()) for _ in range(count))
         scores.append(np.array([found[1, 0] - found[1, 1] for found in runs]))
     return epsilon_lower_bound(*scores, confidence=SURE)
 
 
 def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow():
     """A record of (1, −1) becomes (−1, 1): each entry moves by 2."""
-    mechanism = MeanWeights(epsilon=0.25, iterations=1, records=4, dimensions=2, moved=2, concentrated=False)
+    mechanism = MeanWeights(epsilon=0.25, iterations=1, dimensions=2, moved=2, concentrated=False)
     claim = float(mechanism.charged.epsilon)
     assert claim == 1.5
     assert 0.2 < audited(mechanism, 6000) <= claim
@@ -127,29 +127,30 @@ def test_the_mean_of_a_tilted_grid_is_that_of_its_definition():
 def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_drawn(source):
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.5, -0.3, 0.0, 0.9], 0.1, (500, 4)), -1, 1)
-    mechanism = MeanWeights(epsilon=0.5, iterations=60, records=500, dimensions=4)
+    mechanism = MeanWeights(epsilon=0.5, iterations=60, dimensions=4)
     one = permit()
-    means, weights = mechanism.run(source, (quantised(rows).sum(axis=0), np.zeros(4)), permit=one)
+    means, weights = mechanism.run(source, (quantised(rows).sum(axis=0), np.zeros(4), 500), permit=one)
     assert one.used
     assert np.abs(mean_of(weights) - rows.mean(axis=0)).max() < 0.1
     assert np.abs(means - rows.mean(axis=0)).max() < 0.4
-    again = mechanism.run(source, (quantised(rows).sum(axis=0), weights), permit=permit())[0]
+    again = mechanism.run(source, (quantised(rows).sum(axis=0), weights, 500), permit=permit())[0]
     assert np.abs(again - rows.mean(axis=0)).max() < 0.1
 
 
 def test_what_it_refuses_before_the_permit_is_used():
-    mechanism = MeanWeights(epsilon=1, iterations=2, records=2, dimensions=2)
-    for sums, start in (
-        (np.zeros(2), np.zeros(2)),
-        (np.zeros(3, int), np.zeros(2)),
-        (np.array([3 * STEPS, 0]), np.zeros(2)),
-        (np.zeros(2, int), np.array([np.nan, 0])),
+    mechanism = MeanWeights(epsilon=1, iterations=2, dimensions=2)
+    for values in (
+        (np.zeros(2), np.zeros(2), 2),
+        (np.zeros(3, int), np.zeros(2), 2),
+        (np.array([3 * STEPS, 0]), np.zeros(2), 2),
+        (np.zeros(2, int), np.array([np.nan, 0]), 2),
+        (np.zeros(2, int), np.zeros(2), 0),
     ):
         one = permit()
         with pytest.raises(DataError, match="multiplicative weights"):
-            mechanism.run(SeededNoise(1), (sums, start), permit=one)
+            mechanism.run(SeededNoise(1), values, permit=one)
         assert not one.used
-    for wrong in ({"epsilon": 0}, {"moved": math.inf}, {"iterations": 0}, {"records": 0}, {"dimensions": 0}):
+    for wrong in ({"epsilon": 0}, {"moved": math.inf}, {"iterations": 0}, {"dimensions": 0}):
         with pytest.raises(StudyError):
             replace(mechanism, **wrong)
     assert quantised(np.array([[np.nan, 2.0, -2.0, 0.004]])).tolist() == [[0, STEPS, -STEPS, 1]]

@@ -41,14 +41,13 @@ class MeanWeights:
                  with discrete Laplace noise of scale 1/ε is εΔ-DP: 3εΔ an iteration, and all else is made from them.
                  Concentrated, 2εΔ and εΔ are (2εΔ)²/2 and (εΔ)²/2 (Bun and Steinke 2016): 2.5·ε²Δ².
     Sensitivity  Δ = `moved`, on each coordinate of the sum: one record that comes or goes moves it by at most 1, one
-                 that is replaced by 2. `records`, which the weights are scaled to, is public.
+                 that is replaced by 2. How many records the weights are scaled to is public, and said with the values.
 
     `epsilon` is the printed figure, of which an iteration costs three times Δ and not one.
     """
 
     epsilon: float
     iterations: int
-    records: int
     dimensions: int
     moved: float = 1.0
     concentrated: bool = True
@@ -56,7 +55,7 @@ class MeanWeights:
     norm: ClassVar[str] = "linf"
 
     def __post_init__(self) -> None:
-        for key, value in (("iterations", self.iterations), ("records", self.records), ("dimensions", self.dimensions)):
+        for key, value in (("iterations", self.iterations), ("dimensions", self.dimensions)):
             if not 1 <= value <= _MOST:
                 raise StudyError(f"{key} of multiplicative weights lie between 1 and 2^33, found {value}", key=key)
         for key, figure in (("epsilon", self.epsilon), ("moved", self.moved)):
@@ -79,8 +78,10 @@ class MeanWeights:
         return charged_for(self.epsilon, self.iterations, self.moved, concentrated=self.concentrated)
 
     def check(self, values: Any) -> None:
-        """`values` are the sums in units of 1/STEPS, and the λ to begin with."""
-        sums, start = values
+        """`values` are the sums in units of 1/STEPS, the λ to begin with, and the public number of records."""
+        sums, start, records = values
+        if not 1 <= records <= _MOST:
+            raise DataError(f"{self.name} needs between 1 and 2^33 records, found {records}")
         for one, kind in ((sums, np.integer), (start, np.floating)):
             found = np.asarray(one)
             if (
@@ -92,24 +93,24 @@ class MeanWeights:
                     f"{self.name} needs {self.dimensions} whole sums and as many weights, found {found.dtype} of shape "
                     f"{found.shape}"
                 )
-        if np.abs(np.asarray(sums, np.float64)).max() > self.records * STEPS:
-            raise DataError(f"{self.name} needs sums of at most {self.records} records in [-1, 1]")
+        if np.abs(np.asarray(sums, np.float64)).max() > records * STEPS:
+            raise DataError(f"{self.name} needs sums of at most {records} records in [-1, 1]")
 
     def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> Floats:
         """Two rows: the means in [−1, 1], averaged over the iterations, and the last λ."""
         self.check(values)
         width = STEPS / self.epsilon * ROUND_UP
-        sums, start = values
+        sums, start, records = values
         truth, weights = np.asarray(sums, np.int64), np.array(start, np.float64)
         means = mean_of(weights)
         total = np.zeros(self.dimensions)
         with permit.several(2 * self.iterations) as within:
             for _ in range(self.iterations):
-                said = np.rint(self.records * STEPS * means).astype(np.int64)
+                said = np.rint(records * STEPS * means).astype(np.int64)
                 (worst,) = source.noisy_max(np.abs(said - truth)[None], width, permit=within)
                 (noise,) = source.discrete_laplace(width, (1,), permit=within)
                 measured = float(truth[worst] + noise) / STEPS
-                weights[worst] += (measured - self.records * means[worst]) / (2 * self.records)
+                weights[worst] += (measured - records * means[worst]) / (2 * records)
                 means[worst] = mean_of(weights[worst : worst + 1])[0]
                 total += means
         return np.stack([total / self.iterations, weights])
