@@ -39,11 +39,11 @@ def held(scale: int = 1) -> dict[str, Records]:
     }
 
 
-def summary(records: dict[str, Records] | None = None, **more: Any) -> OneShotSummary:
+def summary(own: dict[str, Records] | None = None, **more: Any) -> OneShotSummary:
     known: dict[str, Any] = {
         "columns": COLUMNS,
         "gamma": 3.0,
-        "sizes": {name: len(one) for name, one in (records or held()).items()},
+        "sizes": {name: len(one) for name, one in (own or held()).items()},
         "records": 20,
         "labels": "<i8",
         "dimensions": 40,

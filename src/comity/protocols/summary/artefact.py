@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -297,7 +297,8 @@ def presented(protocol: OneShotSummary, released: Mapping[str, Any], who: Consor
     owners = tuple(who.among(OWNER))
     places = {party: place for place, party in enumerate(who.parties)}
     setting = Setting(protocol.gamma, tuple(places[owner] for owner in owners), places[consumer_of(who)])
-    schema = None if protocol.encoding is None else protocol.encoding.schema
+    # Who a record belongs to at home is not encoded, and is not handed over.
+    schema = None if protocol.encoding is None else replace(protocol.encoding.schema, identifier=None)
     summary: dict[str, Any] = {"rows": ()} if protocol.deliver == "weights" else released["summary"]
     bought = Bought.of(
         owners,

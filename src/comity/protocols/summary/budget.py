@@ -10,7 +10,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP
 
 FOR_MASS = Decimal("0.05")
-"""Part of μ² for an owner's mass: one number, which needs few digits. Settled on handwritten digits."""
+"""Part of μ² for an owner's mass: one number, which needs few digits. Settled on MNIST."""
 _BUDGETS = Context(prec=50, rounding=ROUND_FLOOR)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Settled on handwritten digits at two budgets (400 features at epsilon 1, 140 at 0.3, for 13,500 records); others may
+# Settled on MNIST at two budgets (400 features at epsilon 1, 140 at 0.3, for 13,500 records); others may
 # want others.
 MOST, FEWEST = 400, 40
 _PER_RHO, _PER_RECORD = 1.76, 0.0115

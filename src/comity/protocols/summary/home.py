@@ -19,7 +19,8 @@ Places = NDArray[np.int64]
 CANDIDATES = 10_000
 """So many records are looked at: a limit of time, since all pairs of them are."""
 NEAREST = 12
-"""A record's ratio is averaged over so many nearest ones, itself included. Settled on handwritten digits."""
+"""A record's ratio is averaged over so many nearest ones, itself included. Settled on MNIST."""
+# Settled on MNIST.
 _POWERS = (0.8, 3.0)
 _ROWS = 1024
 

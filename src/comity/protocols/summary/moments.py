@@ -18,7 +18,7 @@ from comity.protocols.summary.features import LENGTH, FourierFeatures
 Floats = NDArray[np.float64]
 
 MEAN = 0.2
-"""c: how much the mean counts beside the products. It needs far fewer digits. Settled on handwritten digits."""
+"""c: how much the mean counts beside the products. It needs far fewer digits. Settled on MNIST."""
 # Rows at a time: a limit of memory.
 _ROWS = 4096
 

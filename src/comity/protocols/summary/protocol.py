@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 Deliver = Literal["records", "hashes", "weights"]
 
 # Sums have room for owners that hold so many times the records that the study says; beyond, they are shrunk. It decides
-# how wide the integers are, and moves no noise.
+# how wide the integers are, and moves no noise: a limit of size.
 HEADROOM = 2
 # Rows at a time: a limit of memory.
 _ROWS = 4096

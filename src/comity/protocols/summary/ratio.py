@@ -20,8 +20,8 @@ from comity.protocols.summary.spectrum import Spectrum
 Floats = NDArray[np.float64]
 
 MOST = 5.0
-"""B: no record counts for more than so many. Settled on handwritten digits."""
-# The penalty of each coordinate is twice the variance of its noise, and this.
+"""B: no record counts for more than so many. Settled on MNIST."""
+# The penalty of each coordinate is twice the variance of its noise, and this. Settled on MNIST.
 _RIDGE = 0.01
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 MOST = 64
 """Directions that are kept at most: a limit of size, and the shape of what the consumer releases."""
 EDGE = 2.2
-"""Eigenvalues are kept from so many e on; 2 is the edge of the noise. Settled on handwritten digits."""
+"""Eigenvalues are kept from so many e on; 2 is the edge of the noise. Settled on MNIST."""
 
 
 @dataclass(frozen=True, eq=False)
