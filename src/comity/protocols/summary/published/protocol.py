@@ -253,7 +253,7 @@ def _claim(budget: PublishedBudget) -> str:
     consumer = Spent.zero().add(budget.wished.charged).epsilon_at(budget.claimed.delta)
     return (
         f"not private as claimed: {budget.claimed} is claimed on either side. Whoever is not asked knows that its bid "
-        f"is not the best: no delta below {alone:.3g} holds for one round of the auction, and there are {budget.rounds}. "
-        "An iteration of the weights costs six times what is printed, so that the consumer loses eps "
-        f"{shown(consumer, decimals=2)}"
+        f"is not the best: no delta below {alone:.3g} holds for a round of the auction, and there are "
+        f"{budget.rounds} of them. An iteration of the weights costs six times what is printed, so that the consumer "
+        f"loses eps {shown(consumer, decimals=2)}"
     )
