@@ -152,28 +152,24 @@ class AuctionSummary(Market):
         owners = tuple(who.among(OWNER))
         count = self.sizes[consumer_of(who)]
         target = parties.sum(self.wish).value / count
-        spread, deviations = self._noise(parties)
         grid = parties.declaration["running"].scale(who).grid
         pool, running = Pool(owners, self.features, self.labels, grid), np.zeros(self.dimensions)
         for number in range(self.records):
-            aim = direction(target, spread, running, deviations[number], number)
+            aim = direction(target, running, number)
             offers, made = self._round(parties, number, aim)
             pool.close(offers, made)
             if number + 1 < self.records:
                 running = parties.perturb("running", pool.sum)
         return {
             "summary": pool.summary(self.records),
-            "attribution": pool.attribution(target, spread),
+            "attribution": pool.attribution(target, self._spread(who)),
         }
 
-    def _noise(self, parties: Parties) -> tuple[float, Floats]:
-        """Deviations of one coordinate: of the target, and of the sum that is known in each round."""
-        who, declared = parties.consortium, parties.declaration
-        wish, running = declared["wish"], declared["running"]
-        scale = wish.scale(who)
-        spread = wish.deviation(scale) * scale.grid / self.sizes[consumer_of(who)]
-        scale, noise = running.scale(who), self.running(who)
-        return spread, np.concatenate([[0.0], noise.deviations * scale.total * scale.grid])
+    def _spread(self, who: Consortium) -> float:
+        """Deviation of the noise on one coordinate of the target."""
+        release = self.declared(who)["wish"]
+        scale = release.scale(who)
+        return release.deviation(scale) * scale.grid / self.sizes[consumer_of(who)]
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
@@ -211,7 +207,7 @@ class AuctionSummary(Market):
         release = self.declared(who)["running"]
         scale = release.scale(who)
         noise = release.deviation(scale) * scale.grid / self.records
-        useless = ", so expect hardly more than bids towards the target's mode" if noise > 0.1 else ""
+        useless = ", so expect little more than records that are like the target one by one" if noise > 0.1 else ""
         number = asking.expected(owners, budget.each, self.missed)
         return (
             f"about {number:.3g} of {owners} owners are asked in a round; at the end the mean of the summary is known "
