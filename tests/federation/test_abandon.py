@@ -28,13 +28,23 @@ def again(parties, hosts, **options):
     return resumed
 
 
-def test_a_refusal_at_the_beginning_leaves_every_other_ledger_as_it_was():
+def changing_its_mind(parties, hosts, name="cedar"):
+    """A party that was ready, and whose owner has withdrawn the approval when it is to begin."""
+
+    def meddling(path):
+        if path == "run.begin[0]":
+            hosts[name].policy = Policy()
+
+    parties.progress = meddling
+    return parties
+
+
+def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
     who = consortium()
-    _, hosts = setup(who=who)
-    hosts["cedar"] = host(Rounds(), who, "cedar", epsilon=0.5)
+    parties, hosts = setup(who=who)
     before = accounts(hosts)
-    parties, _ = setup(who=who, hosts=hosts)
-    with pytest.raises(Refused, match=r"cedar refused run\.begin.*budget") as refusal:
+    changing_its_mind(parties, hosts)
+    with pytest.raises(Refused, match=r"cedar refused run\.begin.*approval") as refusal:
         run(parties)
     assert refusal.value.party == "cedar"
     assert accounts(hosts) == before
@@ -46,11 +56,9 @@ def test_a_refusal_at_the_beginning_leaves_every_other_ledger_as_it_was():
 
 def test_a_refused_run_is_over_and_says_so():
     who = consortium()
-    _, hosts = setup(who=who)
-    hosts["cedar"] = host(Rounds(), who, "cedar", policy=Policy())
-    parties, _ = setup(who=who, hosts=hosts)
+    parties, hosts = setup(who=who)
     with pytest.raises(Refused, match="approval"):
-        run(parties)
+        run(changing_its_mind(parties, hosts))
     hosts["cedar"].policy = Policy(approved={STUDY: 1})
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*approval.*begin a new run"):
         run(again(parties, hosts))
@@ -61,9 +69,8 @@ def test_a_refusal_by_somebody_else_costs_no_approval():
     who = consortium()
     once = Policy(approved={STUDY: 1})
     hosts = {name: host(Rounds(), who, name, policy=once) for name in who.parties}
-    hosts["cedar"].policy = Policy()
     with pytest.raises(Refused, match="approval"):
-        run(setup(who=who, hosts=hosts)[0])
+        run(changing_its_mind(setup(who=who, hosts=hosts)[0], hosts))
     hosts["cedar"].policy = once
     run(setup(who=who, hosts=hosts, run="run-2")[0])
     with pytest.raises(Refused, match="approval"):
@@ -82,11 +89,10 @@ def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved():
 def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later():
     who = consortium()
     _, hosts = setup(who=who)
-    hosts["cedar"] = host(Rounds(), who, "cedar", epsilon=0.5)
     before = accounts(hosts)
     parties, _ = setup(who=who, hosts=hosts, lose=[("elm", "run.abandon[0]")])
     with pytest.raises(Refused):
-        run(parties)
+        run(changing_its_mind(parties, hosts))
     assert hosts["elm"].store.runs_open() == ["run-1"] and accounts(hosts) != before
     resumed = again(parties, hosts)
     with pytest.raises(Refused, match="abandoned"):
@@ -218,11 +224,10 @@ def test_a_run_without_a_party_that_abandoned_it_goes_on():
 def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path):
     who = consortium()
     _, hosts = setup(who=who)
-    hosts["cedar"].policy = Policy()
     parties, _ = setup(who=who, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")
     with pytest.raises(Refused):
-        run(parties)
+        run(changing_its_mind(parties, hosts))
     parties.journal.close()
     parties, _ = setup(who=who, hosts=hosts)
     parties.journal = Journal(tmp_path / "journal")

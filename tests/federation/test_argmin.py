@@ -373,7 +373,7 @@ def test_killed_at_every_ask_a_run_ends_with_the_same_index_and_says_nothing_twi
     assert found == oracle(cases)
     said = said_once(crossed)
     part = protocol.argmin
-    assert len([1 for party, _ in said if party == SIDE]) == 2 + part.uses * (part.rounds + 2 + (dealer is None) * 2)
+    assert len([1 for party, _ in said if party == SIDE]) == 3 + part.uses * (part.rounds + 2 + (dealer is None) * 2)
     assert len(crossed) > 1.5 * len(said), "answers were lost and given again"
 
 
@@ -628,7 +628,7 @@ def test_an_exact_index_is_a_disclosure_that_every_party_must_allow():
     hosts = {name: host(protocol, who, name, policy=strict) for name in ("birch",)}
     hosts |= {name: host(protocol, who, name) for name in (SIDE, DEALER)}
     parties, _ = wired(protocol, hosts=hosts)
-    with pytest.raises(Refused, match=r"birch refused run.begin.*sizes_may_leave"):
+    with pytest.raises(Refused, match=r"birch refused run.ready.*sizes_may_leave"):
         run(parties)
 
 

@@ -247,7 +247,7 @@ def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost():
     run(parties)
     of = {word for path, party, word in heard if (path, party) == ("average[0]", "elm")}
     assert of == {"alive", "replied"}
-    assert ("run.begin[0]", "doum", ABSENT) in heard and ("average[0]", "ash", "replied") in heard
+    assert ("run.ready[0]", "doum", ABSENT) in heard and ("average[0]", "ash", "replied") in heard
 
 
 # Cancelling.

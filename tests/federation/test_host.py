@@ -335,7 +335,7 @@ def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party():
     parties, hosts = setup(who=consortium(3, dropouts=0), epsilon=5.0)
     hosts["birch"] = host(Rounds(), consortium(3, dropouts=0), "birch", epsilon=0.5)
     parties.channel = LocalChannel(hosts)
-    with pytest.raises(Refused, match=r"birch refused run\.begin"):
+    with pytest.raises(Refused, match=r"birch refused run\.ready"):
         run(parties)
     assert set(parties.channel.refusals) == {"birch"}
     assert isinstance(parties.channel.refusals["birch"], BudgetExceeded)

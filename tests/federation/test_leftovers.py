@@ -84,8 +84,13 @@ def sums(one):
 
 def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
-    hosts["elm"].policy = Policy(approved={})
     before = {name: sums(one) for name, one in hosts.items()}
+
+    def meddling(path):
+        if path == "run.begin[0]":
+            hosts["elm"].policy = Policy(approved={})
+
+    parties.progress = meddling
     with pytest.raises(Refused, match="elm refused"):
         run(parties)
     assert {name: sums(one) for name, one in hosts.items()} == before

@@ -127,9 +127,13 @@ def test_a_delta_above_one_in_the_declared_number_gets_a_warning(delta, units, w
 
 
 def test_a_plan_checks_that_its_sums_can_be_opened():
+    three = replace(consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1)
     with pytest.raises(Refused, match="needs 3 to finish") as found:
-        plan("study", Mean(), replace(consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1))
+        plan("study", Mean(), three)
     assert found.value.key == "privacy.dropouts"
+    # A party that begins accepts the declaration itself, whatever plan its coordinator made.
+    with pytest.raises(Refused, match="needs 3 to finish"):
+        Mean().declare(three).accept(three)
     # Noise of each site's own needs no sum to be opened.
     assert plan("study", Mean(summed=False), consortium(Pure(1), dropouts=2)).parties == 4
 

@@ -412,3 +412,16 @@ def test_a_registry_serves_its_own_party_and_each_study_once():
 )
 def test_the_study_of_an_ask_is_found_without_reading_the_rest(raw, found):
     assert leading_text(raw, most=200) == found
+
+
+def test_what_was_delivered_in_a_run_is_found_under_its_study():
+    """Stores that know their study keep what its runs delivered under both names, and look there."""
+    registries = {name: site(name, studies=(NORTH,)) for name in ("ash", "birch", "cedar")}
+    found = {}
+    coordinate(NORTH, {name: one for name, (one, _) in registries.items()}, "run-1", Journal(), found)
+    own = registries["ash"][1]
+    host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients"))
+    assert list(host.received("run-1").releases) == ["centre", "result"]
+    assert (host.received("run-1").releases["result"] == found[NORTH, "run-1"]).all()
+    # Control: another study has no such run.
+    assert not host_of(own, agreed(SOUTH), Approval(study=SOUTH, dataset="patients")).received("run-1").releases

@@ -88,7 +88,7 @@ def test_a_restored_ledger_is_frozen_when_the_next_run_begins(sites, monkeypatch
     run(started(sites, run="run-2")[0])
     put_back(sites, monkeypatch, machine)
     parties, hosts = started(sites, run="run-3")
-    with pytest.raises(Refused, match=r"ash refused run\.begin.*frozen"):
+    with pytest.raises(Refused, match=r"ash refused run\.ready.*frozen"):
         run(parties)
     assert frozen(hosts["ash"]) and (machine == "new" or not frozen(hosts["birch"]))
     kinds = [entry.kind for entry in hosts["ash"].store.ledger.entries() if entry.run == "run-3"]

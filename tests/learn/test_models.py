@@ -3,18 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone, is_classifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
 from comity.data.schema import Schema
 from comity.errors import DataError
-from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier
+from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, LinearRegressor
 
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 
@@ -60,6 +61,43 @@ def test_scikit_learn_takes_it_for_a_fitted_classifier():
     assert folds.shape == (3,)
     assert model.fit(x, y) is model
     assert np.array_equal(model.coef_, np.eye(3))
+
+
+class Classifier(ClassifierMixin, BaseEstimator):
+    """One of scikit-learn's own."""
+
+
+class Regressor(RegressorMixin, BaseEstimator):
+    """One of scikit-learn's own."""
+
+
+@pytest.mark.parametrize(
+    ("model", "theirs"),
+    [
+        (LinearClassifier(np.eye(2), [0, 1]), Classifier()),
+        (ConstantClassifier([0.5, 0.5], [0, 1]), Classifier()),
+        (LinearRegressor([1.0, 2.0]), Regressor()),
+    ],
+)
+def test_a_model_has_the_tags_and_parameters_of_scikit_learns_own(model, theirs):
+    assert get_tags(model) == get_tags(theirs)
+    assert is_classifier(model) == is_classifier(theirs)
+    assert is_regressor(model) == is_regressor(theirs)
+    assert type(model)(**model.get_params()).get_params() == model.get_params()
+    assert repr(model).startswith(f"{type(model).__name__}(")
+
+
+def test_a_parameter_is_set_by_its_name_or_refused():
+    model = LinearClassifier(np.eye(2), [0, 1])
+    assert model.set_params(classes=["no", "yes"]).classes_.tolist() == ["no", "yes"]
+    with pytest.raises(ValueError, match="classes, coef, encoding, feature_map, found 'weights'"):
+        model.set_params(weights=1)
+
+
+def test_a_regression_scores_by_r_squared():
+    x, y = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.5, 3.5])
+    theirs = LinearRegression(fit_intercept=False).fit(x, y)
+    assert LinearRegressor(theirs.coef_).score(x, y) == pytest.approx(theirs.score(x, y), abs=1e-12)
 
 
 def test_a_frame_is_encoded_by_the_models_own_encoding():

@@ -15,8 +15,9 @@ from comity.federation.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.feature_map import FeatureMap
 from comity.learn.weights import strongest
+from comity.report.figures import curves_plot
 from comity.report.page import costs, render_result, size, traffic
-from comity.report.plots import curves_plot, dots_plot, errors_plot
+from comity.report.plots import dots_plot, errors_plot
 from comity.report.quality import verdict
 from comity.runtime.outcome import Account
 from tests.report.small_run import left, protocol, simulated
@@ -164,7 +165,7 @@ def errors_of(about, *methods):
 
 def test_plots_are_text_with_a_description_and_no_shared_ids():
     one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
-    two = dots_plot(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3), "weights")
+    two = dots_plot(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3))
     three = curves_plot(errors_of("clinics", "avg"), "clinics")
     for plot in (one, two, three):
         assert plot.startswith("<svg role=") and "http" not in plot and "<text" in plot

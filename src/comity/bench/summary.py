@@ -54,11 +54,11 @@ def _measured(records: int, chosen: int) -> list[dict[str, Any]]:
             epsilon=EPSILON,
             delta=DELTA,
             unit="record",
-            roles={"owner": tuple(list(held)[:-1]), "consumer": ("consumer",)},
+            roles={"owner": tuple(list(held)[:-1]), "consumer": ("buyer",)},
             results=False,
         )
         seconds = process_time() - started
-        found = mmd2(outcome.presented.rows, held["consumer"].features, gamma)
+        found = mmd2(outcome.presented.rows, held["buyer"].features, gamma)
         features = built.width(outcome.consortium)
         anchor = _greedy(held, gamma, features, chosen)
         rows.append(
@@ -88,7 +88,7 @@ def generated(records: int) -> dict[str, Records]:
     for place in range(OWNERS):
         wanted, others = _cloud(f"wanted {place}", each // 10, 0.3), _cloud(f"others {place}", each - each // 10, -0.1)
         found[f"owner-{place}"] = Records(np.concatenate([wanted, others]))
-    return {**found, "consumer": Records(_cloud("consumer", WISHED, 0.3))}
+    return {**found, "buyer": Records(_cloud("consumer", WISHED, 0.3))}
 
 
 def _cloud(label: str, count: int, centre: float) -> Any:
@@ -102,9 +102,9 @@ def _greedy(held: dict[str, Records], gamma: float, dimensions: int, chosen: int
     """Seconds of the greedy choice: its features once, and p rounds by the time of a few."""
     started = process_time()
     features = FourierFeatures.drawn(COLUMNS, dimensions, gamma, Stream.public("bench", "summary", "features"))
-    owners = [one.features for name, one in held.items() if name != "consumer"]
+    owners = [one.features for name, one in held.items() if name != "buyer"]
     mapped = np.concatenate([features(rows).astype(np.float32) for rows in owners])
-    mean = features(held["consumer"].features).mean(axis=0)
+    mean = features(held["buyer"].features).mean(axis=0)
     once = process_time() - started
     started = process_time()
     herd_features(mapped, mean.astype(np.float32), ROUNDS)

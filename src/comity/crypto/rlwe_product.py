@@ -17,8 +17,9 @@ errors at the listed parameters. The evaluator sees ciphertexts. The encryptor s
 Secrets and the public polynomial are fresh for each message, the latter drawn from both parties' nonces, so neither
 chooses it. Only truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
 
-A message of many rows goes in stretches of `STRETCH_BLOCKS` blocks. Each has streams of its own, so that a side that
-kept its seed, and the evaluator its sums, goes on at any stretch with what one stretch takes of memory.
+A message of many rows goes in stretches of `STRETCH_BLOCKS` blocks, or fewer where many columns are multiplied at the
+same time. Each has streams of its own, so that a side that kept its seed, and the evaluator its sums, goes on at any
+stretch with what one stretch takes of memory.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ from comity.errors import Malformed, Refused
 
 NONCE_BYTES = 32
 STRETCH_BLOCKS = 16
+STRETCH_ENTRIES = 1 << 22
+"""Rows times columns of all parties between two asks, where they are more: what is in memory at once does not grow with
+either."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,21 @@ class Plan:
     largest_b: int
     bits: int
     parameters: Parameters
+    together: int = 0
+    """Columns of all parties that are multiplied in the same stretches."""
 
     @classmethod
     def choose(
-        cls, rows: int, columns_a: int, columns_b: int, a: FixedPoint, b: FixedPoint, *, noise: int = 0, bits: int = 0
+        cls,
+        rows: int,
+        columns_a: int,
+        columns_b: int,
+        a: FixedPoint,
+        b: FixedPoint,
+        *,
+        noise: int = 0,
+        bits: int = 0,
+        together: int = 0,
     ) -> Plan:
         """The smallest listed parameters with room for the product and `noise` units; at least `bits` bits wide."""
         needed = product_bits(rows, a, b, noise=noise)
@@ -74,7 +89,7 @@ class Plan:
         for parameters in ALLOWED:
             fits = max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits
             if fits and _worst_error(parameters, rows, b.largest).bit_length() <= 32 * parameters.words - width:
-                return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters)
+                return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters, together)
         require(needed, ALLOWED[-1].bits)
         raise Refused(
             f"integers up to {max(a.largest, b.largest)} with shares of {width} bits fit no listed parameters; "
@@ -109,9 +124,15 @@ class Plan:
         return self.parameters.degree
 
     @property
+    def stretch_blocks(self) -> int:
+        """Blocks of a stretch."""
+        columns = max(self.together, self.columns_a + self.columns_b)
+        return max(1, min(STRETCH_BLOCKS, STRETCH_ENTRIES // (columns * self.block_rows)))
+
+    @property
     def stretches(self) -> list[slice]:
         """The rows of each stretch."""
-        length = STRETCH_BLOCKS * self.block_rows
+        length = self.stretch_blocks * self.block_rows
         return [slice(start, min(start + length, self.rows)) for start in range(0, self.rows, length)]
 
     @property
@@ -188,7 +209,7 @@ class _Side:
 
     def _go_on(self, stretch: int) -> None:
         """Pass over the stretches before this one, which another object with the same seed dealt with."""
-        before = stretch * STRETCH_BLOCKS
+        before = stretch * self.plan.stretch_blocks
         if not 0 < before * self.plan.block_rows < self.plan.rows:
             raise Malformed(f"there is no stretch {stretch} of {self.plan.rows} rows to go on at", code="rows")
         self._block, self._left = 1 + before, self.plan.rows - before * self.plan.block_rows
@@ -223,7 +244,7 @@ class _Side:
     def _advance(self) -> NDArray[np.int32]:
         """The public polynomial of the next block."""
         length = self._length
-        stretch, within = divmod(self._block - 1, STRETCH_BLOCKS)
+        stretch, within = divmod(self._block - 1, self.plan.stretch_blocks)
         if stretch > 0 and within == 0:
             self._enter(stretch)
         self._left -= length if self._block else 0

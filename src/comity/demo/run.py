@@ -14,8 +14,8 @@ from comity.artefacts.writing import write_text
 from comity.demo.shown import DELTA, EPSILONS, Shown
 from comity.federation.parties import Progress
 from comity.protocols import PROTOCOLS
+from comity.report.figures import curves_plot
 from comity.report.page import render
-from comity.report.plots import curves_plot
 from comity.report.versions import versions
 
 REPEATS = 20

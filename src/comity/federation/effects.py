@@ -11,6 +11,8 @@ from comity.privacy.permit import Permit
 @dataclass
 class Effects:
     reserve: bool = False
+    # Only looked at: what reserving would raise is raised, and nothing of the step is written.
+    look_ahead: bool = False
     close: bool = False
     abandon: bool = False
     draws: list[tuple[str, int]] = field(default_factory=list)

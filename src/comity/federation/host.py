@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
-from comity.errors import BadInput, ComityError, Malformed, Refused
+from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped
 from comity.federation import heads
 from comity.federation.agreed import Agreed
 from comity.federation.ask import Ask
+from comity.federation.booking import Booking
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration
@@ -25,7 +26,7 @@ from comity.federation.evaluation.split import is_aside, only
 from comity.federation.forms import Count
 from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
-from comity.federation.paths import ABANDON, BEGIN
+from comity.federation.paths import ABANDON, BEGIN, READY
 from comity.federation.policy import Policy
 from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
@@ -159,8 +160,10 @@ class Host:
             refusal = Refused(f"{self.party} failed; see the log of this site", code="stopped")
             log.exception("%s failed", self.party)
         if refusal is not None:
-            # Whether records could be read is a fact about the data: it looks like any other stop.
-            code = "stopped" if isinstance(refusal, BadInput) else refusal.code
+            # Whether records could be read is a fact about the data: it looks like any other stop. A full disk is no
+            # decision of the owner's: the run goes on once that is put right.
+            stopped = isinstance(refusal, BadInput | Stopped) or refusal.code == "ledger"
+            code = "stopped" if stopped else refusal.code
             reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
         return Answer(sign_reply(self.keys, self.party, raw, reply, digests), refusal)
 
@@ -177,7 +180,7 @@ class Host:
             if stored is not None:
                 return stored
             self._look_at(ask.seen)
-            if ask.path not in (BEGIN, ABANDON):
+            if ask.path not in (READY, BEGIN, ABANDON):
                 standing.require_begun(ask.study)
             return self._step(ask, digests.body)
 
@@ -198,6 +201,8 @@ class Host:
         for letter in ask.mail:
             self._open(site, letter)
         reply = self._run(site, function, spec, declared, values)
+        if site.effects.look_ahead:
+            return self.store.looked_ahead(self.booking(), ask.run, reply, keys=self.keys, party=self.party)
         return self.store.commit(
             agreed.study,
             ask.run,
@@ -205,10 +210,18 @@ class Host:
             digest,
             reply,
             site.effects,
-            agreed.declaration.draws(self.party, self.who) if site.effects.reserve else (),
+            self.booking() if site.effects.reserve else None,
             keys=self.keys,
             party=self.party,
+        )
+
+    def booking(self) -> Booking:
+        """What a run of the study reserves here, and within what terms."""
+        agreed = self.agreed
+        return Booking(
+            study=agreed.study,
             title=agreed.title,
+            draws=tuple(agreed.declaration.draws(self.party, self.who)),
             most=self.policy.allowed(agreed.study),
         )
 

@@ -1,5 +1,8 @@
-"""The steps that every run has: reserve before anything else, meet where parties write to each other, close at the end.
+"""The steps that every run has: ask who would, reserve, meet where parties write to each other, close at the end.
 
+    ready     policy and reservation as `begin` would find them, by the same code, and nothing is written: one that says
+              no leaves every ledger as it was. Asked again it is answered as things stand then. It looks at policy and
+              ledger alone: whether records could be read is a fact about them
     begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
               the heads of others' ledgers (`federation.heads`)
     meet      the keys of the others, where the method has letters between parties
@@ -7,8 +10,8 @@
               others' ledgers are remembered
     abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
 
-Adversary    any coordinator. It learns that a party reserved or refused, the heads of its ledger and which heads of
-             others it remembers.
+Adversary    any coordinator. It learns that a party reserved, would or refused, the heads of its ledger and which heads
+             of others it remembers.
 """
 
 from __future__ import annotations
@@ -61,6 +64,10 @@ class Life(Protocol):
             ),
             adversary="any coordinator",
         )
+
+    @step()
+    def ready(self, site: Site) -> None:
+        site.look_ahead()
 
     @step(gives=("run_key", "remembered"))
     def begin(self, site: Site, coordinator_key: bytes) -> dict[str, Any]:

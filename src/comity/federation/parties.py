@@ -31,7 +31,7 @@ from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, opened
 from comity.federation.letters import Head
-from comity.federation.paths import ABANDON, BEGIN, END, StepPath
+from comity.federation.paths import ABANDON, BEGIN, END, READY, StepPath
 from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import EVALUATION, spec_of
 from comity.federation.released import Total, checked, curated, perturbed
@@ -393,24 +393,31 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
     """The whole life of a run: what its method releases at the end, and what was released on the way.
 
     Calling it again with the same run id resumes it, or gives the same values again, and tells the end to whoever has
-    not heard it. A refusal at the beginning ends the run for all of them.
+    not heard it. Nobody begins before all have said that they would: where one says no, nothing is written anywhere and
+    the run may be tried again. A refusal later on ends the run for all of them, and frees what they never drew.
     """
     journal, name = parties.journal, parties.run
     refused = journal.made(name, ABANDONED)
     if refused is not None:
-        _abandon(parties, parties.consortium.parties)
+        _abandoned(parties)
         raise Refused(f"run {name} was abandoned: {refused['why']}; begin a new run", code=refused["code"])
     released = journal.made(name, RELEASED)
     if released is None:
+        if journal.is_closed(name, str(READY)) or not journal.is_closed(name, str(BEGIN)):
+            ready(parties)
+        begun = False
         try:
             begin(parties)
+            begun = True
+            released = journal.once(name, RELEASED, lambda: _released(parties))
         except Refused as refusal:
-            # What the others reserved is freed without their being asked.
+            if begun and not refusal.party:
+                # Not a party's word, but something about this coordinator: it may be put right.
+                raise
             said = {"why": str(refusal), "code": refusal.code}
             journal.once(name, ABANDONED, lambda: said)
-            _abandon(parties, parties.consortium.parties)
+            _abandoned(parties)
             raise
-        released = journal.once(name, RELEASED, lambda: _released(parties))
     values, kept, keys = released
     _end(parties, values, kept, keys)
     return values, kept
@@ -427,6 +434,11 @@ def _released(parties: Parties) -> list[dict[str, Any]]:
     _, single = at_the_end(parties.agreed, values, kept)
     keys = {party: signed["key"] for party, signed in parties.memo[RUN_KEYS].items() if party in single}
     return [values, kept, keys]
+
+
+def ready(parties: Parties) -> None:
+    """Ask every party whether it would begin, which binds nobody: whoever is not ready says why, and all are named."""
+    parties.under("run").ask("ready", need=parties.consortium.survivors, unanimous=True)
 
 
 def begin(parties: Parties) -> None:
@@ -479,6 +491,14 @@ def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], k
     if absent:
         heard = _abandon(parties, absent) and heard
     if heard:
+        journal.settle(parties.study, name)
+
+
+def _abandoned(parties: Parties) -> None:
+    """Tell all parties that the run is over, which frees what they never drew, and keep nothing that it was made of."""
+    journal, name = parties.journal, parties.run
+    journal.settle(parties.study, name, keeping=[str(ABANDON)])
+    if _abandon(parties, parties.consortium.parties):
         journal.settle(parties.study, name)
 
 

@@ -34,6 +34,7 @@ class StepPath:
         return path
 
 
+READY = StepPath("run", "ready", "0")
 BEGIN = StepPath("run", "begin", "0")
 MEET = StepPath("run", "meet", "0")
 END = StepPath("run", "end", "0")

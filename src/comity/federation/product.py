@@ -146,7 +146,8 @@ class Products(Protocol):
 
     def _plan(self, first: str, second: str, rows: int) -> Plan:
         a, b = self.columns[first], self.columns[second]
-        return Plan.choose(rows, a, b, self.form, self.form, noise=self.noise, bits=self.bits)
+        together = sum(self.columns.values())
+        return Plan.choose(rows, a, b, self.form, self.form, noise=self.noise, bits=self.bits, together=together)
 
     def _as_evaluator(self, party: str) -> list[str]:
         return [a for a, b in pairs(self.columns) if b == party]

@@ -26,6 +26,7 @@ from comity.federation.protocol import StepSpec
 from comity.federation.sealed_values import opened_values
 
 _WORD = 48
+_MOST = 5
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,11 @@ def too_few(
     path: StepPath, got: int, need: int, faults: Mapping[str, str], said_no: Mapping[str, Refusal]
 ) -> Refused | Stopped:
     """The error of an ask that can't be decided: who is missing, and why."""
-    for party, refusal in said_no.items():
-        sentence = f"{party} {refusal.text.replace('refused', f'refused {path}', 1)}"
-        return Refused(sentence, code=refusal.code, key=refusal.key, party=party)
+    if said_no:
+        each = [f"{party} {one.text.replace('refused', f'refused {path}', 1)}" for party, one in said_no.items()]
+        first, refusal = next(iter(said_no.items()))
+        more = f" and {len(each) - _MOST} more" if len(each) > _MOST else ""
+        return Refused("; ".join(each[:_MOST]) + more, code=refusal.code, key=refusal.key, party=first)
     reasons: dict[str, list[str]] = {}
     for party, why in sorted(faults.items()):
         reasons.setdefault(why, []).append(party)
@@ -165,7 +168,7 @@ def too_few(
 
 
 def _few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def plain(text: str) -> str:

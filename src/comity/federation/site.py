@@ -444,6 +444,11 @@ class Site:
                 identity = self._host.identity_of(party)
                 self.effects.heads[party, identity.sign] = ledger_heads.authentic(identity, party, found)
 
+    def look_ahead(self) -> None:
+        """Whether this run could begin here, which promises nothing."""
+        self._host.permit_run(self._run)
+        self.effects.look_ahead = True
+
     def reserve(self) -> None:
         self._host.permit_run(self._run)
         self.effects.reserve = True

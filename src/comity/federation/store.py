@@ -16,17 +16,18 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from comity.crypto.sealed import Identity
 from comity.errors import Refused
+from comity.federation.booking import Booking
 from comity.federation.codec import embedded, encode
 from comity.federation.effects import Effects
 from comity.federation.heads import Head, newest, signed
 from comity.federation.paths import ABANDON, BEGIN, END, MEET, StepPath
 from comity.federation.standing import Standing
-from comity.privacy.ledger import Draw, Ledger, Transaction
+from comity.privacy.ledger import Account, Ledger, Transaction
 from comity.privacy.unit import Neighbours, Unit
 
 log = logging.getLogger("comity.site")
@@ -130,7 +131,7 @@ class Store:
             rows = connection.execute(
                 "select name, path, value from delivered where owner = ? and run = ? and name = ifnull(?, name) "
                 "order by rowid",
-                (self._owner, run, name),
+                (self._owner, self._key(run), name),
             ).fetchall()
         found: dict[str, dict[str, bytes]] = {}
         for name, path, value in rows:
@@ -155,17 +156,14 @@ class Store:
         digest: bytes,
         reply: Mapping[str, Any],
         effects: Effects,
-        draws: Sequence[Draw],
+        booking: Booking | None = None,
         *,
         keys: Identity,
         party: str,
-        title: str = "study",
-        most: int | None = None,
     ) -> bytes:
         """Make a step's effects and its reply durable; returns the reply to send, which may be another process's.
 
-        `most` is for how many runs the study is approved here: counted inside the transaction, or runs that begin at
-        the same moment would all be the first. `keys` sign the head of the ledger for this `party`.
+        `booking` is what is reserved, where the step reserves. `keys` sign the head of the ledger for this `party`.
         """
         signed = [study, run, str(path), digest]
         run = self._key(run)
@@ -177,7 +175,8 @@ class Store:
                 return first  # another process of ours was faster: its bytes go out, our draw is forgotten
             transaction.require_thawed()
             if effects.reserve:
-                self._reserve(transaction, study, run, draws, title, most)
+                assert booking is not None
+                self._reserve(transaction, booking, run)
             elif not effects.abandon:
                 standing.require_begun(study)
             for release, index in effects.draws:
@@ -197,6 +196,23 @@ class Store:
         if effects.close or effects.abandon:
             self._cut_log()
         return body
+
+    def looked_ahead(
+        self, booking: Booking, run: str, reply: Mapping[str, Any], *, keys: Identity, party: str
+    ) -> bytes:
+        """The reply of a step that only looks, or the refusal that beginning the run would meet. Nothing is written:
+        the reply carries the head that the ledger has anyway, and is made anew whenever it is asked for."""
+        self.foresee(booking, run)
+        head = self.ledger.commit_head()
+        return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
+
+    def foresee(self, booking: Booking, *runs: str) -> list[Account]:
+        """The accounts as they would be if these runs began, or the refusal of the first that would not."""
+        with self.ledger.trial() as transaction:
+            transaction.require_thawed()
+            for run in runs:
+                self._reserve(transaction, booking, self._key(run))
+            return self.ledger.summary()
 
     def abandon(self, run: str) -> None:
         """End a run here, whatever its coordinator says: frees what was never drawn, deletes its state and replies, and
@@ -237,17 +253,16 @@ class Store:
         connection.execute("update reply set body = null where owner = ? and run = ?", (self._owner, run))
         connection.execute("insert or ignore into ended values(?, ?)", (self._owner, run))
 
-    def _reserve(
-        self, transaction: Transaction, study: str, run: str, draws: Sequence[Draw], title: str, most: int | None
-    ) -> None:
+    def _reserve(self, transaction: Transaction, booking: Booking, run: str) -> None:
+        study, most = booking.study, booking.most
         if self._has_ended(transaction.connection, run):
             raise Refused(f"run {run} is closed and can't begin", code="closed", key="run")
         if most is not None and self._begun(transaction.connection, study, run) >= most:
             raise Refused(f"refused: study {study[:12]} is approved here for {most} runs", code="approval")
         transaction.reserve(
-            study=f"{title} {study[:12]}",
+            study=f"{booking.title} {study[:12]}",
             run=run,
-            draws=draws,
+            draws=booking.draws,
             unit=self._unit,
             neighbours=self._neighbours,
             dataset=self._dataset,

@@ -1,6 +1,6 @@
 """Solvers and models that protocols share: pure functions of arrays, no sites, no noise.
 
-Models come with scikit-learn, which takes longer to import than a plan to make: they are imported when first used.
+Models take longer to import than a plan to make, those of scikit-learn most of all: they are imported when first used.
 """
 
 from __future__ import annotations

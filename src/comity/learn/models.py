@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from scipy.special import softmax as normalise
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dots, Section
@@ -24,6 +23,7 @@ from comity.errors import DataError
 from comity.learn import model_page
 from comity.learn.feature_map import FeatureMap
 from comity.learn.newton import Floats
+from comity.learn.released_estimator import ReleasedEstimator
 from comity.learn.weights import noise_of_weights, strongest
 
 # A reader that knows no maps must not take the weights for those of plain rows: it is another kind of page.
@@ -40,9 +40,10 @@ class FeatureEncoding(Protocol):
     def encode_features(self, frame: pd.DataFrame) -> Floats: ...
 
 
-class _Released(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _Released(ReleasedEstimator):
     """Common face of released models: artefacts that predict classes."""
 
+    estimates = "classifier"
     place: ClassVar[str] = "model"
     measure: ClassVar[str] = "share of test records that is predicted wrongly"
     """What an error of such a model counts."""
@@ -59,12 +60,8 @@ class _Released(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mixed[:] = labels
         return mixed
 
-    def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Returns the model as it is: a released model is not trained again."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def predict_proba(self, X: Any) -> Floats:
+        raise NotImplementedError
 
     def predicted(self, rows: Any) -> dict[str, NDArray[Any]]:
         """Columns of a table of predictions: the class of each record, and the probability of each class."""
@@ -229,6 +226,10 @@ class ConstantClassifier(_Released):
 
     def predict_proba(self, X: Any) -> Floats:
         return np.tile(self.shares_, (len(X), 1))
+
+    def of_scores(self) -> Self:
+        """It answers whatever the score is."""
+        return self
 
     def save(self, folder: Path) -> None:
         model_page.write_page(folder, self.kind, self.classes, shares=self.shares_.tolist())

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Grid, Section
@@ -17,12 +16,13 @@ from comity.data import Encoding
 from comity.errors import DataError
 from comity.learn import model_page
 from comity.learn.models import FeatureEncoding
+from comity.learn.released_estimator import ReleasedEstimator
 from comity.learn.weights import coefficients
 
 Floats = NDArray[np.float64]
 
 
-class LinearRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LinearRegressor(ReleasedEstimator):
     """Predicts a number in the target's own units.
 
     Parameters
@@ -34,6 +34,7 @@ class LinearRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     kind: ClassVar[str] = "regression"
+    estimates = "regressor"
     place: ClassVar[str] = "model"
     measure: ClassVar[str] = "mean squared error, the target's bounds being -1 and 1"
     """What an error of such a model counts."""
@@ -76,13 +77,6 @@ class LinearRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def n_features_in_(self) -> int:
         return len(self.coef_)
-
-    def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Returns the model as it is: a released model is not trained again."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     def scores(self, X: Any) -> Floats:
         """Predictions on the scale of [−1, 1]."""

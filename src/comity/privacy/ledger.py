@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
@@ -68,6 +68,10 @@ class _Founding:
     neighbours: Neighbours
     currency: Currency | None = None
     simulated: bool = False
+
+
+class _Undone(Exception):
+    """Ends a trial."""
 
 
 class Ledger:
@@ -197,6 +201,14 @@ class Ledger:
         self._founding = None
         if head is not None:
             place.witness(head, thawed=transaction.thawed)
+
+    @contextmanager
+    def trial(self) -> Iterator[Transaction]:
+        """A transaction of which nothing stays: it refuses what would be refused, and inside it the accounts are those
+        that would be."""
+        with suppress(_Undone), self.transaction() as transaction:
+            yield transaction
+            raise _Undone
 
     # Each of these is a transaction of its own.
 

@@ -55,8 +55,13 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: ClassVar[str] = ""
-    privacy: ClassVar[Mapping[str, str]] = {}
-    """Keys of [privacy] whose default is the method's own."""
+    facts: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """What keys may depend on that a study says elsewhere, by name: each value in words, for whoever is refused. What
+    it is in a study is among `resolved`."""
+
+    def privacy(self, setting: Setting) -> Mapping[str, str]:
+        """Keys of [privacy] whose default is the method's own."""
+        return {}
 
     def files(self) -> Mapping[str, str]:
         """Files whose content belongs to the study's hash, by the key that names them."""
@@ -81,16 +86,23 @@ class Parameters(BaseModel):
             ruled_out = None if only is None else only.failing(values)
             if only is None or ruled_out is None or key not in self.model_fields_set:
                 continue
-            written, name = getattr(self, ruled_out), f"{self.table}.{ruled_out}"
-            found = f'"{written}"' if written == values[ruled_out] else f'"{written}", here "{values[ruled_out]}"'
-            allowed = " or ".join(f'"{value}"' for value in only.needs[ruled_out])
             why = f": {only.why}" if only.why else ""
             raise StudyError(
-                f"{setting.where}: {self.table}.{key} belongs to {name} = {allowed}, found {found}{why}; leave one of "
-                "them out",
+                f"{setting.where}: {self.table}.{key} belongs to {self._ruled_out(ruled_out, only, values)}{why}; "
+                "leave one of them out",
                 key=f"{self.table}.{key}",
             )
         return self.built(setting)
+
+    def _ruled_out(self, by: str, only: Only, values: Mapping[str, Any]) -> str:
+        """What a key would need instead of what the study has."""
+        if by in self.facts:
+            words = self.facts[by]
+            return f"{' or '.join(words[value] for value in only.needs[by])}, found {words[values[by]]}"
+        written = getattr(self, by)
+        found = f'"{written}"' if written == values[by] else f'"{written}", here "{values[by]}"'
+        allowed = " or ".join(f'"{value}"' for value in only.needs[by])
+        return f"{self.table}.{by} = {allowed}, found {found}"
 
     def declared_records(self, party: str) -> int | None:
         """How many records the study says that a party has; None where it says nothing."""

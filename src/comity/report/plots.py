@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
-
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Pictures, Plot
 from comity.federation.baseline import Baseline
+from comity.report.drawing import DARK, LINE, PALE, SIZE, Drawing
 
-_DARK, _INK, _PALE = "#17415f", "#222222", "#e9edf0"
-# Bars that are not the result itself differ by hatch, not by colour.
-_HATCHES = {"constant": "", "own data": "////", "pooled": "||||", "without noise": "xxxx"}
-# Characters of a label, and columns of a matrix that still has its figures written in.
-_SHORT, _FIGURES = 14, 16
-# Pictures in a row.
-_ACROSS = 12
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "text.color": _INK,
-    "hatch.linewidth": 0.7,
-    "hatch.color": "#6a7680",
+_WIDTH = 345.0
+# Bars that are not the result itself differ by hatch, not by colour: strokes in a square of six points.
+_FALLING = "M0,0l6,6"
+_HATCHES = {
+    "constant": "",
+    "own data": "M0,6l6,-6",
+    "pooled": "M1.5,0v6M4.5,0v6",
+    "without noise": "M0,6l6,-6M0,0l6,6",
 }
 
 
 def plotted(plot: Plot, salt: str) -> str:
     """A plot that a section describes; the salt tells its identifiers from those of others on the page."""
+    if isinstance(plot, Bars):
+        return bars_plot(plot, salt)
+    if isinstance(plot, Dots):
+        return dots_plot(plot)
+    # The library that draws the others takes longer to import than many a study to run.
+    from comity.report.figures import curves_plot, matrices_plot, panels_plot, pictures_plot
+
     match plot:
-        case Bars():
-            return bars_plot(plot, salt)
-        case Dots():
-            return dots_plot(plot, salt)
         case Curves():
             return curves_plot(plot, salt)
         case Panels():
@@ -63,209 +49,46 @@ def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> s
 def bars_plot(plot: Bars, salt: str) -> str:
     """Bars with their figures, the first one below; what is ours stands out without colour too."""
     bars = plot.bars
-    with _styled(salt):
-        figure, axes = _axes(4.8, 0.42 + 0.34 * len(bars))
-        for place, bar in enumerate(bars):
-            axes.barh(
-                place,
-                bar.value,
-                height=0.66,
-                color=_DARK if bar.ours else _PALE,
-                edgecolor=_INK,
-                linewidth=0.8,
-                hatch="" if bar.ours else _HATCHES.get(bar.label, "\\\\\\\\"),
-                xerr=bar.spread or None,
-                error_kw={"elinewidth": 1.1, "capsize": 3, "ecolor": _INK},
-            )
-            axes.annotate(
-                f"{bar.value:.3f}",
-                (bar.value + bar.spread, place),
-                xytext=(6, 0),
-                textcoords="offset points",
-                va="center",
-                fontweight="bold" if bar.ours else "normal",
-            )
-        axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
-        for tick, bar in zip(axes.get_yticklabels(), bars):
-            tick.set_fontweight("bold" if bar.ours else "normal")
-        axes.set_xlim(min(0, *(bar.value for bar in bars)), max(bar.value + bar.spread for bar in bars) * 1.16 or 1)
-        axes.set_xlabel(plot.axis)
-        axes.tick_params(axis="y", length=0)
-        return _svg(figure, f"{plot.about}: " + _said([(bar.label, bar.value) for bar in bars]))
+    low = min(0.0, *(bar.value - bar.spread if bar.value < 0 else 0.0 for bar in bars))
+    top = max(0.0, *(bar.value + bar.spread for bar in bars))
+    # With room for the figure behind the longest.
+    high = top + 0.16 * (top - low) or 1.0
+    drawing = Drawing([bar.label for bar in bars], low, high, width=_WIDTH, row=24.5, strong=[bar.ours for bar in bars])
+    for place, bar in enumerate(bars):
+        x, y = drawing.x(bar.value), drawing.y(place)
+        strokes = _HATCHES.get(bar.label, _FALLING)
+        fill = DARK if bar.ours else drawing.hatch(strokes, salt) if strokes else PALE
+        drawing.box((drawing.x(0), x), y, 16, fill=fill)
+        end = x
+        if bar.spread:
+            start, end = drawing.x(bar.value - bar.spread), drawing.x(bar.value + bar.spread)
+            drawing.line((start, end), (y, y), width=1.1)
+            for cap in (start, end):
+                drawing.line((cap, cap), (y - 3, y + 3), width=1.1)
+        drawing.text(end + 6, y + SIZE * 0.36, f"{bar.value:.3f}", bold=bar.ours)
+    return drawing.svg(plot.axis, f"{plot.about}: " + said([(bar.label, bar.value) for bar in bars]))
 
 
-def dots_plot(plot: Dots, salt: str) -> str:
+def dots_plot(plot: Dots) -> str:
     """Signed quantities; the line behind each spans two deviations of its noise."""
-    shown = list(reversed(plot.dots))
-    with _styled(salt):
-        figure, axes = _axes(4.8, 0.6 + 0.24 * len(shown))
-        for place, dot in enumerate(shown):
-            if plot.deviation is not None:
-                reach = 2 * plot.deviation
-                axes.plot([dot.value - reach, dot.value + reach], [place, place], color="#9aa5ad", linewidth=2.2)
-            marker = "o" if dot.value >= 0 else "s"
-            axes.plot(dot.value, place, marker, color=_DARK if dot.value >= 0 else "white", mec=_DARK, ms=6)
-        axes.axvline(0, color=_INK, linewidth=0.8)
-        axes.set_yticks(range(len(shown)), [dot.label for dot in shown])
-        axes.set_ylim(-0.7, len(shown) - 0.3)
-        spread = "" if plot.deviation is None else "\n(line: ± 2 standard deviations of the added noise)"
-        axes.set_xlabel(plot.axis + spread)
-        axes.tick_params(axis="y", length=0)
-        return _svg(figure, f"{plot.about}: " + _said([(dot.label, dot.value) for dot in plot.dots]))
+    shown, reach = list(reversed(plot.dots)), 2 * (plot.deviation or 0.0)
+    low = min(0.0, *(dot.value - reach for dot in shown), 0.0)
+    high = max(0.0, *(dot.value + reach for dot in shown), 0.0)
+    margin = 0.05 * (high - low) or 0.5
+    drawing = Drawing([dot.label for dot in shown], low - margin, high + margin, width=_WIDTH, row=17.5)
+    drawing.line((drawing.x(0), drawing.x(0)), (2, drawing.y(-0.5) + 2))
+    for place, dot in enumerate(shown):
+        x, y = drawing.x(dot.value), drawing.y(place)
+        if reach:
+            drawing.line((drawing.x(dot.value - reach), drawing.x(dot.value + reach)), (y, y), ink=LINE, width=2.2)
+        if dot.value >= 0:
+            drawing.dot(x, y, fill=DARK)
+        else:
+            drawing.box((x - 3, x + 3), y, 6, fill="white", edge=DARK)
+    spread = "" if plot.deviation is None else "\n(line: ± 2 standard deviations of the added noise)"
+    return drawing.svg(plot.axis + spread, f"{plot.about}: " + said([(dot.label, dot.value) for dot in plot.dots]))
 
 
-def curves_plot(plot: Curves, salt: str) -> str:
-    """Lines with their spread; horizontal lines for what does not depend on the axis."""
-    markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
-    curves = plot.curves
-    with _styled(salt):
-        figure, axes = _axes(4.9, 3.6)
-        # Curves are moved apart a little, so that their whiskers can be told from each other.
-        for place, curve in enumerate(curves):
-            apart = 1.03 ** (place - (len(curves) - 1) / 2) if plot.logarithmic else 1.0
-            axes.errorbar(
-                [x * apart for x in curve.x],
-                curve.y,
-                yerr=curve.spread or None,
-                marker=markers[place % 4],
-                linestyle=dashes[place % 4],
-                color=(_DARK, "#b3541e", "#2f7d4f", _INK)[place % 4],
-                capsize=3,
-                linewidth=1.6,
-                elinewidth=0.9,
-                markersize=6,
-                label=curve.label,
-            )
-        right = max(max(curve.x) for curve in curves) * 1.12
-        for level in plot.levels:
-            axes.axhline(level.value, color="#777777", linewidth=1, linestyle=":")
-            axes.annotate(
-                f"{level.label} {level.value:.3f}",
-                (right, level.value),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8.5,
-                color="#444444",
-            )
-        if plot.logarithmic:
-            axes.set_xscale("log")
-        axes.set_xlim(right=right)
-        ticks = sorted({x for curve in curves for x in curve.x})
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel(plot.across)
-        axes.set_ylabel(plot.up)
-        axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
-        # Outside of the axes, whose title and curves would meet it.
-        figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
-        described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
-        return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {_said(described)}")
-
-
-def panels_plot(plot: Panels, salt: str) -> str:
-    """Small bars, cell by cell, of two tables: plain ones beside dark ones."""
-    across = min(3, len(plot.panels))
-    down = -(-len(plot.panels) // across)
-    with _styled(salt):
-        figure = Figure(figsize=(7.4, 1.75 * down + 0.4), layout="constrained")
-        FigureCanvasSVG(figure)
-        for place, panel in enumerate(plot.panels, start=1):
-            axes = figure.add_subplot(down, across, place)
-            for side, (shares, colour) in enumerate(((panel.first, _PALE), (panel.second, _DARK))):
-                at = [cell + 0.4 * side - 0.2 for cell in range(len(shares))]
-                label = plot.named[side] if place == 1 else None
-                axes.bar(at, shares, width=0.4, color=colour, edgecolor=_INK, linewidth=0.6, label=label)
-            axes.set_title(panel.label, loc="left", fontsize=9, fontweight="bold")
-            axes.set_xticks(range(len(panel.cells)), [_short(cell) for cell in panel.cells], fontsize=6, rotation=30)
-            axes.tick_params(axis="y", labelsize=7)
-        figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=9)
-        described = [
-            (f"{panel.label} {cell} {name}", share)
-            for panel in plot.panels
-            for name, shares in zip(plot.named, (panel.first, panel.second))
-            for cell, share in zip(panel.cells, shares)
-        ]
-        return _svg(figure, f"{plot.about}: {_said(described)}")
-
-
-def matrices_plot(plot: Matrices, salt: str) -> str:
-    """Matrices as squares with their figures, dark for strong ones, so that signs are read and not guessed."""
-    names = [_short(name) for name in plot.names]
-    with _styled(salt):
-        figure = Figure(figsize=(7.4, 3.9), layout="constrained")
-        FigureCanvasSVG(figure)
-        for place, square in enumerate(plot.squares, start=1):
-            axes = figure.add_subplot(1, len(plot.squares), place)
-            shades = [[abs(value) for value in row] for row in square.values]
-            axes.imshow(shades, cmap="Greys", vmin=0, vmax=1.4)
-            if len(names) <= _FIGURES:
-                for row, values in enumerate(square.values):
-                    for column, value in enumerate(values):
-                        ink = "white" if abs(value) > 0.8 else _INK
-                        axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=6, color=ink)
-            axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
-            axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=7)
-            axes.set_title(square.label, loc="left", fontsize=9, fontweight="bold")
-        described = [
-            (f"{square.label} {one} and {other}", square.values[i][j])
-            for square in plot.squares
-            for i, one in enumerate(plot.names)
-            for j, other in enumerate(plot.names)
-            if i < j
-        ]
-        return _svg(figure, f"{plot.about}: {_said(described)}")
-
-
-def pictures_plot(plot: Pictures, salt: str) -> str:
-    """Pictures in rows of `_ACROSS`, drawn as one image."""
-    high, wide = len(plot.tiles[0]), len(plot.tiles[0][0])
-    across = min(_ACROSS, len(plot.tiles))
-    down = -(-len(plot.tiles) // across)
-    # One number between pictures is a margin.
-    sheet = [[0.0] * (across * (wide + 1)) for _ in range(down * (high + 1))]
-    for place, tile in enumerate(plot.tiles):
-        top, left = place // across * (high + 1), place % across * (wide + 1)
-        for row, line in enumerate(tile):
-            sheet[top + row][left : left + wide] = line
-    with _styled(salt):
-        figure, axes = _axes(7.4, 7.4 * len(sheet) / len(sheet[0]))
-        axes.imshow(sheet, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_axis_off()
-        return _svg(figure, f"{plot.about}: {len(plot.tiles)} pictures")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
-
-
-def _styled(salt: str) -> AbstractContextManager[None]:
-    """The salt makes identifiers repeatable, and different between the plots of one page."""
-    style: Any = _STYLE | {"svg.hashsalt": salt}
-    return matplotlib.rc_context(style)
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasSVG(figure)
-    return figure, figure.add_subplot()
-
-
-def _said(figures: Sequence[tuple[str, float]]) -> str:
+def said(figures: Sequence[tuple[str, float]]) -> str:
+    """Names and numbers in one line, for whoever reads a description in place of a plot."""
     return ", ".join(f"{name} {value:.3f}" for name, value in figures)
-
-
-def _svg(figure: Figure, description: str) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    # Inside a page the prologue, the metadata and the namespaces, which look like addresses, have no use.
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r"'DejaVu Sans'", "system-ui, 'DejaVu Sans', Arial, sans-serif", text)
-    label = description.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
-    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

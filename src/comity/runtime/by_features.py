@@ -44,8 +44,9 @@ def check_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -
     most = getattr(protocol, "most", None)
     if most is not None and max(sizes) > most:
         raise StudyError(
-            f"{where}: the products are laid out for {most} rows, found {max(sizes)}; raise vertical.rows_at_most",
-            key="vertical.rows_at_most",
+            f"{where}: the products are laid out for {most} rows, found {max(sizes)}; raise "
+            f"{protocol.name}.rows_at_most",
+            key=f"{protocol.name}.rows_at_most",
         )
 
 

@@ -259,7 +259,6 @@ class Study:
         own = tables.pop(protocol_name, {})
         file = _validate(_File, tables, where, "", extra=(protocol_name,))
         parameters = _validate(parameters_of(protocol_name), own, where, protocol_name + ".")
-        file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy)})
         parties = _parties(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = _schema(folder, file.study.schema_, where)
@@ -269,6 +268,7 @@ class Study:
 
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
         setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
+        file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
         with naming(where):
             protocol = parameters.build(setting)
             _, terms = _divided(file.privacy, file.evaluation)

@@ -18,7 +18,6 @@ class SummaryParameters(Parameters):
     """Records of many owners, chosen so that together they look like a consumer's."""
 
     table: ClassVar[str] = "summary"
-    privacy: ClassVar[Mapping[str, str]] = {"unit": "record", "neighbours": "replace"}
 
     variant: Literal["default"] = Field("default", description="a density ratio from noisy moments, in one shot")
     sizes: dict[str, int] = Field(
@@ -42,6 +41,9 @@ class SummaryParameters(Parameters):
     image: Annotated[tuple[int, int] | None, Only(deliver="records")] = Field(
         None, description="rows and columns where a record is a picture: chosen ones are shown on the page"
     )
+
+    def privacy(self, setting: Setting) -> Mapping[str, str]:
+        return {"unit": "record", "neighbours": "replace"}
 
     def files(self) -> Mapping[str, str]:
         return {} if self.auxiliary is None else {"summary.auxiliary": self.auxiliary}

@@ -106,9 +106,19 @@ class Task:
         pooled = self.examples(together(train))
         alone = [self.linear(self.examples(own), test) for own in train[:MOST_ALONE]]
         tried = f"the first {len(alone)} of {len(train)} parties" if len(train) > len(alone) else "each party"
+        own = Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note=f"{tried}, without privacy")
+        return self._beside(pooled, own, test)
+
+    def compare_columns(self, whole: Records, own: Sequence[int], test: Examples) -> list[Baseline]:
+        """A constant, the target's holder with the columns `own` alone, all columns in one place."""
+        pooled = self.examples(whole)
+        alone = self.linear(_only(pooled, own), _only(test, own))
+        return self._beside(pooled, Baseline("own data", alone, note="the target's holder, without privacy"), test)
+
+    def _beside(self, pooled: Examples, own: Baseline, test: Examples) -> list[Baseline]:
         return [
             Baseline("constant", self.constant(pooled, test), note="the same answer for all"),
-            Baseline("own data", float(np.mean(alone)), float(np.std(alone)), note=f"{tried}, without privacy"),
+            own,
             Baseline("pooled", self.linear(pooled, test), note="all records in one place, without privacy"),
         ]
 
@@ -128,6 +138,13 @@ class Task:
 def together(records: Sequence[Records]) -> Records:
     labels: list[Any] = [one.labels for one in records if one.labels is not None]
     return Records(np.concatenate([one.features for one in records]), np.concatenate(labels) if labels else None)
+
+
+def _only(examples: Examples, columns: Sequence[int]) -> Examples:
+    """With every other column the same for all records, so that it tells nothing."""
+    cells = np.zeros_like(examples.cells)
+    cells[:, list(columns)] = examples.cells[:, list(columns)]
+    return Examples(cells, examples.targets)
 
 
 def _some(count: int, most: int) -> Integers:

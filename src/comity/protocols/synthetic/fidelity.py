@@ -6,7 +6,7 @@ what the noisy counts imply (`comity.protocols.synthetic.expected`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import sqrt
 
@@ -17,9 +17,10 @@ from comity.artefacts.section import Grid, Matrices, Panel, Panels, Section, Squ
 from comity.data import Records
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment, Figure
+from comity.federation.baseline import Baseline
 from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.counting import Counting
-from comity.protocols.synthetic.downstream import Examples, Task, together
+from comity.protocols.synthetic.downstream import Examples, Task
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,12 +34,18 @@ _PANELS, _LABELS = 12, 8
 _SUSPICIOUS = 4.0
 
 
-def assess(presented: SyntheticDataset, train: Sequence[Records] | None, test: Records) -> Assessment:
-    """Total variation, Wasserstein distance and correlations against the parties' records, or the test records where
-    those are not given; the error of learners that saw the dataset alone; and how near rows lie to records."""
+Compare = Callable[[Task, Examples], list[Baseline]]
+
+
+def assess(
+    presented: SyntheticDataset, counted: Records | None, test: Records, compare: Compare | None = None
+) -> Assessment:
+    """Total variation, Wasserstein distance and correlations against the records that were counted, or the test records
+    where those are not given; the error of learners that saw the dataset alone; and how near rows lie to records.
+    `compare` says what the parties reach without it."""
     counting = presented.counts.counting
     made = counting.encoding.encode(presented.frame, where="the dataset").records
-    real = test if train is None else together(train)
+    real = test if counted is None else counted
     ours, theirs = made.features.astype(np.int64), real.features.astype(np.int64)
     one, two = total_variation(counting, ours, theirs, 1), total_variation(counting, ours, theirs, 2)
     figures = [
@@ -60,11 +67,12 @@ def assess(presented: SyntheticDataset, train: Sequence[Records] | None, test: R
         learned, tested = task.examples(made), task.examples(test)
         error, measure = task.linear(learned, tested), task.measure
         figures += _of_trees(task, learned, tested, "")
-        if train is not None:
-            baselines = task.compare(train, tested)
+        if compare is not None:
+            baselines = compare(task, tested)
+        if counted is not None:
             figures += _of_trees(task, task.examples(real), tested, " on the records themselves")
     sentences = ["Measured on the records of the simulation: outside of one, these figures stay with their owner."]
-    if train is not None:
+    if counted is not None:
         sentences.append(nearness(ours, theirs, test.features.astype(np.int64)))
     return Assessment(error, measure, tuple(baselines), tuple(figures), (_section(counting, ours, theirs, sentences),))
 

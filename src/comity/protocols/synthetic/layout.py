@@ -20,6 +20,14 @@ from comity.errors import DataError
 Floats = NDArray[np.float64]
 
 
+def as_cells(codes: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    """Records (n, columns) as whole numbers, each below its column's number of cells; refused where one is not."""
+    found = codes.astype(np.int64)
+    if found.shape[1] != len(sizes) or (found < 0).any() or (found >= np.array(sizes)).any():
+        raise DataError(f"records must be given as cells of {len(sizes)} columns, below {sizes}")
+    return found
+
+
 class Weights(NamedTuple):
     """How strongly single columns, pairs of them, and pairs with the label are counted: integers, so that sums stay
     exact."""
@@ -138,9 +146,7 @@ class Layout:
         lead = codes.shape[:-2]
         stack = codes.reshape(prod(lead), *codes.shape[-2:])
         here = np.ones(stack.shape[:2], np.bool_) if present is None else present.reshape(stack.shape[:2])
-        owner, flat = np.nonzero(here)[0], stack[here].astype(np.int64)
-        if flat.shape[1] != self.columns or (flat < 0).any() or (flat >= np.array(self.sizes)).any():
-            raise DataError(f"records must be given as cells of {self.columns} columns, below {self.sizes}")
+        owner, flat = np.nonzero(here)[0], as_cells(stack[here], self.sizes)
         found = np.empty((len(stack), self.counts))
         for block in self.blocks:
             place = owner * block.cells + flat[:, block.first] * (block.shape[1] if block.second is not None else 1)

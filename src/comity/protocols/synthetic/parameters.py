@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from comity.data import by_features
+from comity.errors import StudyError
 from comity.protocols.parameters import Only, Setting
+from comity.protocols.synthetic.columns.protocol import SyntheticColumns
+from comity.protocols.synthetic.counted import CountedData
 from comity.protocols.synthetic.protocol import SyntheticData
 from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
@@ -17,7 +21,12 @@ class SyntheticParameters(PublishedKeys):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"
-    privacy: ClassVar[Mapping[str, str]] = {"unit": "record", "neighbours": "add-remove"}
+    facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "held": {
+            "rows": "parties that hold whole records",
+            "columns": "parties that hold different columns ([parties.NAME] columns)",
+        }
+    }
 
     variant: Literal["default", "published"] = Field(
         "default",
@@ -36,17 +45,49 @@ class SyntheticParameters(PublishedKeys):
     bins: Annotated[int | Literal["auto"], Only(variant="default")] = Field(
         "auto", description="cells of numbers for which the schema says none; auto: 8, or fewer for very many columns"
     )
-    pooling: Annotated[Literal["sum", "none"], Only(variant="default")] = Field(
+    pooling: Annotated[Literal["sum", "none"], Only(variant="default", held="rows")] = Field(
         "sum", description="one noise for the sum of all, or each party releases its own counts with noise of its own"
     )
+    products: Annotated[Literal["rlwe", "dealer"], Only(variant="default", held="columns")] = Field(
+        "rlwe", description="parties with different columns: how tables across parties are computed"
+    )
+    alignment: Annotated[Literal["none", "keyed", "ecdh"] | None, Only(variant="default", held="columns")] = Field(
+        None,
+        description="parties with different columns: how rows are matched; keyed if the schema has an identifier, none "
+        "otherwise",
+    )
+    rows_at_most: Annotated[int, Only(variant="default", held="columns")] = Field(
+        1 << 20, ge=2, description="parties with different columns: rows that the products are laid out for"
+    )
 
-    def built(self, setting: Setting) -> SyntheticData | PublishedSynthetic:
+    def privacy(self, setting: Setting) -> Mapping[str, str]:
+        # Matching rows of different columns tells how many records there are, so that they can only be replaced.
+        return {"unit": "record", "neighbours": "replace" if setting.columns else "add-remove"}
+
+    def resolved(self, setting: Setting) -> dict[str, Any]:
+        return {**super().resolved(setting), "held": "columns" if setting.columns else "rows"}
+
+    def built(self, setting: Setting) -> CountedData | PublishedSynthetic:
         if self.variant == "published":
+            if setting.columns:
+                raise StudyError(
+                    f'{setting.where}: synthetic.variant = "published" is for parties that hold whole records, found '
+                    "[parties.NAME] columns; leave the columns or the variant out",
+                    key="synthetic.variant",
+                )
             return self.published(setting)
-        return SyntheticData(
-            schema=setting.schema,
-            model=self.model,
-            rows=self.rows,
-            bins=None if self.bins == "auto" else self.bins,
-            pooling=self.pooling,
+        common: dict[str, Any] = {
+            "schema": setting.schema,
+            "model": self.model,
+            "rows": self.rows,
+            "bins": None if self.bins == "auto" else self.bins,
+        }
+        if not setting.columns:
+            return SyntheticData(**common, pooling=self.pooling)
+        return SyntheticColumns(
+            **common,
+            columns=by_features(setting.schema, setting.columns),
+            products=self.products,
+            alignment=self.alignment or ("none" if setting.schema.identifier is None else "keyed"),
+            most=self.rows_at_most,
         )

@@ -36,6 +36,7 @@ from comity.learn.quadratic import solve, spectral_norm
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.protocols.by_columns.terms import adversary
 from comity.protocols.vertical import terms
 from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.protocol import VerticalRegression
@@ -153,7 +154,9 @@ class GradientRegression(VerticalRegression):
             form=Array((self.layout.encoding.width,)),
         )
         between = self.descent.declare(who).releases
-        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=terms.adversary(self, who))
+        return Declaration(
+            (*before, *between, self.gradient(who.loss), model), adversary=adversary(self, who, "the model")
+        )
 
     def for_moments(self, who: Consortium) -> Consortium:
         """The same terms with the moments' part of the loss alone."""

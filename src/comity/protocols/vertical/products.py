@@ -8,19 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records
-from comity.errors import Refused
-from comity.federation.product import Products
 from comity.federation.site import Site
+from comity.protocols.by_columns.products import ProductsAndOwn
 from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.dissection import gram
 
 Floats = NDArray[np.float64]
 
-_OWN = "vertical.own"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ColumnProducts(Products):
+class ColumnProducts(ProductsAndOwn):
     """Products of columns that their owners have forced into their bounds."""
 
     layout: Columns
@@ -30,16 +27,8 @@ class ColumnProducts(Products):
         labels = None if records.labels is None else records.labels[which]
         return self.layout.matrix(Records(records.features[which], labels), site.party)
 
-    def own(self, site: Site) -> Floats:
-        """The party's own sums, kept when its columns were first multiplied: never those of other records."""
-        found: Floats | None = site.kept(_OWN)
-        if found is None:
-            raise Refused("own sums come after the products", code="stopped")
-        return found
-
-    def first_seen(self, site: Site, matrix: Floats) -> None:
-        before, own = site.kept(_OWN), gram(matrix)
-        site.keep(_OWN, own if before is None else before + own)
+    def summed(self, matrix: Floats) -> Floats:
+        return gram(matrix)
 
     def digested(self, matrix: Floats) -> NDArray[np.int16]:
         """What is multiplied are integers of 13 bits."""

@@ -40,7 +40,9 @@ from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.protocols.vertical import rows, terms
+from comity.protocols.by_columns import rows
+from comity.protocols.by_columns.terms import CHARGED, adversary
+from comity.protocols.vertical import terms
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up
@@ -88,7 +90,7 @@ class VerticalRegression(Protocol):
             raise StudyError(
                 f"vertical.products must be rlwe or dealer, found {self.products!r}", key="vertical.products"
             )
-        rows.check(self.alignment, self.schema, self.most)
+        rows.check(self.name, self.alignment, self.schema, self.most)
         _ = self.layout.pieces
         if self.block_epsilon:
             if not self.pure:
@@ -190,7 +192,7 @@ class VerticalRegression(Protocol):
                 form=Array((width,)),
             ),
         )
-        return Declaration((*before, *between, *own), adversary=terms.adversary(self, who))
+        return Declaration((*before, *between, *own), adversary=adversary(self, who, "the model"))
 
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
@@ -227,7 +229,7 @@ class VerticalRegression(Protocol):
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
-        shared = rows.agreed(parties, self.aligned, self.count, self.most)
+        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
         self.product.coordinate_products(parties, shared)
         return parties.sum(self.contribute).value, shared
 
@@ -245,7 +247,7 @@ class VerticalRegression(Protocol):
 
     @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
-        return rows.counted(site, self.most)
+        return rows.counted(self.name, site, self.most)
 
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
@@ -295,7 +297,7 @@ class VerticalRegression(Protocol):
 
     @property
     def charged_once(self) -> str:
-        return terms.CHARGED
+        return CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         if who.evaluation is None:

@@ -37,7 +37,8 @@ from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import rows, terms
+from comity.protocols.by_columns import rows
+from comity.protocols.by_columns.terms import CHARGED, check_parties
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.budgets import published_share, shown_up
 from comity.protocols.vertical.columns import Columns, scaled_target
@@ -126,7 +127,7 @@ class PublishedVertical(Protocol):
     most: int = 1 << 20
 
     def __post_init__(self) -> None:
-        rows.check(self.alignment, self.schema, self.most)
+        rows.check(self.name, self.alignment, self.schema, self.most)
 
     @cached_property
     def layout(self) -> Columns:
@@ -166,7 +167,7 @@ class PublishedVertical(Protocol):
                 'to 0, privacy.unit to "record" and privacy.neighbours to "replace"',
                 key="privacy.unit" if isinstance(who.loss, Pure) else "privacy.delta",
             )
-        terms.check_parties(self.columns, who)
+        check_parties(self.name, self.columns, who)
         before = rows.declared(self.aligned, who, self.most)
         names = {release.name for release in before}
         total, width = sum(self.widths.values()), self.encoding.width
@@ -206,7 +207,7 @@ class PublishedVertical(Protocol):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        shared = rows.agreed(parties, self.aligned, self.count, self.most)
+        shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
         self.product.coordinate_products(parties, shared)
         sums = parties.sum(self.decrypt).value
         whole = np.triu(sums) + np.triu(sums, 1).T
@@ -231,7 +232,7 @@ class PublishedVertical(Protocol):
 
     @step(gives=("size",))
     def count(self, site: Site) -> dict[str, Any]:
-        return rows.counted(site, self.most)
+        return rows.counted(self.name, site, self.most)
 
     @step(sends="sums")
     def decrypt(self, site: Site) -> None:
@@ -264,7 +265,7 @@ class PublishedVertical(Protocol):
 
     @property
     def charged_once(self) -> str:
-        return terms.CHARGED
+        return CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),) if who.colluders else ()

@@ -1,4 +1,7 @@
-"""Which rows the parties multiply: those that they hold in one order already, or those that an alignment finds."""
+"""Which rows the parties multiply: those that they hold in one order already, or those that an alignment finds.
+
+`table` is the method's table in a study: errors name the keys in it.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,19 @@ ALIGNMENTS = ("none", "keyed", "ecdh")
 _MOST = 1 << 24
 
 
-def check(alignment: str, schema: Schema, most: int) -> None:
+def check(table: str, alignment: str, schema: Schema, most: int) -> None:
     if alignment not in ALIGNMENTS:
         raise StudyError(
-            f"vertical.alignment must be {', '.join(ALIGNMENTS)}, found {alignment!r}", key="vertical.alignment"
+            f"{table}.alignment must be {', '.join(ALIGNMENTS)}, found {alignment!r}", key=f"{table}.alignment"
         )
     if alignment != "none" and schema.identifier is None:
         raise StudyError(
-            f"vertical.alignment = {alignment!r} needs an identifier; declare [identifier] in the schema",
-            key="vertical.alignment",
+            f"{table}.alignment = {alignment!r} needs an identifier; declare [identifier] in the schema",
+            key=f"{table}.alignment",
         )
     if not 2 <= most <= _MOST:
         raise StudyError(
-            f"vertical.rows_at_most must lie between 2 and {_MOST}, found {most}", key="vertical.rows_at_most"
+            f"{table}.rows_at_most must lie between 2 and {_MOST}, found {most}", key=f"{table}.rows_at_most"
         )
 
 
@@ -50,23 +53,23 @@ def declared(aligned: Alignment | None, who: Consortium, most: int) -> tuple[Rel
     )
 
 
-def counted(site: Site, most: int) -> dict[str, Any]:
+def counted(table: str, site: Site, most: int) -> dict[str, Any]:
     if len(site.records) > most:
         raise DataError(
             f"{site.party}: the products are laid out for {most} rows, found {len(site.records)}; raise "
-            "vertical.rows_at_most",
-            key="vertical.rows_at_most",
+            f"{table}.rows_at_most",
+            key=f"{table}.rows_at_most",
         )
     return {"size": len(site.records)}
 
 
-def agreed(parties: Parties, aligned: Alignment | None, count: Callable[..., Any], most: int) -> int:
+def agreed(table: str, parties: Parties, aligned: Alignment | None, count: Callable[..., Any], most: int) -> int:
     """How many rows all parties share, in one order from here on; `count` is the step that tells a party's own."""
     rows = aligned.coordinate_alignment(parties) if aligned is not None else _equal(parties, count)
     if rows > most:
         raise StudyError(
-            f"products are laid out for {most} rows, the parties share {rows}; raise vertical.rows_at_most",
-            key="vertical.rows_at_most",
+            f"products are laid out for {most} rows, the parties share {rows}; raise {table}.rows_at_most",
+            key=f"{table}.rows_at_most",
         )
     return rows
 

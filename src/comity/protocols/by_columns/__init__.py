@@ -1,0 +1,1 @@
+"""What methods share whose parties hold different columns of the same records."""

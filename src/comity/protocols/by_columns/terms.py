@@ -1,0 +1,64 @@
+"""On which terms parties that hold different columns run a study, and whom it holds against."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+
+from comity.errors import StudyError
+from comity.federation.consortium import Consortium
+from comity.privacy.unit import Unit
+
+CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss, which is lost once"
+
+
+class ByColumns(typing.Protocol):
+    """How a method multiplies columns of different parties, and how it matches their rows."""
+
+    @property
+    def products(self) -> str: ...
+    @property
+    def alignment(self) -> str: ...
+
+
+def protects(alignment: str, unit: Unit) -> bool:
+    """With an alignment a person has one row; without one nobody checks that it has."""
+    return unit is Unit.RECORD or (unit is Unit.PERSON and alignment != "none")
+
+
+def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], who: Consortium) -> None:
+    """Every party holds columns that the others don't have: none can be missing, and there are two at least."""
+    if who.dropouts:
+        raise StudyError(
+            f"{name} needs every party to the end where each holds its own columns, found privacy.dropouts = "
+            f"{who.dropouts}; set it to 0: a run that lost a party waits for it",
+            key="privacy.dropouts",
+        )
+    if tuple(who.parties) != tuple(columns):
+        raise StudyError(
+            f"the columns are those of {', '.join(columns)}, the parties are {', '.join(who.parties)}; "
+            "give every party its columns, in the same order",
+            key="parties",
+        )
+    if who.size < 2:
+        raise StudyError(
+            f"{name} multiplies columns of different parties, found one party; add another, or work at home",
+            key="parties",
+        )
+
+
+def adversary(method: ByColumns, who: Consortium, released: str) -> str:
+    """Whom the noise, the products and the alignment hold against, all at once. `released` names what a coordinator
+    keeps to itself where no party may read it."""
+    if method.products == "dealer" or method.alignment == "keyed":
+        # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
+        does = " and ".join(
+            word
+            for word, holds in (("deals", method.products == "dealer"), ("matches ids", method.alignment == "keyed"))
+            if holds
+        )
+        alone = f"an honest-but-curious coordinator that works with no party (it {does})"
+        return alone + (f", and up to {who.colluders} of {who.size} parties together" if who.colluders else "")
+    if not who.colluders:
+        return f"an honest-but-curious coordinator alone, who keeps {released} to itself"
+    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"

@@ -1,0 +1,184 @@
+"""Curves, panels, matrices and pictures as SVG for a page, drawn by matplotlib; `comity.report.plots` has the rest."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from comity.artefacts.section import Curves, Matrices, Panels, Pictures
+from comity.report.drawing import DARK, INK, PALE
+from comity.report.plots import said
+
+# Characters of a label, and columns of a matrix that still has its figures written in.
+_SHORT, _FIGURES = 14, 16
+# Pictures in a row.
+_ACROSS = 12
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "text.color": INK,
+}
+
+
+def curves_plot(plot: Curves, salt: str) -> str:
+    """Lines with their spread; horizontal lines for what does not depend on the axis."""
+    markers, dashes = ("o", "s", "^", "D"), ("-", "--", "-.", (0, (1, 1)))
+    curves = plot.curves
+    with _styled(salt):
+        figure, axes = _axes(4.9, 3.6)
+        # Curves are moved apart a little, so that their whiskers can be told from each other.
+        for place, curve in enumerate(curves):
+            apart = 1.03 ** (place - (len(curves) - 1) / 2) if plot.logarithmic else 1.0
+            axes.errorbar(
+                [x * apart for x in curve.x],
+                curve.y,
+                yerr=curve.spread or None,
+                marker=markers[place % 4],
+                linestyle=dashes[place % 4],
+                color=(DARK, "#b3541e", "#2f7d4f", INK)[place % 4],
+                capsize=3,
+                linewidth=1.6,
+                elinewidth=0.9,
+                markersize=6,
+                label=curve.label,
+            )
+        right = max(max(curve.x) for curve in curves) * 1.12
+        for level in plot.levels:
+            axes.axhline(level.value, color="#777777", linewidth=1, linestyle=":")
+            axes.annotate(
+                f"{level.label} {level.value:.3f}",
+                (right, level.value),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color="#444444",
+            )
+        if plot.logarithmic:
+            axes.set_xscale("log")
+        axes.set_xlim(right=right)
+        ticks = sorted({x for curve in curves for x in curve.x})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(plot.across)
+        axes.set_ylabel(plot.up)
+        axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
+        # Outside of the axes, whose title and curves would meet it.
+        figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
+        described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
+        return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {said(described)}")
+
+
+def panels_plot(plot: Panels, salt: str) -> str:
+    """Small bars, cell by cell, of two tables: plain ones beside dark ones."""
+    across = min(3, len(plot.panels))
+    down = -(-len(plot.panels) // across)
+    with _styled(salt):
+        figure = Figure(figsize=(7.4, 1.75 * down + 0.4), layout="constrained")
+        FigureCanvasSVG(figure)
+        for place, panel in enumerate(plot.panels, start=1):
+            axes = figure.add_subplot(down, across, place)
+            for side, (shares, colour) in enumerate(((panel.first, PALE), (panel.second, DARK))):
+                at = [cell + 0.4 * side - 0.2 for cell in range(len(shares))]
+                label = plot.named[side] if place == 1 else None
+                axes.bar(at, shares, width=0.4, color=colour, edgecolor=INK, linewidth=0.6, label=label)
+            axes.set_title(panel.label, loc="left", fontsize=9, fontweight="bold")
+            axes.set_xticks(range(len(panel.cells)), [_short(cell) for cell in panel.cells], fontsize=6, rotation=30)
+            axes.tick_params(axis="y", labelsize=7)
+        figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=9)
+        described = [
+            (f"{panel.label} {cell} {name}", share)
+            for panel in plot.panels
+            for name, shares in zip(plot.named, (panel.first, panel.second))
+            for cell, share in zip(panel.cells, shares)
+        ]
+        return _svg(figure, f"{plot.about}: {said(described)}")
+
+
+def matrices_plot(plot: Matrices, salt: str) -> str:
+    """Matrices as squares with their figures, dark for strong ones, so that signs are read and not guessed."""
+    names = [_short(name) for name in plot.names]
+    with _styled(salt):
+        figure = Figure(figsize=(7.4, 3.9), layout="constrained")
+        FigureCanvasSVG(figure)
+        for place, square in enumerate(plot.squares, start=1):
+            axes = figure.add_subplot(1, len(plot.squares), place)
+            shades = [[abs(value) for value in row] for row in square.values]
+            axes.imshow(shades, cmap="Greys", vmin=0, vmax=1.4)
+            if len(names) <= _FIGURES:
+                for row, values in enumerate(square.values):
+                    for column, value in enumerate(values):
+                        ink = "white" if abs(value) > 0.8 else INK
+                        axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=6, color=ink)
+            axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+            axes.set_yticks(range(len(names)), names if place == 1 else [""] * len(names), fontsize=7)
+            axes.set_title(square.label, loc="left", fontsize=9, fontweight="bold")
+        described = [
+            (f"{square.label} {one} and {other}", square.values[i][j])
+            for square in plot.squares
+            for i, one in enumerate(plot.names)
+            for j, other in enumerate(plot.names)
+            if i < j
+        ]
+        return _svg(figure, f"{plot.about}: {said(described)}")
+
+
+def pictures_plot(plot: Pictures, salt: str) -> str:
+    """Pictures in rows of `_ACROSS`, drawn as one image."""
+    high, wide = len(plot.tiles[0]), len(plot.tiles[0][0])
+    across = min(_ACROSS, len(plot.tiles))
+    down = -(-len(plot.tiles) // across)
+    # One number between pictures is a margin.
+    sheet = [[0.0] * (across * (wide + 1)) for _ in range(down * (high + 1))]
+    for place, tile in enumerate(plot.tiles):
+        top, left = place // across * (high + 1), place % across * (wide + 1)
+        for row, line in enumerate(tile):
+            sheet[top + row][left : left + wide] = line
+    with _styled(salt):
+        figure, axes = _axes(7.4, 7.4 * len(sheet) / len(sheet[0]))
+        axes.imshow(sheet, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_axis_off()
+        return _svg(figure, f"{plot.about}: {len(plot.tiles)} pictures")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def _styled(salt: str) -> AbstractContextManager[None]:
+    """The salt makes identifiers repeatable, and different between the plots of one page."""
+    style: Any = _STYLE | {"svg.hashsalt": salt}
+    return matplotlib.rc_context(style)
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure, figure.add_subplot()
+
+
+def _svg(figure: Figure, description: str) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    # Inside a page the prologue, the metadata and the namespaces, which look like addresses, have no use.
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r"'DejaVu Sans'", "system-ui, 'DejaVu Sans', Arial, sans-serif", text)
+    label = description.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
+    text = re.sub(r'(<svg\b)([^>]*?)\s(?:width|height)="[^"]*"', r"\1\2", text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

@@ -1,0 +1,199 @@
+"""Before a run begins every party says whether it would; where one says no, every ledger stays as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from comity.errors import Refused, SiteLost, Stopped
+from comity.federation.codec import decode
+from comity.federation.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.parties import run
+from comity.federation.policy import Policy
+from comity.federation.protection import Noised
+
+from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
+
+
+def standing(hosts):
+    """All that a ledger is: its entries, its accounts, and its commits, which every change of its file moves."""
+
+    def of(ledger):
+        return [entry.head for entry in ledger.entries()], [*map(str, ledger.summary())], ledger.commit_head()
+
+    return {name: of(host.store.ledger) for name, host in hosts.items()}
+
+
+def asked(parties):
+    return [path_of(message) for _, message in parties.channel.asked]
+
+
+def refusing(**of_cedar):
+    who = consortium()
+    hosts = {name: host(Rounds(), who, name) for name in who.parties}
+    hosts["cedar"] = host(Rounds(), who, "cedar", **of_cedar)
+    return who, hosts
+
+
+REFUSALS = {
+    "budget": {"epsilon": 0.5},
+    "approval": {"policy": Policy()},
+    "policy": {"policy": Policy(approved={STUDY: 1}, protocols=("vertical",))},
+}
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code):
+    who, hosts = refusing(**REFUSALS[code])
+    before = standing(hosts)
+    parties, _ = setup(who=who, hosts=hosts)
+    with pytest.raises(Refused, match=rf"cedar refused run\.ready.*{code}") as refusal:
+        run(parties)
+    assert (refusal.value.party, refusal.value.code) == ("cedar", code)
+    assert standing(hosts) == before
+    assert set(asked(parties)) == {"run.ready[0]"}, "nobody was asked to begin"
+    # The owner is told what, and the coordinator a word.
+    assert len(str(parties.channel.refusals["cedar"])) > 20 and "refused" in str(parties.channel.refusals["cedar"])
+
+
+def test_everybody_who_is_not_ready_is_named():
+    who, hosts = refusing(epsilon=0.5)
+    hosts["elm"] = host(Rounds(), who, "elm", policy=Policy())
+    with pytest.raises(Refused, match=r"cedar refused.*budget.*elm.*approval"):
+        run(setup(who=who, hosts=hosts)[0])
+
+
+def test_a_run_that_was_not_ready_is_tried_again_under_its_id():
+    who, hosts = refusing(policy=Policy())
+    parties, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    with pytest.raises(Refused, match="approval"):
+        run(parties)
+    hosts["cedar"].policy = Policy(approved={STUDY: 1})
+    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed.journal = parties.journal
+    assert run(resumed)["result"].shape == (3,)
+    # Who had said that it is ready is not asked again.
+    assert [party for party, message in resumed.channel.asked if path_of(message) == "run.ready[0]"] == ["cedar"]
+
+
+def test_whoever_says_ready_has_promised_nothing():
+    one = host(Rounds(), consortium(), "ash")
+    before = standing({"ash": one})
+    for _ in range(2):
+        reply = decode(answer(one, ask_for("run.ready[0]")))
+        assert set(reply) == {"ok", "mail", "head"} and reply["ok"] == {} and reply["mail"] == []
+    assert standing({"ash": one}) == before and one.store.runs_open() == []
+    assert decode(answer(one, ask_for("average[0]")))["refused"] == "unreserved"
+
+
+def test_the_same_question_is_answered_as_things_stand():
+    """The one step that is not answered once and for all: it changes nothing, and what is true of it changes."""
+    one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
+    assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
+    assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
+    assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-1")))
+    assert decode(answer(one, ask_for("run.ready[0]", run="run-2")))["refused"] == "approval"
+    answer(one, ask_for("run.abandon[0]", run="run-1"))
+    assert decode(answer(one, ask_for("run.ready[0]", run="run-1")))["refused"] == "closed"
+
+
+def test_another_journal_does_not_ask_about_a_run():
+    one = host(Rounds(), consortium(), "ash")
+    answer(one, ask_for("run.begin[0]"))
+    assert decode(answer(one, ask_for("run.ready[0]", nonce=bytes(range(32)))))["refused"] == "journal"
+
+
+def test_a_frozen_ledger_is_not_ready(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
+    one = host(Rounds(), consortium(), "ash", tmp_path)
+    head = one.store.ledger.commit_head()
+    one.store.ledger.remember_commit(head.ledger, head.count + 7, "f" * 64)
+    assert decode(answer(one, ask_for("run.ready[0]")))["refused"] == "frozen"
+
+
+def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs():
+    parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.ready[0]")])
+    run(parties)
+    assert set(parties.lost) == {"elm"} and hosts["elm"].store.ledger.commit_head().count <= 2
+    parties, hosts = setup(who=consortium(dropouts=0), lose=[("elm", "run.ready[0]")])
+    before = standing(hosts)
+    with pytest.raises(SiteLost, match="elm"):
+        run(parties)
+    assert standing(hosts) == before
+
+
+class Changed:
+    """A host that says no from the moment that a step is asked of it, having been ready."""
+
+    def __init__(self, host, path):
+        self.host, self.path = host, path
+
+    def answered(self, raw):
+        if path_of(raw) == self.path:
+            self.host.store.abandon("run-1")
+        return self.host.answered(raw)
+
+
+MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]", "lean[0]", "lean[1]"]
+
+
+@pytest.mark.parametrize("path", MOMENTS)
+def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path):
+    who = consortium(dropouts=0)
+    parties, hosts = setup(who=who, noise=NoNoise())
+    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
+    with pytest.raises(Refused, match=r"cedar refused.*closed"):
+        run(parties)
+    for name, one in hosts.items():
+        (account,) = one.store.ledger.summary()
+        assert account.reserved_epsilon == 0 and one.store.runs_open() == [], name
+        drawn = [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
+        assert len(drawn) <= 1 + 2 * path.startswith("lean"), "what was drawn stays spent"
+        if path.startswith("lean") and name != "cedar":
+            assert drawn
+    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed.journal = parties.journal
+    with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*begin a new run"):
+        run(resumed)
+    assert resumed.channel.asked == []
+
+
+def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run():
+    who = consortium(dropouts=0)
+    parties, hosts = setup(who=who, noise=NoNoise())
+    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
+    with pytest.raises(Refused):
+        run(parties)
+    kept = parties.journal._connection.execute("select name from once where run = 'run-1'").fetchall()
+    assert {name for (name,) in kept} <= {"run:nonce", "run:abandoned"}
+    assert parties.journal._connection.execute("select count(*) from ask where reply is not null").fetchone() == (0,)
+
+
+def test_a_refusal_that_the_drop_outs_allow_ends_nothing():
+    parties, hosts = setup(noise=NoNoise())
+    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
+    assert run(parties)["result"].shape == (3,)
+    assert set(parties.lost) == {"cedar"} and "closed" in parties.lost["cedar"]
+
+
+def test_a_full_disk_is_no_refusal(monkeypatch):
+    """It stops the run, which goes on when there is room again."""
+    who = consortium(dropouts=0)
+    parties, hosts = setup(who=who, noise=NoNoise())
+
+    def full(*_, **__):
+        raise Stopped("the disk did not take the entry", code="ledger")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hosts["cedar"].store, "commit", full)
+        with pytest.raises(Stopped, match="cedar"):
+            run(parties)
+    assert all(one.store.runs_open() == ["run-1"] for name, one in hosts.items() if name != "cedar")
+    resumed, _ = setup(who=who, hosts=hosts, noise=NoNoise())
+    resumed.journal = parties.journal
+    assert run(resumed)["result"].shape == (3,)
+
+
+def test_only_the_coordinator_of_the_study_asks_who_is_ready():
+    one = host(Rounds(), consortium(), "ash")
+    raw = sign_ask(identity("birch"), "ash", ask_for("run.ready[0]"))
+    assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}

@@ -1,0 +1,55 @@
+"""Two and three owners of different columns of the same made records; a column follows one that another owner holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from comity.data import Records, Target
+from comity.federation.consortium import Consortium
+from comity.federation.parties import run
+from comity.privacy.loss import Approx, Loss
+from comity.protocols.synthetic import SyntheticColumns
+from tests.vertical.consortia import NoNoise, consortium, hosted, parts
+
+from .made import CLASSES, frame, schema
+
+HELD = {
+    2: {"ash": ("age", "town", "ill"), "birch": ("income", "region", "stage", "seen")},
+    3: {"ash": ("age", "stage"), "birch": ("income", "region", "ill"), "cedar": ("town", "seen")},
+}
+
+
+def built(parties: int = 2, *, target: Target | None = CLASSES, identifier: bool = False, **options: Any):
+    held = {
+        party: tuple(column if column != "ill" else getattr(target, "name", "") for column in columns)
+        for party, columns in HELD[parties].items()
+    }
+    held = {party: tuple(column for column in columns if column) for party, columns in held.items()}
+    given = replace(schema(target), identifier="person") if identifier else schema(target)
+    return SyntheticColumns(schema=given, columns=held, **{"most": 1 << 14, **options})
+
+
+def people(count: int, seed: int = 0, target: Target | None = CLASSES) -> pd.DataFrame:
+    return frame(count, seed, target).assign(person=[f"id{number}" for number in range(count)])
+
+
+def among(tried: SyntheticColumns, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
+    return consortium(tried, loss or Approx(1.0, 1e-6), colluders=colluders)
+
+
+def exact(tried: SyntheticColumns, who: Consortium, given: pd.DataFrame) -> np.ndarray:
+    """What counting by rows gives of whole records."""
+    return tried.counting(who).layout.count(tried.encoding.encode(given).records.features)
+
+
+def opened(
+    tried: SyntheticColumns, who: Consortium, records: dict[str, Records] | pd.DataFrame, noise: Any = None
+) -> dict[str, Any]:
+    """What is released by a whole run over hosts."""
+    held = parts(tried, records) if isinstance(records, pd.DataFrame) else records
+    parties, _ = hosted(tried, held, who, noise or NoNoise())
+    return run(parties)["tables"]

@@ -1,0 +1,132 @@
+"""At the same noise, owners of columns get what owners of rows get: counts, tables and rows of one distribution.
+
+By rows under replacement, with as many parties and colluders, counts carry noise of the same width: exactly with a
+dealer, and up to the carry with rlwe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from comity.federation.parties import run
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.randomness import SeededNoise
+from comity.privacy.unit import Neighbours
+from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.fidelity import total_variation
+from tests.vertical.consortia import hosted
+
+from .by_columns import among, built, exact, opened, people
+from .made import schema
+
+ROWS = 240
+LOSSES = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
+
+
+def by_columns(seed, products, loss, rows):
+    tried = built(3, products=products, model="mixture")
+    who = among(tried, LOSSES[loss])
+    return tried.present({"tables": opened(tried, who, people(rows), SeededNoise(seed))}, who)
+
+
+def by_rows(seed, loss, rows, neighbours=Neighbours.REPLACE):
+    tried = SyntheticData(schema=schema(), rows=rows, model="mixture")
+    who = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
+    whole = tried.encoding.encode(people(rows)).records
+    held = {
+        party: type(whole)(whole.features[at::3], None if whole.labels is None else whole.labels[at::3])
+        for at, party in enumerate(who.parties)
+    }
+    parties, _ = hosted(tried, held, who, SeededNoise(seed))
+    return tried.present(run(parties), who)
+
+
+@cache
+def found(how, loss, runs=3):
+    """Datasets of several runs: by rows, by rows of records that come and go, or by a method of products."""
+    if how == "rows":
+        return [by_rows(seed, loss, ROWS) for seed in range(runs)]
+    if how == "come and go":
+        return [by_rows(seed, loss, ROWS, Neighbours.ADD_REMOVE) for seed in range(runs)]
+    return [by_columns(1000 + seed, how, loss, ROWS) for seed in range(runs)]
+
+
+def gaps(datasets):
+    tried = built(3, model="mixture")
+    return np.concatenate(
+        [one.counts.values - one.counts.counting.layout.count(_cells(tried, people(ROWS))) for one in datasets]
+    )
+
+
+def _cells(tried, given):
+    return tried.encoding.encode(given).records.features
+
+
+def check(ours, theirs):
+    """Fewer than 4 standard errors between the two deviations, and one shape by Kolmogorov and Smirnov: the noise of
+    every count is independent of all others."""
+    ours, theirs = gaps(ours), gaps(theirs)
+    kurtosis = float(np.mean((theirs / theirs.std()) ** 4))
+    assert ours.std() / theirs.std() == pytest.approx(1, abs=4 * sqrt((kurtosis - 1) / len(ours) / 2))
+    assert stats.ks_2samp(ours, theirs).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+def test_counts_have_the_distribution_that_they_have_by_rows(products, loss):
+    ours, theirs = found(products, loss), found("rows", loss)
+    assert ours[0].counts.deviation == pytest.approx(theirs[0].counts.deviation, rel=2e-3)
+    assert {one.counts.total for one in (*ours, *theirs)} == {ROWS}
+    check(ours, theirs)
+
+
+def test_positive_control_narrower_noise_is_told_apart():
+    with pytest.raises(AssertionError):
+        check(found("dealer", "delta"), found("come and go", "delta"))
+
+
+def test_without_noise_the_release_is_the_one_by_rows():
+    tried = built(3, products="dealer")
+    who, given = among(tried), people(ROWS)
+    by_row = SyntheticData(schema=schema()).counting(who).layout
+    assert by_row == tried.counting(who).layout
+    np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
+
+
+def compared(distances, runs, rows):
+    """One distance for each run, since what agrees within a run hangs together; the narrower noise is the control."""
+    ours = np.array([distances(by_columns(1000 + seed, "dealer", "delta", rows)) for seed in range(runs)])
+    theirs = np.array([distances(by_rows(seed, "delta", rows)) for seed in range(runs)])
+    narrower = [distances(by_rows(2000 + seed, "delta", rows, Neighbours.ADD_REMOVE)) for seed in range(runs)]
+    assert stats.ks_2samp(ours, theirs).pvalue > 1e-3
+    assert abs(ours.mean() - theirs.mean()) < 4 * sqrt((ours.var() + theirs.var()) / runs)
+    assert stats.ks_2samp(ours, narrower).pvalue < 1e-3
+
+
+@pytest.mark.long
+def test_tables_that_agree_are_as_true_as_those_by_rows():
+    truth = _cells(built(3), people(ROWS))
+
+    def distance(one):
+        exact = one.counts.counting.layout.tables(one.counts.counting.layout.count(truth))
+        return np.mean([np.abs(table - exact[key]).sum() for key, table in one.counts.agreed.pairs.items()])
+
+    compared(distance, 60, ROWS)
+
+
+@pytest.mark.long
+def test_rows_are_as_true_as_those_by_rows():
+    """Two-way total variation of the rows against the records."""
+    truth = _cells(built(3), people(3000)).astype(np.int64)
+
+    def distance(one):
+        made = one.counts.counting.encoding.encode(one.frame).records.features.astype(np.int64)
+        return total_variation(one.counts.counting, made, truth, 2)
+
+    compared(distance, 16, 3000)

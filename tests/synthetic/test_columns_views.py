@@ -1,0 +1,132 @@
+"""Every table across owners comes from shares: no participant's view holds one, before or after the noise is added."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.federation.codec import decode
+from comity.federation.host import Host
+from comity.federation.letters import Head
+from comity.federation.life import Life
+from comity.federation.paths import StepPath
+from comity.federation.secure_sum import SecureSum
+from comity.federation.site import Site
+from comity.protocols.synthetic.columns.holding import PLACES
+from tests.federation.toy import begin
+from tests.vertical.consortia import NoNoise, hosted, parts
+
+from .by_columns import among, built, exact, people
+
+ROWS = 600
+# Counts below this many product units are found by chance among so many words of 32 bits.
+LEAST = 20 << (2 * PLACES)
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    """What each party opened of what others sealed to it."""
+    found, original = {}, Host._open
+
+    def reading(host, site, letter):
+        original(host, site, letter)
+        head = Head.of(letter)
+        found.setdefault(host.party, []).append((head, decode(site.effects.state[f"in:{head.name}:{head.sender}"])))
+
+    monkeypatch.setattr(Host, "_open", reading)
+    return found
+
+
+def across(tried, who, given):
+    """Exact tables across owners in product units: plain, weighted, and as they stand in the words of a sum."""
+    layout, units = tried.counting(who).layout, np.int64(1) << (2 * PLACES)
+    whole = exact(tried, who, given).astype(np.int64)
+    found = []
+    for block in tried.holding.across(layout):
+        table = whole[block.start : block.stop] * units
+        found += [table, table // block.weight]
+    values = np.concatenate(found)
+    values = np.unique(values[values >= LEAST]).view(np.uint64)
+    return np.concatenate([values, values << np.uint64(64 - tried.product.bits)])
+
+
+def arrays(value):
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from arrays(one)
+    elif isinstance(value, np.ndarray):
+        yield value.reshape(-1)
+
+
+@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+def test_no_participant_sees_an_exact_count_across_owners(products, letters):
+    tried, given = built(3, products=products), people(ROWS)
+    who = among(tried)
+    parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())
+    begin(parties)
+    opened = tried.coordinate(parties)["tables"]["counts"]
+    forbidden = across(tried, who, given)
+    assert len(forbidden) > 60
+    # The coordinator: sizes, the letters of a run's life, and masked words whose sum alone is opened.
+    declared = {"size", *(release.name for part in (Life(), SecureSum()) for release in part.declare(who).releases)}
+    masked = 0
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for exchange in exchanges.values():
+            values = decode(exchange.reply)["ok"]
+            assert set(values) <= declared, path
+            if "masked" in values:
+                masked += 1
+                assert not np.isin(forbidden, values["masked"]).any()
+    assert masked == 3
+    # The control: without noise, what the secure sum opens are those very counts.
+    counts = np.rint(opened * 4.0**PLACES).astype(np.int64).view(np.uint64)
+    assert np.isin(forbidden, counts).sum() > 20 or products == "rlwe"
+    # Each owner: letters that are declared, shares that tell nothing, and zeros where it holds neither column.
+    between = {release.name: release for release in tried.product.declare(who).releases}
+    for name, host in hosts.items():
+        site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
+        shares = tried.product.shares(site, ROWS)
+        assert set(shares) == {pair for pair in shares if name in pair} and len(shares) == 2
+        held = [share.reshape(-1) for share in shares.values()]
+        for head, value in letters[name]:
+            if head.name in between:
+                between[head.name].check(value, head.sender, name, who, {"rows": ROWS})
+                held += list(arrays(value))
+            else:
+                assert head.name in declared
+        assert len(held) >= 4
+        for one in held:
+            # Ciphertexts come in words of 32 bits, of which one in thousands may be some count by chance.
+            by_chance = 1 if one.itemsize < 8 else 0
+            assert np.isin(forbidden, one.astype(np.uint64)).sum() <= by_chance, name
+        own = tried.product.own(site)
+        assert own.shape == (tried.holding.widths[name],) * 2
+        whole = tried.holding.share(tried.counting(who).layout, name, own, shares)
+        for block in tried.counting(who).layout.blocks:
+            if name not in {tried.holding.holders[place] for place in block.key}:
+                assert not whole[block.start : block.stop].any()
+
+
+@pytest.mark.parametrize("products", ["rlwe", "dealer"])
+def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products):
+    tried, given = built(3, products=products), people(ROWS)
+    who = among(tried)
+    parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())
+    begin(parties)
+    tried.coordinate(parties)
+    layout, bits = tried.counting(who).layout, np.uint64((1 << tried.product.bits) - 1)
+    shares = {}
+    for name, host in hosts.items():
+        site = Site(host, parties.run, StepPath("", "contribute", "0"), "counts")
+        own, products_of = tried.product.own(site), tried.product.shares(site, ROWS)
+        shares[name] = tried.holding.share(layout, name, own, products_of) & bits
+    wanted = exact(tried, who, given)
+    for block in tried.holding.across(layout):
+        part = slice(block.start, block.stop)
+        holders = {tried.holding.holders[place] for place in block.key}
+        whole = sum(shares[name][part] for name in holders) & bits
+        signed = (whole << np.uint64(64 - tried.product.bits)).view(np.int64) >> (64 - tried.product.bits)
+        np.testing.assert_allclose(signed * 4.0**-PLACES, wanted[part], rtol=0, atol=1.01 * block.weight * 4.0**-PLACES)
+        for name in holders:
+            # A uniform word is below the largest count with a chance of 2^-20 or less.
+            assert (shares[name][part] > np.uint64(block.weight * ROWS << (2 * PLACES))).mean() > 0.9
