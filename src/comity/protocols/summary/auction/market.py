@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+FEATURES = 140
+"""As many as the published method."""
 _CHOICE = "summary.choice"
 
 
@@ -48,7 +50,7 @@ class Market(Protocol):
     sizes: Mapping[str, int] = field(default_factory=dict)
     records: int = 100
     labels: Literal["<i8", "<f8"] | None = None
-    dimensions: int = 140
+    dimensions: int = FEATURES
     payment: float = 100.0
     width_from: str = "given"
     image: tuple[int, int] | None = None

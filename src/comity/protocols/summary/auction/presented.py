@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from comity.federation.consortium import Consortium
@@ -19,7 +20,7 @@ def presented(protocol: Market, released: Mapping[str, Any], who: Consortium) ->
     owners = tuple(who.among(OWNER))
     places = {party: place for place, party in enumerate(who.parties)}
     setting = Setting(protocol.gamma, tuple(places[owner] for owner in owners), places[consumer_of(who)])
-    schema = None if protocol.encoding is None else protocol.encoding.schema
+    schema = None if protocol.encoding is None else replace(protocol.encoding.schema, identifier=None)
     summary, attribution = released["summary"], released["attribution"]
     bought = Bought.of(
         owners,
