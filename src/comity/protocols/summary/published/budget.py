@@ -6,7 +6,7 @@ that of the study's (ε', δ) by this formula, for either side. What it truly co
 
     an iteration          3εΔ, where a record moves each coordinate of the sum by Δ
     consumer              Δ = 2: a record is replaced. Printed: ε
-    summary, round l      Δ = 2(l − 1) at worst: a record may change who is asked, and so all that was chosen
+    summary               Δ = 4: a record that is replaced changes two of those that are chosen. Printed: ε
     auction               (ε_a, 1 − e^(−ε_a)) for each round and each owner that reads along
 """
 
@@ -21,7 +21,6 @@ from comity.federation.consortium import Consortium
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import LOSSES, ZCDP, Approx
 from comity.privacy.mechanisms import MeanWeights, RankCoins
-from comity.privacy.mechanisms.mean_weights import charged_for
 
 EACH_ROUND = 5
 """Iterations in each round after the first."""
@@ -70,18 +69,15 @@ class PublishedBudget:
 
     @property
     def summarised(self) -> MeanWeights:
-        """The mean of the summary so far, in one round; `moved` for a single record of it that is another one."""
-        return MeanWeights(epsilon=self.means, iterations=EACH_ROUND, dimensions=self.dimensions, moved=2.0)
+        """The mean of the summary so far, in one round; two records of it may be others."""
+        return MeanWeights(epsilon=self.means, iterations=EACH_ROUND, dimensions=self.dimensions, moved=4.0)
 
     @property
     def broadcasts(self) -> ZCDP:
-        """What all means of the summary cost a record, if it changes everything that is chosen after it."""
-        total = Decimal(0)
-        for chosen in range(1, self.rounds):
-            loss = charged_for(self.means, EACH_ROUND, 2.0 * chosen, concentrated=True)
-            assert isinstance(loss, ZCDP)
-            total = LOSSES.add(total, loss.rho)
-        return ZCDP(total)
+        """What all means of the summary cost a record."""
+        loss = self.summarised.charged
+        assert isinstance(loss, ZCDP)
+        return loss * (self.rounds - 1)
 
     @property
     def auction(self) -> Approx:

@@ -58,8 +58,7 @@ class PublishedSummary(Market):
     Adversary    as claimed, any owner; in truth none for a small δ. The curator is trusted.
     Unit         a record, replaced: sizes are public.
     Learned      owners: the broadcasts, and each whether it was asked. Curator and consumer: the chosen records.
-    Sensitivity  2 on each coordinate of the consumer's sum; 2(l − 1) of the summary's in round l at worst; 1 for ranks
-                 (proof.md, 2 to 4).
+    Sensitivity  2 on each coordinate of the consumer's sum, 4 of the summary's, 1 for ranks (proof.md, 2 to 4).
 
     `seeds` are public records that the summary begins with, encoded. `tau` is after how many rounds as its owner's
     choice a record is asked for whatever its rank, `auction_epsilon` the ε of the coins.
@@ -235,10 +234,9 @@ class PublishedSummary(Market):
         budget = self.budget(who)
         return (
             f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features",
-            f"the noise is as printed for {budget.claimed}: eps {budget.wish:.3g} and {budget.means:.3g} an iteration, "
-            "each of which costs six times that where a record of the sum is replaced",
-            f"all means of the summary cost {budget.broadcasts} where one record changes all that is chosen after it; "
-            f"the auction {budget.auction}",
+            f"the noise is as printed for {budget.claimed}: eps {budget.wish:.3g} an iteration for the consumer, which "
+            f"costs six times that, and {budget.means:.3g} for the summary, which costs twelve times that",
+            f"all means of the summary cost an owner {budget.broadcasts}, the auction {budget.auction}",
         )
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
@@ -255,5 +253,5 @@ def _claim(budget: PublishedBudget) -> str:
         f"not private as claimed: {budget.claimed} is claimed on either side. Whoever is not asked knows that its bid "
         f"is not the best: no delta below {alone:.3g} holds for a round of the auction, and there are "
         f"{budget.rounds} of them. An iteration of the weights costs six times what is printed, so that the consumer "
-        f"loses eps {shown(consumer, decimals=2)}"
+        f"loses eps {shown(consumer, decimals=2)}; an owner's costs twelve times"
     )
