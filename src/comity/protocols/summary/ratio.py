@@ -12,7 +12,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from comity.protocols.summary.spectrum import Spectrum
@@ -22,7 +21,7 @@ Floats = NDArray[np.float64]
 MOST = 5.0
 """B: no record counts for more than so many. Settled on MNIST."""
 # The penalty of each coordinate is twice the variance of its noise, and this. Settled on MNIST.
-_RIDGE = 0.01
+_RIDGE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +45,10 @@ def fitted(mean: Floats, variance: Floats) -> Floats:
     `mean` (k,) is the consumer's, in whitened coordinates, `variance` (k,) that of its noise, so that noisy coordinates
     count for less.
     """
+    # A plan imports this file, and needs no library of minimisers.
+    from scipy.optimize import minimize
+
+    mean = shrunk(mean, variance)
     penalty = np.concatenate([[_RIDGE], 2 * variance + _RIDGE])
     wanted = np.concatenate([[1.0], mean])
 
@@ -59,6 +62,13 @@ def fitted(mean: Floats, variance: Floats) -> Floats:
     start = np.zeros(len(wanted))
     start[0] = 1.0
     return np.asarray(minimize(risk, start, jac=True, method="BFGS", options={"gtol": 1e-9}).x, np.float64)
+
+
+def shrunk(mean: Floats, variance: Floats) -> Floats:
+    """Each coordinate of a noisy mean times 1 − variance/mean², or zero where that is negative: what is no longer than
+    its noise is taken for noise (Stein's positive part, coordinate by coordinate)."""
+    square = mean**2
+    return np.asarray(mean * np.maximum(0.0, 1 - variance / np.maximum(square, 1e-300)), np.float64)
 
 
 def _expected(level: float, spread: float) -> tuple[float, float, float]:

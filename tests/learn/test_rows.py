@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Encoding, Numeric, Schema
 from comity.federation.bounds import RecordSum
-from comity.protocols.averaging.record_sum import _peaks_are_inside, in_unit_ball, upper_triangle
+from comity.learn.record_sum import _peaks_are_inside, in_unit_ball, upper_triangle
 
 
 @pytest.mark.parametrize("length", [1 + 1e-9, 1.02, 1.2, 3.0])
