@@ -434,6 +434,17 @@ def blocks_of(x, plan):
     return [lines[:, start : start + plan.block_rows] for start in range(0, plan.rows, plan.block_rows)]
 
 
+def test_stretches_are_shorter_where_many_columns_are_multiplied_together():
+    few = Plan.choose(200_000, 4, 4, F12, F12)
+    assert few.stretch_blocks == rlwe_product.STRETCH_BLOCKS
+    for together in (100, 160, 640):
+        plan = Plan.choose(200_000, 20, 40, F12, F12, together=together)
+        assert 1 <= plan.stretch_blocks < rlwe_product.STRETCH_BLOCKS
+        assert plan.stretch_blocks * plan.block_rows * together <= rlwe_product.STRETCH_ENTRIES
+        assert sum(part.stop - part.start for part in plan.stretches) == 200_000
+    assert Plan.choose(200_000, 4, 4, F12, F12, together=1 << 20).stretch_blocks == 1
+
+
 def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short):
     x, y = integers(18_000, 2, F12), integers(18_000, 2, F12)
     plan, seeds = plan_for(x, y, F12), (fresh_seed(), fresh_seed())

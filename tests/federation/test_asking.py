@@ -21,6 +21,7 @@ from comity.federation.host import Answer
 from comity.federation.journal import Journal, Own
 from comity.federation.parties import run
 from comity.federation.paths import StepPath
+from comity.runtime.local import channel as local
 from comity.runtime.local.channel import LocalChannel
 
 from .toy import STUDY, Noised, NoNoise, Rounds, begin, identity, path_of, setup
@@ -124,6 +125,68 @@ def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other():
         tracemalloc.stop()
     assert list(journal.standing("run-1", "average[0]")) == names
     assert peak < 6 * size
+
+
+def test_replies_that_are_taken_out_together_wait_no_longer_than_said():
+    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, beat=2 * SOON, every=0.05)
+    found = []
+    taker = threading.Thread(target=lambda: found.append(next(iter(asking))), daemon=True)
+    taker.start()
+    # Nobody is woken for one reply of two, which is seen all the same.
+    asking.replied("ash", b"reply")
+    taker.join(SOON / 2)
+    assert found == [Replied("ash", b"reply")]
+
+
+def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out():
+    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
+    asking.replied("ash", b"first")
+    events = iter(asking)
+    assert next(events) == Replied("ash", b"first")
+    handed = threading.Thread(target=lambda: asking.replied("birch", b"second", wait=True), daemon=True)
+    handed.start()
+    handed.join(0.1)
+    # What was taken out is being looked at: the other thread is not at work meanwhile.
+    assert handed.is_alive() and asking.open == ["birch"]
+    assert list(events) == [Replied("birch", b"second")]
+    handed.join(SOON)
+    assert not handed.is_alive()
+
+
+def test_a_carrier_that_waits_is_let_go_where_nobody_takes_anything_out_any_more():
+    asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
+    asking.replied("ash", b"first")
+    next(iter(asking))
+    handed = threading.Thread(target=lambda: asking.replied("birch", b"second", wait=True), daemon=True)
+    handed.start()
+    asking.close()
+    handed.join(SOON)
+    assert not handed.is_alive()
+
+
+class Counted:
+    """Hosts that count how many of them are at work at once."""
+
+    def __init__(self, seconds):
+        self.seconds, self.now, self.most, self.lock = seconds, 0, 0, threading.Lock()
+
+    def answered(self, raw):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self.seconds)
+        with self.lock:
+            self.now -= 1
+        return Answer(b"reply")
+
+
+@pytest.mark.parametrize(("seconds", "at_once"), [(0.0, {1}), (0.2, {2, 3, 4})])
+def test_hosts_run_one_at_a_time_while_their_steps_are_short(seconds, at_once, monkeypatch):
+    monkeypatch.setattr(local, "_LONG", 0.05 if seconds else SOON)
+    host, names = Counted(seconds), [f"p{number}" for number in range(6)]
+    with LocalChannel(dict.fromkeys(names, host)).ask(dict.fromkeys(names, lambda: b"ask")) as asking:
+        assert {event.party for event in asking if isinstance(event, Replied)} == set(names)
+    assert host.most in at_once
 
 
 def test_a_carrier_that_can_wait_waits_until_there_is_room():

@@ -8,10 +8,12 @@ import pytest
 
 from comity.federation.channel import MOST
 from comity.federation.host import Answer
+from comity.federation.sealed_channel import SealedChannel, opened_ask
 from comity.runtime.local.channel import LocalChannel
 
 from .channel_conformance import ChannelConformance
 from .queue_channel import Bad, QueueChannel
+from .toy import identity
 
 
 class Function:
@@ -37,6 +39,22 @@ class Local:
         self.gone.add(party)
 
 
+class Sealed(Local):
+    """Boxes over the local channel; a box is larger than what is in it."""
+
+    def channel(self, sites, *, most=MOST):
+        inner = super().channel({name: self._boxed(name, site) for name, site in sites.items()}, most=most + 2_000)
+        return SealedChannel(inner, {name: identity(name).public for name in sites})
+
+    @staticmethod
+    def _boxed(name, site):
+        def answer(raw):
+            ask = opened_ask(identity(name), name, raw)
+            return ask.reply(site(ask.raw))
+
+        return answer
+
+
 class Queues(Bad):
     can_go_down = True
 
@@ -54,6 +72,12 @@ class TestLocal(ChannelConformance):
     @pytest.fixture
     def line(self):
         return Local()
+
+
+class TestSealed(ChannelConformance):
+    @pytest.fixture
+    def line(self):
+        return Sealed()
 
 
 class TestOverABadLine(ChannelConformance):

@@ -20,7 +20,7 @@ from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP
 
 from .children import at_once
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host
+from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity
 
 
 def ask(host, path, **values):
@@ -206,6 +206,25 @@ def test_as_many_joint_predictions_as_allowed_and_not_one_more():
         assert checked(allowed, declaration=declared) == wanted, most
 
 
+@pytest.mark.parametrize("word", ["records_may_leave", "sizes_may_leave"])
+def test_records_and_sizes_do_not_leave_without_their_word(word):
+    @dataclass(frozen=True)
+    class Disclosing(Rounds):
+        def declare(self, who: Any) -> Declaration:
+            made = super().declare(who)
+            exact = Release(
+                name="exact", source=EVERY_PARTY, to=COORDINATOR, protection=Disclosed("as it is", word), form=Blob(9)
+            )
+            return replace(made, releases=(*made.releases, exact))
+
+    other = {"records_may_leave", "sizes_may_leave"} - {word}
+    for path in ("run.ready[0]", "run.begin[0]"):
+        one = host(Disclosing(), consortium(), "ash", policy=Policy(approved={STUDY: 1}, disclosures=frozenset(other)))
+        assert decode(ask(one, path)) == {"refused": "policy", "key": word}
+        one.policy = Policy(approved={STUDY: 1}, disclosures=frozenset({word}))
+        assert "ok" in decode(ask(one, path))
+
+
 def test_what_leaves_exactly_needs_its_own_word():
     declared = disclosing(Disclosed("sizes", "sizes_may_leave"))
     assert checked(Policy(approved={STUDY: 1}), declaration=declared) == "sizes_may_leave"
@@ -218,3 +237,43 @@ def test_what_leaves_exactly_needs_its_own_word():
     )
     # What another participant discloses is its own affair.
     assert checked(Policy(approved={STUDY: 1}), declaration=Declaration((of_coordinator,), adversary="nobody")) == "ok"
+
+
+def test_a_variant_outside_of_the_list_is_refused():
+    who, policy = consortium(), Policy(approved={STUDY: 1}, variants=("default",))
+    terms = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "who": who}
+    policy.check(declaration=Rounds().declare(who), variant="default", **terms)
+    with pytest.raises(Refused, match=r"policy\.variants allows default, the study runs published") as refusal:
+        policy.check(declaration=Rounds().declare(who), variant="published", **terms)
+    assert refusal.value.key == "variants"
+
+    class Published(Rounds):
+        variant = "published"
+
+    assert decode(ask(host(Published(), who, "ash", policy=policy), "run.begin[0]"))["key"] == "variants"
+    assert "ok" in decode(ask(host(Rounds(), who, "ash", policy=policy), "run.begin[0]"))
+
+
+def test_published_methods_say_that_they_are():
+    from comity.protocols.averaging.published import PublishedAverage
+    from comity.protocols.softlabel.published import PublishedSoftLabel
+    from comity.protocols.synthetic.published.protocol import PublishedSynthetic
+    from comity.protocols.vertical.published import PublishedVertical
+
+    for kind in (PublishedAverage, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
+        assert kind.variant == "published" and kind.__mro__[1].variant == "default"
+
+
+def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else():
+    known = consortium().roster[COORDINATOR]
+    # The study calls its coordinator what it likes; the name in the policy is the owner's own.
+    check(Policy(approved={STUDY: 1}, submitters={"the registry": known}))
+    for submitters in ({}, {COORDINATOR: identity("mallory").public}):
+        with pytest.raises(Refused, match=r"policy\.submitters") as refusal:
+            check(Policy(approved={STUDY: 1}, submitters=submitters))
+        assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
+
+
+def test_a_ceiling_without_a_delta_says_why_gaussian_noise_is_refused():
+    with pytest.raises(Refused, match=r"eps infinite at delta 0.*delta_per_study allows no such noise"):
+        check(Policy(approved={STUDY: 1}, epsilon_per_study=1.0), declaration=_of(ZCDP(0.01)))

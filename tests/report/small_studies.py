@@ -26,6 +26,16 @@ unit = "{unit}"
 epsilon = 20.0
 {delta}
 """
+_COLUMNS = f"""\
+[parties.hospital]
+columns = {list(HOSPITAL)}
+[parties.surgery]
+columns = {list(SURGERY)}
+[simulation]
+data = "people.csv"
+grant = 1000.0
+split = "by-features"
+"""
 _TAILS = {
     "softlabel": """\
 [softlabel]
@@ -78,19 +88,11 @@ grant = 1000.0
 split = "by-column"
 column = "clinic"
 """,
-    "vertical": f"""\
-[vertical]
-rows_at_most = 256
-[parties.hospital]
-columns = {list(HOSPITAL)}
-[parties.surgery]
-columns = {list(SURGERY)}
-[simulation]
-data = "people.csv"
-grant = 1000.0
-split = "by-features"
-""",
+    "vertical": f"[vertical]\nrows_at_most = 256\n{_COLUMNS}",
+    "synthetic columns": f"[synthetic]\nrows_at_most = 256\n{_COLUMNS}",
 }
+# Keys of a method that has them where parties hold different columns alone.
+_OF_COLUMNS = {"synthetic": ("products", "alignment")}
 # What a variant, or a value of a key, needs beside the defaults to be small, or to run at all.
 _ALSO: dict[str, dict[str, Any]] = {
     "averaging default": {"averaging.sizes": 8},
@@ -101,6 +103,8 @@ _ALSO: dict[str, dict[str, Any]] = {
     "feature_map=pca": {"softlabel.dimensions": 3},
     "feature_map=random": {"softlabel.dimensions": 3},
     "auxiliary_privacy=private": {"softlabel.method": "soft", "softlabel.auxiliary_records": 20},
+    "synthetic products": {"synthetic.model": "naive-bayes", "simulation.baselines": False},
+    "synthetic alignment": {"synthetic.model": "naive-bayes", "simulation.baselines": False},
     "vertical solver=gradient": {"vertical.products": "dealer", "vertical.rounds": 2},
 }
 _PURE = ("averaging published", "synthetic published", "vertical published")
@@ -144,7 +148,8 @@ def small_study(case: str, folder: Path, **overrides: Any) -> Study:
             chosen |= _ALSO.get(needed, {})
     if key != "delta":
         chosen[f"{protocol}.{key}"] = value
-    return Study.parse(text + _TAILS[protocol], folder=folder, overrides={**chosen, **overrides})
+    tail = _TAILS[f"{protocol} columns" if key in _OF_COLUMNS.get(protocol, ()) else protocol]
+    return Study.parse(text + tail, folder=folder, overrides={**chosen, **overrides})
 
 
 def write_records(folder: Path, *, numeric: bool) -> None:

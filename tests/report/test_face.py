@@ -71,7 +71,7 @@ def test_a_protocol_is_simulated_over_frames():
         protocol(), parties=clinics(3, 10), schema=clinic_schema("readmitted"), epsilon=1, delta=1e-6, unit="party"
     )
     assert result.guarantee.private and result.seed is None
-    assert len(result.transcript) == 6
+    assert len(result.transcript) == 8
 
 
 def test_what_is_no_study_is_named(study):

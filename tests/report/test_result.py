@@ -76,7 +76,7 @@ def test_result_json_says_what_a_reader_needs(result, tmp_path):
     assert page["guarantee"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert page["plan"]["releases"][0]["release"] == "models"
     assert {a["left"] for a in page["accounts"]} == {left(2.5, 1)}
-    assert page["traffic"]["rounds"] == 3 and page["traffic"]["bytes"] > 1000
+    assert page["traffic"]["rounds"] == 4 and page["traffic"]["bytes"] > 1000
     assert page["versions"]["comity"] == comity.__version__
     assert page["study_hash"] == result.study_hash
     assert "error and the baselines were measured on the private records of a simulation" in page["not_covered"]

@@ -37,6 +37,10 @@ class Method:
     identifier: bool = False
     neighbours: str = "replace"
 
+    @property
+    def by_columns(self) -> bool:
+        return "rows_at_most" in self.own
+
 
 def _softlabel(own: str) -> Method:
     return Method("softlabel", f'auxiliary = "public.csv"\n{own}', unit="party")
@@ -60,6 +64,8 @@ METHODS = (
     Method("vertical", 'rows_at_most = 64\nproducts = "dealer"\nsolver = "gradient"\nrounds = 2'),
     Method("vertical", 'rows_at_most = 64\nproducts = "dealer"\nsolver = "auto"\nrounds = 2'),
     *(Method("vertical", 'rows_at_most = 64\nvariant = "published"', identifier=known) for known in (False, True)),
+    Method("synthetic", 'rows_at_most = 64\nproducts = "rlwe"'),
+    Method("synthetic", 'rows_at_most = 64\nproducts = "dealer"', identifier=True),
 )
 
 
@@ -83,7 +89,7 @@ class Case:
         target = '[target]\nname = "ill"\nclasses = ["no", "yes"]\n'
         known = '[identifier]\nname = "person"\n' if self.method.identifier else ""
         (folder / "schema.toml").write_text(columns + target + known)
-        if self.method.protocol == "vertical":
+        if self.method.by_columns:
             held = {
                 name: [feature for j, feature in enumerate(features) if j % len(names) == k]
                 for k, name in enumerate(names)

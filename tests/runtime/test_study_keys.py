@@ -59,6 +59,7 @@ BASES: dict[str, tuple[str, str, str]] = {
     "summary weights": ("summary", DELTA, SIZES + '\ndeliver = "weights"'),
     "synthetic default": ("synthetic", DELTA, ""),
     "synthetic default pure": ("synthetic", PURE, "rows = 60"),
+    "synthetic columns": ("synthetic", DELTA, 'products = "dealer"\nrows_at_most = 4000'),
     "synthetic published": ("synthetic", PURE, 'variant = "published"\ndepth = 5\nleaves = 60'),
     "vertical default": ("vertical", RECORD + DELTA, 'products = "dealer"'),
     "vertical default pure": ("vertical", RECORD + PURE, 'products = "dealer"'),
@@ -113,6 +114,9 @@ VALUES: dict[str, list[str]] = {
     "synthetic.rows": ["500"],
     "synthetic.bins": ["3"],
     "synthetic.pooling": ['"none"'],
+    "synthetic.products": ['"rlwe"', '"dealer"'],
+    "synthetic.alignment": ['"ecdh"', '"keyed"'],
+    "synthetic.rows_at_most": ["1000"],
     "synthetic.depth": ["4"],
     "synthetic.candidates": ["3"],
     "synthetic.levels": ["3"],
@@ -158,9 +162,10 @@ def folder_of(base: str, folder: Path, own: str) -> Path:
     public = frame[["age", "dose", "sex"]]
     public.iloc[:40].to_csv(folder / "public.csv", index=False)
     public.iloc[20:60].to_csv(folder / "other.csv", index=False)
-    aligned = '[identifier]\nname = "person"\n' if protocol == "vertical" and "alignment" in own else ""
+    by_columns = protocol == "vertical" or "columns" in base
+    aligned = '[identifier]\nname = "person"\n' if by_columns and "alignment" in own else ""
     (folder / "schema.toml").write_text(SCHEMA.format(target=CLASSES) + aligned)
-    if protocol == "vertical":
+    if by_columns:
         parties = '[parties.north]\ncolumns = ["age", "ill"]\n[parties.south]\ncolumns = ["dose", "sex"]\n'
         split = 'split = "by-features"'
     else:
@@ -220,7 +225,9 @@ def test_a_key_does_something_or_is_refused(base, key, tmp_path, caplog):
             refused += 1
             assert error.key and str(path) in str(error), error
             if key not in type(study.parameters).model_fields or key not in study.parameters.own_keys(study.setting):
-                assert error.key == dotted and f"{dotted} belongs to {protocol}." in str(error), error
+                owners = (f"{protocol}.", "parties that hold ")
+                assert error.key == dotted, error
+                assert any(f"{dotted} belongs to {one}" in str(error) for one in owners), error
             continue
         assert key in changed.parameters.own_keys(changed.setting), f"{dotted} is taken and belongs to nothing"
         assert changed.hash != hashed, dotted
@@ -258,7 +265,8 @@ def test_every_field_has_a_value_to_try_and_every_condition_names_fields():
         for key, field in kind.model_fields.items():
             assert key == "variant" or f"{name}.{key}" in VALUES
             for only in (one for one in field.metadata if isinstance(one, Only)):
-                assert set(only.needs) <= set(kind.model_fields)
+                assert set(only.needs) <= {*kind.model_fields, *kind.facts}
+                assert all(set(only.needs[fact]) <= set(kind.facts[fact]) for fact in set(only.needs) & set(kind.facts))
 
 
 @pytest.mark.parametrize("base", BASES)

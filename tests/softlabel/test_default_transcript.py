@@ -141,6 +141,7 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic):
     run(parties)
     sums = SecureSum().declare(who)
     allowed = {
+        "run.ready[0]": set(),
         "run.begin[0]": {"run_key", "remembered"},
         f"{STEPS[statistic]}[0]": set(),
         "sum.advertise[0]": {"holders"},

@@ -210,7 +210,7 @@ def test_parties_need_no_auxiliary_records_and_get_none():
     np.testing.assert_array_equal(released_here, run(other)["model"])
     secret = [row.astype("<f8").tobytes() for row in tried.auxiliary]
     asked = [message for _, message in channel.asked]
-    assert len(asked) == 15
+    assert len(asked) == 20
     assert not any(row in message for row in secret for message in asked)
     for path, exchanges in parties.journal.traffic(parties.study, "run-1"):
         if path == "train[0]":

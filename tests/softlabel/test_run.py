@@ -141,13 +141,16 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method):
     parties.channel = Recording(channel)
     run(parties)
     sent, step = ("models", "train") if method == "avg" else ("votes", "vote")
-    assert {ask[2] for _, ask, _ in parties.channel.crossed} == {"run.begin[0]", f"{step}[0]", "run.end[0]"}
+    paths = {"run.ready[0]", "run.begin[0]", f"{step}[0]", "run.end[0]"}
+    assert {ask[2] for _, ask, _ in parties.channel.crossed} == paths
     declared = {release.name for release in tried.declare(parties.consortium).seen_by(COORDINATOR, parties.consortium)}
     assert sent in declared
     for party, (study, run_id, path, common, own, mail, *_), reply in parties.channel.crossed:
         assert (study, run_id, mail, reply["mail"]) == (STUDY, "run-1", [], [])
         asked = {**decode(common), **decode(own)}
-        if path == "run.begin[0]":
+        if path == "run.ready[0]":
+            assert not asked and not reply["ok"]
+        elif path == "run.begin[0]":
             assert set(asked) == {"coordinator_key"} and set(reply["ok"]) == {"run_key", "remembered"}
         elif path == "run.end[0]":
             assert set(asked) == {"heads", "released", "yours"} and not reply["ok"]
@@ -167,7 +170,7 @@ def test_the_transcript_has_no_digest_of_votes_in_clear():
     assert lines["vote[0]", "to coordinator"].digest == ""
     assert lines["vote[0]", "to coordinator"].parties == 5
     assert lines["run.begin[0]", "to coordinator"].digest != ""
-    assert outcome.transcript.rounds == 3
+    assert outcome.transcript.rounds == 4
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from comity.cli import main
+from comity.data import clinic_schema
 from comity.errors import ComityError, StudyError
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticColumns, SyntheticData
@@ -128,7 +132,10 @@ def test_a_study_runs_and_is_saved_with_its_products(tmp_path):
     again = load_result(folder)
     assert (again.presented.counts.values == found.presented.counts.values).all()
     assert again.presented.table_one().rows == found.presented.table_one().rows
-    assert set(again.received_by("lab")) == {"tables"}
+    assert set(again.received_by("coordinator")) == {"counts", "tables"}
+    for party in ("clinic", "registry", "lab"):
+        (received,) = again.received_by(party).values()
+        assert received["rows"] == 1200 and (received["counts"] == found.released["tables"]["counts"]).all()
     assert main(["synth", str(folder), "--rows", "50", "--to", str(tmp_path / "rows.csv")]) == 0
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 51
 
@@ -175,3 +182,13 @@ def test_the_split_of_one_file_is_by_features(tmp_path):
     assert {len(records) for records in material.parties.values()} == {1200} and len(material.test) == 300
     joined = study(tmp_path).protocol.holding.joined(list(material.parties.values()))
     assert joined.features.shape == (1200, 7) and np.array_equal(joined.features[:, -1], joined.labels)
+
+
+def test_the_study_of_the_documents_is_planned_as_it_stands(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "synthetic.md").read_text("utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.S | re.M)
+    (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
+    (tmp_path / "study.toml").write_text(example)
+    made = Study.load(tmp_path / "study.toml")
+    assert isinstance(made.protocol, SyntheticColumns) and made.protocol.alignment == "keyed"
+    assert "1.73 times as wide" in made.plan().as_text()

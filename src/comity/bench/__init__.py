@@ -72,6 +72,12 @@ BENCHES = {
             options=("rows",),
         ),
         Measurement(
+            "synthetic-columns",
+            "counts over columns of three owners, and a dataset of them, against numpy in one place",
+            _measure("synthetic_columns"),
+            options=("rows",),
+        ),
+        Measurement(
             "vertical",
             "a regression over columns of several parties, against numpy in one place",
             _measure("vertical"),

@@ -20,6 +20,8 @@ from comity.cli import (
     reproduce,
     run,
     schema,
+    site,
+    study,
     synth,
 )
 
@@ -62,6 +64,8 @@ app.command("synth", short_help="Rows and tables of released counts.")(synth.syn
 app.add_typer(schema.app, name="schema", short_help="Check data against a schema, or draft one.")
 app.add_typer(ledger.app, name="ledger", short_help="An owner's budget: granted, spent, left.")
 app.add_typer(keys.app, name="keys", short_help="A party's keys, and what the study pins of them.")
+app.add_typer(site.app, name="site", short_help="An owner's side: arrived studies, approvals, serving.")
+app.add_typer(study.app, name="study", short_help="Pack a study for the sites that it asks.")
 app.command("demo", short_help="Small studies on generated data, with a report.")(demo.demo)
 app.command("bench", short_help="Measure Comity beside an anchor.")(bench.bench)
 app.command("reproduce", short_help="Do a paper's table or figure again.")(reproduce.reproduce)

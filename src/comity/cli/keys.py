@@ -47,5 +47,7 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
 
 def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
     texts = public.to_texts()
-    lines = [f"[parties.{party}.keys]", *(f'{name} = "{text}"' for name, text in texts.items())]
+    # Who asks has a table of its own in a study.
+    table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
+    lines = [f"[{table}]", *(f'{name} = "{text}"' for name, text in texts.items())]
     show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)

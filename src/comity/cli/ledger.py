@@ -57,12 +57,38 @@ def init(
     ledger = Ledger.create(
         path,
         dataset=dataset,
-        grant=_grant(epsilon, delta),
+        grant=grant_of(epsilon, delta),
         unit=unit,
         neighbours=neighbours,
         currency=currency,
     )
-    _show_accounts(path, ledger.summary(), as_json=as_json)
+    show_accounts(path, ledger.summary(), as_json=as_json)
+
+
+@app.command()
+def add(
+    path: LedgerFile,
+    dataset: Annotated[str, typer.Option(help="The name of the further records.", show_default=False)],
+    epsilon: Epsilon,
+    delta: Delta = "0",
+    unit: Annotated[Unit, typer.Option(help="Who is protected.")] = Unit.RECORD,
+    neighbours: Annotated[Neighbours, typer.Option(help="How a unit may change.")] = Neighbours.REPLACE,
+    currency: Annotated[
+        Currency | None, typer.Option(help="What the grant is counted in, as in init.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a dataset with a budget of its own. What people lose who are in both adds up unseen.
+
+    Example: comity ledger add north.ledger --dataset visits --epsilon 1 --delta 1e-5
+    """
+    from comity.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    ledger.add_dataset(
+        dataset=dataset, grant=grant_of(epsilon, delta), unit=unit, neighbours=neighbours, currency=currency
+    )
+    show_accounts(path, ledger.summary(), as_json=as_json)
 
 
 @app.command("show")
@@ -84,7 +110,7 @@ def show_ledger(
     rows = [(str(e.seq), e.time, e.kind, e.dataset, e.loss, e.study[:12], e.run, e.step, e.note) for e in listed]
     heads = ("no", "time", "kind", "dataset", "loss", "study", "run", "step", "note")
     more = {"entries": [asdict(entry) for entry in listed]} if entries else {}
-    _show_accounts(path, ledger.summary(), as_json=as_json, text=table(heads, rows) if entries else "", more=more)
+    show_accounts(path, ledger.summary(), as_json=as_json, text=table(heads, rows) if entries else "", more=more)
 
 
 @app.command()
@@ -103,8 +129,8 @@ def grant(
     from comity.privacy.ledger import Ledger
 
     ledger = Ledger(path)
-    ledger.grant_more(_grant(epsilon, delta, least=0), why, dataset=dataset)
-    _show_accounts(path, ledger.summary(), as_json=as_json)
+    ledger.grant_more(grant_of(epsilon, delta, least=0), why, dataset=dataset)
+    show_accounts(path, ledger.summary(), as_json=as_json)
 
 
 @app.command()
@@ -173,7 +199,7 @@ def abandon(
     ledger = Ledger(path)
     first = ledger.summary()[0]
     Store(ledger, unit=first.unit, neighbours=first.neighbours).abandon(run)
-    _show_accounts(path, ledger.summary(), as_json=as_json)
+    show_accounts(path, ledger.summary(), as_json=as_json)
 
 
 @app.command("write-off")
@@ -197,11 +223,11 @@ def write_off(
     if (epsilon is None) != everything:
         raise typer.BadParameter("give either --epsilon or --all.")
     ledger = Ledger(path)
-    ledger.write_off("all" if epsilon is None else _grant(epsilon, delta, least=None), why)
-    _show_accounts(path, ledger.summary(), as_json=as_json)
+    ledger.write_off("all" if epsilon is None else grant_of(epsilon, delta, least=None), why)
+    show_accounts(path, ledger.summary(), as_json=as_json)
 
 
-def _grant(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
+def grant_of(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
     """`least` 0 allows a grant of delta alone, None allows nothing at all."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure
@@ -212,26 +238,27 @@ def _grant(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
     return pair if pair.delta else pure
 
 
-def _show_accounts(
+def show_accounts(
     path: Path, accounts: list[Account], *, as_json: bool, text: str = "", more: dict[str, Any] | None = None
 ) -> None:
-    document = {
-        "ledger": str(path),
-        "accounts": [
-            {
-                "dataset": account.dataset,
-                "unit": account.unit.value,
-                "neighbours": account.neighbours.value,
-                "granted": None if account.granted is None else account.granted.as_text(),
-                "currency": account.currency,
-                "spent_epsilon": str(account.spent_epsilon),
-                "reserved_epsilon": str(account.reserved_epsilon),
-                "left_epsilon": None if account.left is None else str(account.left),
-                "frozen": account.frozen,
-            }
-            for account in accounts
-        ],
-        **(more or {}),
-    }
+    document = {"ledger": str(path), "accounts": accounts_document(accounts), **(more or {})}
     lines = [f"  {account}" for account in accounts]
     show("\n".join([*lines, *([text] if text else [])]), document, as_json=as_json)
+
+
+def accounts_document(accounts: list[Account]) -> list[dict[str, Any]]:
+    """Accounts as commands print them with --json."""
+    return [
+        {
+            "dataset": account.dataset,
+            "unit": account.unit.value,
+            "neighbours": account.neighbours.value,
+            "granted": None if account.granted is None else account.granted.as_text(),
+            "currency": account.currency,
+            "spent_epsilon": str(account.spent_epsilon),
+            "reserved_epsilon": str(account.reserved_epsilon),
+            "left_epsilon": None if account.left is None else str(account.left),
+            "frozen": account.frozen,
+        }
+        for account in accounts
+    ]

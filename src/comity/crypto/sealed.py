@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
@@ -77,13 +77,24 @@ class Identity:
 
     def __init__(self, secret: bytes | None = None) -> None:
         root = fresh_seed() if secret is None else secret
-        self._signer = signatures.Signer(derive(root, "identity", "sign"))
+        self._sign_seed = derive(root, "identity", "sign")
         lattice = MLKEM768PrivateKey.from_seed_bytes(
             derive(root, "identity", "mlkem", 0) + derive(root, "identity", "mlkem", 1)
         )
         curve = X25519PrivateKey.from_private_bytes(derive(root, "identity", "x25519"))
+        self._halves = lattice, curve
         self._opener = hpke.MLKEM768X25519PrivateKey(lattice, curve)
-        self.public = PublicIdentity(
+
+    # Made when they are used: a key of a run signs nothing, and most of the time it only opens.
+
+    @cached_property
+    def _signer(self) -> signatures.Signer:
+        return signatures.Signer(self._sign_seed)
+
+    @cached_property
+    def public(self) -> PublicIdentity:
+        lattice, curve = self._halves
+        return PublicIdentity(
             self._signer.public,
             lattice.public_key().public_bytes_raw(),
             curve.public_key().public_bytes_raw(),

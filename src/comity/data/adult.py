@@ -64,6 +64,23 @@ def adult_schema(*, steps: bool = False) -> Schema:
     return Schema(tuple(found[name] for name in COLUMNS), Classes("income", ("<=50K", ">50K")))
 
 
+def census_schema() -> Schema:
+    """All 14 columns and the label, in cells of round bounds: numbers in 8 bins, those that span magnitudes on a
+    logarithmic scale, values that no list has as another one."""
+    known = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
+    named: dict[str, Column] = {name: Categorical(name, CATEGORIES[name], other=True) for name in known}
+    named["education"] = Categorical("education", CATEGORIES["education"])
+    numbers: dict[str, Column] = {
+        "age": Numeric("age", 17, 90, bins=8),
+        "fnlwgt": Numeric("fnlwgt", 10_000, 1_500_000, bins=8, scale="log"),
+        "education_num": Numeric("education_num", 1, 16, bins=8, follows="education"),
+        "capital_gain": Numeric("capital_gain", 0, 100_000, bins=8, scale="log"),
+        "capital_loss": Numeric("capital_loss", 0, 5_000, bins=8, scale="log"),
+        "hours_per_week": Numeric("hours_per_week", 1, 99, bins=8),
+    }
+    return Schema((*numbers.values(), *named.values()), Classes("income", ("<=50K", ">50K")))
+
+
 def adult_columns(parties: int) -> dict[str, tuple[str, ...]]:
     """Columns in turn to each party; the first one holds the label too."""
     names = [f"p{number}" for number in range(parties)]

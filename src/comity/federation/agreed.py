@@ -40,6 +40,7 @@ class Agreed:
     consortium: Consortium
     title: str = "study"
     _declared: dict[str, Declaration] = field(default_factory=dict, init=False, repr=False)
+    _sent: dict[tuple[str, str], Release] = field(default_factory=dict, init=False, repr=False)
     _declaring: Any = field(default_factory=RLock, init=False, repr=False)
 
     @cached_property
@@ -154,11 +155,16 @@ class Agreed:
 
     def letter(self, path: str, name: str) -> Release:
         """The release that a letter of this name is, sent by the step of this path."""
+        known = self._sent.get((path, name))
+        if known is not None:
+            return known
         sent = StepPath.parse(path)
         self.step(sent)
         if self.writer_of(name, aside=self.is_aside(sent.mount)) != sent.mount:
             raise Malformed(f"{name!r} is not declared as a letter of {path}", code="undeclared")
-        return self.declared(sent.mount)[name]
+        # As many as there are steps and labels: what is refused is not remembered.
+        release = self._sent[path, name] = self.declared(sent.mount)[name]
+        return release
 
     def writers(self) -> dict[str, set[str]]:
         """Which parties may write letters in this run, and to whom; the secure sum hands round its keys itself."""

@@ -22,6 +22,8 @@ BEAT = 1.0
 """Seconds between two looks at who shows life."""
 ROOM = 32 << 20
 """Bytes of replies that wait to be taken out before a carrier that can wait is made to."""
+MANY = 32
+"""Replies that wait before whoever iterates is woken for them, where it looks by itself now and then."""
 
 ABSENT, SILENT, LATE, SIZE, FAILED, CANCELLED = "absent", "silent", "late", "size", "failed", "cancelled"
 """Why a party is lost: nobody is there, it shows no life, the deadline, an oversized message, a fault, cancelled."""
@@ -54,6 +56,10 @@ class Asking:
 
     `showing` tells a carrier's own signs of life and is called at each beat by whoever iterates; a carrier that hears
     them from afar says `alive`. Leaving the `with` block closes the ask, whatever is still open.
+
+    With `every`, replies are taken out together: at the latest so many seconds after they came, and while they are, a
+    carrier that can wait does. Where carrier and whoever iterates are threads of one interpreter, one of them at work
+    at a time costs less than both in turns.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Asking:
         most: int,
         showing: Callable[[], Iterable[str]] | None = None,
         beat: float = BEAT,
+        every: float = 0.0,
     ) -> None:
         now = time.monotonic()
         self._changed = Condition()
@@ -78,9 +85,12 @@ class Asking:
         self._showing = showing
         self._looked = now
         self._beat = beat if patience.silent is None else min(beat, patience.silent / 2)
+        self._every = every
+        self._taking = False
         self._error: BaseException | None = None
         self._closed = self._cancelled = False
         self._at_close: list[Callable[[], None]] = []
+        self._opened: Callable[[str, bytes], bytes] | None = None
 
     # For whoever carries the ask, from any thread.
 
@@ -134,8 +144,11 @@ class Asking:
             return False
         with self._changed:
             if wait:
-                self._changed.wait_for(lambda: self._held < ROOM or party not in self._open)
+                self._changed.wait_for(lambda: self._has_room() or party not in self._open)
             return self._settle(party, Replied(party, reply))
+
+    def _has_room(self) -> bool:
+        return self._held < ROOM and not self._taking
 
     def lost(self, party: str, why: str) -> None:
         """It will not answer this time."""
@@ -199,8 +212,14 @@ class Asking:
     ) -> None:
         self.close()
 
+    def open_with(self, opened: Callable[[str, bytes], bytes]) -> None:
+        """Hand replies out as this makes them of what was carried; to be said before the first is taken out."""
+        self._opened = opened
+
     def __iter__(self) -> Iterator[Event]:
         while (event := self._next()) is not None:
+            if isinstance(event, Replied) and self._opened is not None:
+                event = Replied(event.party, self._opened(event.party, event.reply))
             yield event
 
     def _next(self) -> Event | None:
@@ -216,8 +235,13 @@ class Asking:
                     event = self._events.popleft()
                     if isinstance(event, Replied):
                         self._held -= len(event.reply)
-                        self._changed.notify_all()
+                        if not self._every:
+                            self._changed.notify_all()
+                    self._taking = self._every > 0
                     return event
+                if self._taking:
+                    self._taking = False
+                    self._changed.notify_all()
                 if self._shown:
                     party = next(iter(self._shown))
                     del self._shown[party]
@@ -246,6 +270,8 @@ class Asking:
             moments.append(self._end)
         if self._silent is not None:
             moments.append(min(self._open.values()) + self._silent)
+        if self._every:
+            moments.append(now + self._every)
         return max(0.0, min(moments) - now)
 
     def _lose(self, parties: Iterable[str], why: str) -> None:
@@ -261,5 +287,6 @@ class Asking:
         self._events.append(event)
         if isinstance(event, Replied):
             self._held += len(event.reply)
-        self._changed.notify_all()
+        if not self._every or not self._open or len(self._events) >= MANY or self._held >= ROOM:
+            self._changed.notify_all()
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from comity.crypto.neighbours import choose
@@ -211,10 +212,14 @@ class Declaration:
             raise ValueError(f"two releases of one declaration have the same name: {names}")
 
     def __getitem__(self, name: str) -> Release:
-        for release in self.releases:
-            if release.name == name:
-                return release
-        raise Malformed(f"{name!r} is not declared", code="undeclared")
+        release = self._named.get(name)
+        if release is None:
+            raise Malformed(f"{name!r} is not declared", code="undeclared")
+        return release
+
+    @cached_property
+    def _named(self) -> Mapping[str, Release]:
+        return {release.name: release for release in self.releases}
 
     def accept(self, who: Consortium, beside: Declaration | None = None) -> Declaration:
         """The declaration as it applies to this consortium; or the refusal, before anything is reserved, of whatever
@@ -269,6 +274,10 @@ class Declaration:
 
     def sums(self) -> tuple[str, ...]:
         """Labels of the secure sums of a run: release/index."""
+        return self._sums
+
+    @cached_property
+    def _sums(self) -> tuple[str, ...]:
         return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))
 
     def circles(self, who: Consortium) -> tuple[Circle, ...]:

@@ -26,7 +26,7 @@ from comity.federation.evaluation.split import is_aside, only
 from comity.federation.forms import Count
 from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
-from comity.federation.paths import ABANDON, BEGIN, READY
+from comity.federation.paths import ABANDON, BEGIN, READY, StepPath
 from comity.federation.policy import Policy
 from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
@@ -43,10 +43,13 @@ log = logging.getLogger("comity.site")
 
 @dataclass(frozen=True)
 class Answer:
-    """The signed reply, and where it is a refusal the sentence for the owner, which does not cross."""
+    """The signed reply, and where it is a refusal the sentence for the owner, which does not cross. `run` and `path`
+    say what was asked for, once it is known that the coordinator asked."""
 
     reply: bytes
     refusal: ComityError | None = None
+    run: str = ""
+    path: StepPath | None = None
 
 
 class Host:
@@ -125,11 +128,16 @@ class Host:
         return identity
 
     def permit_run(self, run: str) -> None:
+        self.permit(self.store.runs_of(self.agreed.study, other_than=run))
+
+    def permit(self, runs: int) -> None:
+        """Refuse what the owner's terms rule out, of a run that comes after so many others of the study."""
         agreed = self.agreed
         self.policy.check(
             study=agreed.study,
-            runs=self.store.runs_of(agreed.study, other_than=run),
+            runs=runs,
             protocol=agreed.protocol.name,
+            variant=agreed.protocol.variant,
             declaration=agreed.declaration,
             party=self.party,
             who=agreed.consortium,
@@ -151,8 +159,10 @@ class Host:
         they are known."""
         digests = digests or Digests.of_signed(raw)
         refusal: ComityError | None = None
+        ask: Ask | None = None
         try:
-            reply = self._reply(raw, digests)
+            ask = Ask.parse(verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests))
+            reply = self._reply(ask, digests)
         except ComityError as error:
             refusal = error
             log.warning("%s refused: %s", self.party, error)
@@ -165,10 +175,10 @@ class Host:
             stopped = isinstance(refusal, BadInput | Stopped) or refusal.code == "ledger"
             code = "stopped" if stopped else refusal.code
             reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
-        return Answer(sign_reply(self.keys, self.party, raw, reply, digests), refusal)
+        signed = sign_reply(self.keys, self.party, raw, reply, digests)
+        return Answer(signed, refusal) if ask is None else Answer(signed, refusal, ask.run, ask.path)
 
-    def _reply(self, raw: bytes, digests: Digests) -> bytes:
-        ask = Ask.parse(verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests))
+    def _reply(self, ask: Ask, digests: Digests) -> bytes:
         if ask.study != self.agreed.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
         with self._turns.of(ask.run, str(ask.path)):
@@ -223,6 +233,7 @@ class Host:
             title=agreed.title,
             draws=tuple(agreed.declaration.draws(self.party, self.who)),
             most=self.policy.allowed(agreed.study),
+            period=self.policy.period,
         )
 
     def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity
-from comity.data import Records
 from comity.errors import Refused
 from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR
@@ -16,6 +15,9 @@ from comity.federation.policy import Policy
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
+
+if TYPE_CHECKING:
+    from comity.data import Held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,7 @@ class Owner:
     keys: Identity
     ledger: Ledger
     policy: Policy
-    datasets: Mapping[str, Callable[[Agreed], Records]]
+    datasets: Mapping[str, Callable[[Agreed], Held]]
     noise: NoiseSource = field(default_factory=ReleasedNoise)
     local: Callable[..., Any] | None = None
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from comity.crypto.sealed import Identity, PublicIdentity, lock, unlock
@@ -41,7 +42,7 @@ class Head:
     to: str
     name: str
 
-    @property
+    @cached_property
     def raw(self) -> bytes:
         return encode([self.study, self.run, self.path, self.sender, self.to, self.name])
 

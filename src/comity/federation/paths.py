@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from comity.errors import Malformed
 
@@ -24,14 +25,19 @@ class StepPath:
         name = f"{self.mount}.{self.step}" if self.mount else self.step
         return f"{name}[{self.label}]"
 
-    @classmethod
-    def parse(cls, text: str) -> StepPath:
+    @staticmethod
+    def parse(text: str) -> StepPath:
         """The path that is written like this; anything but its one form is refused."""
-        found = _WRITTEN.fullmatch(text) if len(text) <= MOST else None
-        path = None if found is None else cls(found[1] or "", found[2], found[3])
-        if path is None or str(path) != text:
-            raise Malformed(f"{text[:80]!r} is not a path", code="no-step")
-        return path
+        return _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> StepPath:
+    found = _WRITTEN.fullmatch(text) if len(text) <= MOST else None
+    path = None if found is None else StepPath(found[1] or "", found[2], found[3])
+    if path is None or str(path) != text:
+        raise Malformed(f"{text[:80]!r} is not a path", code="no-step")
+    return path
 
 
 READY = StepPath("run", "ready", "0")

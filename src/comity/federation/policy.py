@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from comity.crypto.sealed import PublicIdentity
 from comity.errors import Refused
-from comity.federation.consortium import Consortium
+from comity.federation.booking import Period
+from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration
 from comity.federation.payers import spent_by
 from comity.federation.protection import Disclosed
+from comity.privacy.loss import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +23,18 @@ class Policy:
     `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
     again. A policy that says nothing approves nothing; None approves every study, which only a simulation does.
     `epsilon_per_study` is a ceiling at `delta_per_study`, without which studies with Gaussian noise have none that is
-    finite. `joint_predictions` is how many new records a run may score jointly: each is an exact score, and of two
-    parties each one's exact part of it.
+    finite; `period` one for all studies of a dataset together, compared where the run is reserved. `submitters` are
+    those whose studies may run, by the keys that the owner knows of them: a study names its own coordinator, and its
+    word for who that is counts for nothing. `joint_predictions` is how many new records a run may score jointly: each
+    is an exact score, and of two parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    submitters: Mapping[str, PublicIdentity] | None = None
     epsilon_per_study: Decimal | float | None = None
     delta_per_study: Decimal | float = Decimal(0)
+    period: Period | None = None
     disclosures: frozenset[str] = frozenset()
     joint_predictions: int = 0
     unproven: bool = False
@@ -43,22 +51,39 @@ class Policy:
         return None if self.approved is None else self.approved.get(study, 0)
 
     def check(
-        self, *, study: str, runs: int, protocol: str, declaration: Declaration, party: str, who: Consortium
+        self,
+        *,
+        study: str,
+        runs: int,
+        protocol: str,
+        declaration: Declaration,
+        party: str,
+        who: Consortium,
+        variant: str = "default",
     ) -> None:
         """`runs` is how many other runs of the study this site has begun. Raises Refused, naming the key."""
         allowed = self.allowed(study)
         if allowed is not None and runs >= allowed:
             raise Refused(
-                f"refused: study {study[:12]} is approved for {allowed} runs here and {runs} were begun; "
-                "approve it: comity site approve",
+                f"refused: study {study[:12]} is approved for {_runs(allowed)} here and {runs} were begun; approve it: "
+                f"comity site approve {study[:12]}",
                 code="approval",
             )
-        if self.protocols is not None and protocol not in self.protocols:
+        if self.submitters is not None and who.roster.get(COORDINATOR) not in self.submitters.values():
+            named = ", ".join(self.submitters) or "nobody"
             raise Refused(
-                f"refused: policy.protocols allows {', '.join(self.protocols)}, the study runs {protocol}",
+                f"refused: policy.submitters allows {named}, and the study pins a coordinator whose key is none of "
+                "theirs; if you know it by another way, add it to the site file",
                 code="policy",
-                key="protocols",
+                key="submitters",
             )
+        for key, allows, runs_it in (("protocols", self.protocols, protocol), ("variants", self.variants, variant)):
+            if allows is not None and runs_it not in allows:
+                raise Refused(
+                    f"refused: policy.{key} allows {', '.join(allows) or 'none'}, the study runs {runs_it}",
+                    code="policy",
+                    key=key,
+                )
         if declaration.claim not in (PRIVATE, DISCLOSING) and not self.unproven:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
         self.check_disclosures(declaration, party, who)
@@ -66,9 +91,11 @@ class Policy:
             spent = spent_by(declaration, party, who, runs=runs + 1)
             asked = spent.epsilon_at(Decimal(self.delta_per_study))
             if asked > self.epsilon_per_study:
+                # Gaussian noise has no finite epsilon at delta 0.
+                hint = "" if asked.is_finite() else "; policy.delta_per_study allows no such noise, raise that first"
                 raise Refused(
-                    f"refused: {runs + 1} runs of the study ask eps {asked} at delta {self.delta_per_study}, "
-                    f"policy.epsilon_per_study is {self.epsilon_per_study}",
+                    f"refused: {_runs(runs + 1)} of the study ask eps {shown(asked, decimals=2)} at delta "
+                    f"{self.delta_per_study}, policy.epsilon_per_study is {self.epsilon_per_study}{hint}",
                     code="policy",
                     key="epsilon_per_study",
                 )
@@ -92,6 +119,10 @@ class Policy:
                     code="policy",
                     key=needed,
                 )
+
+
+def _runs(number: int) -> str:
+    return f"{number} run" if number == 1 else f"{number} runs"
 
 
 _JOINT = "joint_predictions"

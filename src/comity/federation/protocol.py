@@ -96,6 +96,8 @@ class Protocol:
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 2
+    variant: ClassVar[str] = "default"
+    """By what an owner's policy knows a form of the method: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What the releases of this method call parties that do not all do the same."""
 

@@ -55,12 +55,13 @@ class Registry:
                 raise Refused(f"study {study[:12]} is served already; withdraw it first", code="exists", key="study")
             self._hosts[study] = host
 
-    def withdraw(self, study: str) -> None:
-        """Serve a study no more; returns when no step of it runs. What was drawn stays spent, and its open runs stay
-        open until they are abandoned or the study is admitted again."""
+    def withdraw(self, study: str, *, wait: bool = True) -> None:
+        """Serve a study no more; returns when no step of it runs, or without `wait` as soon as none begins any more.
+        What was drawn stays spent, and its open runs stay open until they are abandoned or the study is admitted
+        again."""
         with self._changed:
             host = self._hosts.pop(study, None)
-            if host is not None:
+            if host is not None and wait:
                 self._changed.wait_for(lambda: host not in self._busy)
 
     def answer(self, raw: bytes) -> bytes:

@@ -44,7 +44,8 @@ create table if not exists delivered(owner text, run text, name text, path text,
 create table if not exists peer(owner text, party text, key blob, ledger text, count integer, head text,
                                 signature blob, primary key(owner, party, key, ledger));
 """
-_MARK = 32
+MARK = 32
+"""Characters of a study's hash that stand before the ids of its runs."""
 _LIFE = (str(BEGIN), str(MEET), str(END), str(ABANDON))
 
 
@@ -68,7 +69,7 @@ class Store:
         self.ledger = ledger
         self._dataset = dataset
         # Of one length, so that no run id of one study reads like another study's.
-        self._mark = "" if study is None else f"{study[:_MARK]:{_MARK}}/"
+        self._mark = "" if study is None else f"{study[:MARK]:{MARK}}/"
         self._unit = unit
         self._neighbours = neighbours
         with ledger.transaction() as transaction:
@@ -202,14 +203,14 @@ class Store:
     ) -> bytes:
         """The reply of a step that only looks, or the refusal that beginning the run would meet. Nothing is written:
         the reply carries the head that the ledger has anyway, and is made anew whenever it is asked for."""
-        self.foresee(booking, run)
+        with self.ledger.trial() as transaction:
+            self._reserve(transaction, booking, self._key(run))
         head = self.ledger.commit_head()
         return encode({**reply, "head": signed(keys, party, head.ledger, head.count, head.head)})
 
     def foresee(self, booking: Booking, *runs: str) -> list[Account]:
         """The accounts as they would be if these runs began, or the refusal of the first that would not."""
         with self.ledger.trial() as transaction:
-            transaction.require_thawed()
             for run in runs:
                 self._reserve(transaction, booking, self._key(run))
             return self.ledger.summary()
@@ -267,6 +268,8 @@ class Store:
             neighbours=self._neighbours,
             dataset=self._dataset,
         )
+        if booking.period is not None:
+            booking.period.check(transaction, self._dataset, booking.title)
 
     def _cut_log(self) -> None:
         """What was deleted stands in the write-ahead log until that is cut off."""

@@ -162,6 +162,9 @@ def gdp_epsilon(square: float, delta: float) -> float:
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
+        # Neighbouring doubles: no further step changes either.
+        if middle in (low, high):
+            break
         low, high = (low, middle) if _gdp_keeps(square, middle, usual) else (middle, high)
     return max(high * (1 + 2 * _HAIR), square / _WIDEST)
 

@@ -43,6 +43,7 @@ __all__ = [
     "Draw",
     "Entry",
     "Ledger",
+    "Run",
     "Transaction",
     "Verified",
     "verify_export",
@@ -58,6 +59,16 @@ class Verified:
     entries: int
     head: str
     frozen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as a ledger knows it: `state` is open, or how it ended."""
+
+    run: str
+    dataset: str
+    study: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +294,12 @@ class Ledger:
     def lacks_commit(self, ledger: str, count: int, head: str) -> bool:
         """Whether this is the ledger that is meant, and has no such commit."""
         with self.reading() as connection, sound(self._place.name):
-            query = "SELECT 1 FROM ledgers WHERE owner = ? AND id = ?"
-            own = connection.execute(query, (self._place.owner, ledger)).fetchone() is not None
-            return own and find_commit(connection, self._place.owner, count) != head
+            query = (
+                "SELECT (SELECT head FROM commits WHERE owner = ?1 AND count = ?3) FROM ledgers "
+                "WHERE owner = ?1 AND id = ?2"
+            )
+            found = connection.execute(query, (self._place.owner, ledger, count)).fetchone()
+            return found is not None and (found[0] is None or bytes(found[0]).hex() != head)
 
     def truncate_log(self) -> bool:
         """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
@@ -297,6 +311,12 @@ class Ledger:
 
     def _rows(self, connection: sqlite3.Connection) -> Iterable[Row]:
         return rows_of(connection, self._place.owner)
+
+    def runs(self) -> list[Run]:
+        """Every run that reserved here, in the order of their ids."""
+        with self.reading() as connection, sound(self._place.name):
+            query = "SELECT run, dataset, study, state FROM runs WHERE owner = ? ORDER BY run"
+            return [Run(*row) for row in connection.execute(query, (self._place.owner,))]
 
     def summary(self) -> list[Account]:
         """One account per dataset."""

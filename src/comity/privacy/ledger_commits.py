@@ -66,7 +66,11 @@ def notes_digest(notes: Iterable[bytes]) -> bytes:
 def state_digest(connection: sqlite3.Connection, owner: int) -> bytes:
     """Of the ledger's id, whether it is frozen or simulated, and all of its accounts."""
     query = "SELECT id, frozen, simulated FROM ledgers WHERE owner = ?"
-    ledger = connection.execute(query, (owner,)).fetchone()
+    return state_of(connection, owner, connection.execute(query, (owner,)).fetchone())
+
+
+def state_of(connection: sqlite3.Connection, owner: int, ledger: tuple[str, str, int]) -> bytes:
+    """`state_digest` of a ledger whose own row is known."""
     return hashlib.sha256(_canonical([ledger, connection.execute(_ACCOUNTS, (owner,)).fetchall()]).encode()).digest()
 
 

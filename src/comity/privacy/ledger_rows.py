@@ -15,7 +15,13 @@ from comity.privacy.unit import Neighbours, Unit
 
 _COLUMNS = ", ".join(["owner", *(f'"{name}"' for name in FIELDS)])
 _ENDS = "kind IN ('close', 'void', 'forfeit', 'abandon')"
+_NEWEST = """SELECT one.count, one.head, entry.seq, entry.head FROM (SELECT 1)
+LEFT JOIN (SELECT count, head FROM commits WHERE owner = ?1 ORDER BY count DESC LIMIT 1) AS one
+LEFT JOIN (SELECT seq, head FROM entries WHERE owner = ?1 ORDER BY seq DESC LIMIT 1) AS entry"""
 _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?{', ?' * len(FIELDS)})"
+
+
+LedgerRow = tuple[str, str, int]
 
 
 class Rows:
@@ -25,7 +31,7 @@ class Rows:
         self._connection = connection
         self._owner = owner
         self._where = where
-        self._id: str | None = None
+        self._ledger: LedgerRow | None = None
 
     def append(self, kind: str, rows: Sequence[Row]) -> None:
         """Writes entries of one kind behind the last; the first of all follows the nonce that it carries."""
@@ -53,17 +59,32 @@ class Rows:
         newest: Row = self._one(f"SELECT {listed} FROM entries WHERE owner = ?1 ORDER BY seq DESC LIMIT 1")
         return newest
 
+    def last_of_both(self) -> tuple[tuple[int, bytes], tuple[int, str]]:
+        """Number and head of the newest commit, (0, b"") where there is none, and of the newest entry."""
+        count, before, seq, head = self._one(_NEWEST)
+        return (0, b"") if count is None else (count, bytes(before)), (seq, head)
+
     def found(self, nonce: str, *, simulated: bool) -> None:
+        self._ledger = None
         self._do("INSERT INTO ledgers VALUES (?1, ?2, '', ?3)", nonce, int(simulated))
 
     def id(self) -> str:
         """The ledger's own, which never changes."""
-        if self._id is None:
-            self._id = self._one("SELECT id FROM ledgers WHERE owner = ?1")[0]
-        return self._id
+        return self.ledger()[0]
 
     def is_founded(self) -> bool:
-        return self._one("SELECT 1 FROM ledgers WHERE owner = ?1") is not None
+        return self._read_ledger() is not None
+
+    def ledger(self) -> LedgerRow:
+        """Id, missing head and whether it is simulated, as this transaction finds or leaves them: read once."""
+        found = self._read_ledger()
+        assert found is not None
+        return found
+
+    def _read_ledger(self) -> LedgerRow | None:
+        if self._ledger is None:
+            self._ledger = self._one("SELECT id, frozen, simulated FROM ledgers WHERE owner = ?1")
+        return self._ledger
 
     def datasets(self) -> list[str]:
         return [name for (name,) in self._all("SELECT dataset FROM accounts WHERE owner = ?1 ORDER BY dataset")]
@@ -148,11 +169,31 @@ class Rows:
         )
         return [(part, loss, bool(drawn)) for part, loss, drawn in rows]
 
+    def runs_since(self, dataset: str, moment: str) -> dict[str, bool]:
+        """The runs of a dataset that are open, or that drew or were forfeited at this moment or later; and whether all
+        that each reserved counts, or only what it drew."""
+        rows = self._all(
+            "SELECT run, 1 FROM runs INDEXED BY open_runs WHERE owner = ?1 AND state = 'open' AND dataset = ?2 "
+            "UNION ALL SELECT run, max(kind = 'forfeit') FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 "
+            "AND kind IN ('draw', 'forfeit') GROUP BY run",
+            dataset,
+            moment,
+        )
+        found: dict[str, bool] = {}
+        for run, whole in rows:
+            found[run] = bool(whole) or found.get(run, False)
+        return found
+
+    def written_off_since(self, dataset: str, moment: str) -> list[str]:
+        """The losses that the owner wrote off at this moment or later."""
+        query = "SELECT loss FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 AND kind = 'write-off'"
+        return [loss for (loss,) in self._all(query, dataset, moment)]
+
     def frozen(self) -> str:
-        lost: str = self._one("SELECT frozen FROM ledgers WHERE owner = ?1")[0]
-        return lost
+        return self.ledger()[1]
 
     def freeze(self, head: str) -> None:
+        self._ledger = None
         self._do("UPDATE ledgers SET frozen = ?2 WHERE owner = ?1", head)
 
     def settled(self, head: str) -> bool:

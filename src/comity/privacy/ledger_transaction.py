@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
-from comity.privacy.accounting import convert
+from comity.privacy.accounting import Spent, convert
 from comity.privacy.chain import Row, is_head
 from comity.privacy.composition import Grant, check_currency, entered, usual, written_off
 from comity.privacy.currency import Currency
@@ -24,9 +24,8 @@ from comity.privacy.ledger_commits import (
     append_commit,
     commit_head,
     find_commit,
-    last_commits,
     notes_digest,
-    state_digest,
+    state_of,
 )
 from comity.privacy.ledger_replay import ENDED
 from comity.privacy.ledger_rows import Rows, grant_marks, line, number, row
@@ -235,6 +234,26 @@ class Transaction:
         self._permits.append(permit)
         return permit
 
+    def spent_since(self, moment: str, *, dataset: str | None = None) -> Spent:
+        """What was spent of a dataset at this moment (an ISO time in UTC) or later, and what open runs may still spend.
+
+        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, for
+        times need not follow each other where a clock was set back, and is asked for when a run begins.
+        """
+        name = self._dataset(dataset)
+        balance = self._rows.account(name)[2]
+        spent = Spent.zero()
+        for run, whole in self._rows.runs_since(name, moment).items():
+            parts = Parts.of(
+                (part, balance.counted(parse_loss(loss)))
+                for part, loss, drawn in self._rows.promised(run)
+                if drawn or whole
+            )
+            spent = spent.plus(parts.cost)
+        for loss in self._rows.written_off_since(name, moment):
+            spent = spent.add(balance.counted(parse_loss(loss)))
+        return spent
+
     def void(self, run: str) -> None:
         """Gives back what a run never drew, and ends it: its id can't draw again."""
         self._end("void", run)
@@ -262,12 +281,10 @@ class Transaction:
         A transaction that asked for its head commits under it, also when nothing else changed.
         """
         if self._sealed is None:
-            last = next(iter(last_commits(self.connection, self._owner)), None)
-            count, before = (1, b"") if last is None else (last.count + 1, last.head)
-            seq, entry_head = self._rows.last()
-            state, notes = state_digest(self.connection, self._owner), notes_digest(self._notes)
-            head = commit_head(before, count, entry_head, state, notes)
-            self._sealed = Commit(count, seq, state, notes, head)
+            (count, before), (seq, entry_head) = self._rows.last_of_both()
+            state, notes = state_of(self.connection, self._owner, self._rows.ledger()), notes_digest(self._notes)
+            head = commit_head(before, count + 1, entry_head, state, notes)
+            self._sealed = Commit(count + 1, seq, state, notes, head)
         return CommitHead(self._rows.id(), self._sealed.count, self._sealed.head.hex())
 
     def finish(self) -> CommitHead | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Bounded, Categorical, Classes, Column, Numeric, Schema
-from comity.data.adult_bins import CATEGORIES
+from comity.data.adult import census_schema
 from comity.data.datasets import dataset
 
 _BINS = 8
@@ -38,21 +38,6 @@ def _number(name: str, low: float, high: float, *, log: bool = False) -> Numeric
 
 def _whole(name: str, low: int, high: int) -> Categorical:
     return Categorical(name, tuple(map(str, range(low, high + 1))))
-
-
-def _census() -> Schema:
-    known = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
-    named: dict[str, Column] = {name: Categorical(name, CATEGORIES[name], other=True) for name in known}
-    named["education"] = Categorical("education", CATEGORIES["education"])
-    numbers: dict[str, Column] = {
-        "age": _number("age", 17, 90),
-        "fnlwgt": _number("fnlwgt", 10_000, 1_500_000, log=True),
-        "education_num": Numeric("education_num", 1, 16, bins=_BINS, follows="education"),
-        "capital_gain": _number("capital_gain", 0, 100_000, log=True),
-        "capital_loss": _number("capital_loss", 0, 5_000, log=True),
-        "hours_per_week": _number("hours_per_week", 1, 99),
-    }
-    return Schema((*numbers.values(), *named.values()), Classes("income", ("<=50K", ">50K")))
 
 
 def _credit() -> Schema:
@@ -134,7 +119,7 @@ _READ = {
     "News": _news_frame,
 }
 SOURCES = (
-    Source("Census", _census(), (0.212, 0.226, 0.246)),
+    Source("Census", census_schema(), (0.212, 0.226, 0.246)),
     Source("Credit", _credit(), (0.277, 0.294, 0.301)),
     Source("Diabetes", _diabetes(), (0.279, 0.294, 0.345), owners=10),
     Source("Bike", _bike(), (0.127, 0.154, 0.157)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from comity.data import Encoding, Finding, Held, StreamedRecords, Tally, explain_size, fits
 from comity.data.check import TAIL
 from comity.errors import DataError
-from comity.runtime.simulate import encoded, encoding_of
+from comity.runtime.held_records import held_records
 from comity.runtime.simulation_data import named, odd, opened
 
 if TYPE_CHECKING:
@@ -20,16 +20,14 @@ if TYPE_CHECKING:
 def own_records(study: Study, value: Any, party: str) -> tuple[Held, list[Finding]]:
     """Every record of the source that `value` names is read and checked; what is odd about them is told."""
     source, where = opened(study, value, f"simulation.data.{party}"), named(study, value)
-    encoding, limit = encoding_of(study.protocol, where, None), int(study.simulation.memory * 2**30)
-    if fits(source, encoding, limit):
-        frame = source.read()
-        return encoded(study.protocol, frame, where), odd(study, frame, where, party=party)
-    streamed = StreamedRecords.checked(source, encoding, where=where, limit=limit)
-    if not study.protocol.streams(study.consortium):
-        streamed.require_memory()
+    limit = int(study.simulation.memory * 2**30)
+    records, frame = held_records(study.protocol, study.consortium, source, where=where, party=party, limit=limit)
+    if frame is not None:
+        return records, odd(study, frame, where, party=party)
+    assert isinstance(records, StreamedRecords)
     declared, unit = study.parameters.declared_records(party), study.privacy.unit.value
-    told = explain_size(len(streamed), where, unit=unit, declared=declared)
-    return streamed, [*told, *_clipped(streamed.tally, where), _without_comparison(study, where)]
+    told = explain_size(len(records), where, unit=unit, declared=declared)
+    return records, [*told, *_clipped(records.tally, where), _without_comparison(study, where)]
 
 
 def whole_records(study: Study, value: Any, key: str, encoding: Encoding, *, owners: int = 1) -> pd.DataFrame:

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
-import numpy as np
 import pandas as pd
 
 from comity.crypto.sealed import Identity
 from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explain
+from comity.data.padded import padded
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.agreed import Agreed
@@ -395,20 +395,9 @@ def account(party: str, ledger: Ledger, delta: Decimal) -> Account:
 
 
 def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
-    """Blocks of parties padded to one size; `present` tells records from padding."""
+    """Blocks of at most so many parties."""
     for start in range(0, len(records), most):
-        block = records[start : start + most]
-        rows, width = max(1, max(map(len, block))), block[0].features.shape[1]
-        features = np.zeros((len(block), rows, width))
-        # Classes are indices, and a target may be a number.
-        kinds = [one.labels.dtype for one in block if one.labels is not None]
-        labels = np.zeros((len(block), rows), np.result_type(np.int64, *kinds))
-        present = np.zeros((len(block), rows), bool)
-        for place, one in enumerate(block):
-            features[place, : len(one)] = one.features
-            labels[place, : len(one)] = one.labels if one.labels is not None else 0
-            present[place, : len(one)] = True
-        yield features, labels, present
+        yield padded(records[start : start + most])
 
 
 def new_run_id(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> str:

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from comity.crypto.sealed import PublicIdentity
-from comity.data import Schema, nearest
+from comity.data import Schema
 from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.evaluation.terms import Evaluation, divided
 from comity.federation.plan import Plan, plan
@@ -33,24 +34,19 @@ from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
+from comity.runtime.tables import Table, hint, validate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Model = TypeVar("Model", bound=BaseModel)
 
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StudyTable(_Table):
+class StudyTable(Table):
     name: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$")
     protocol: str
     schema_: str = Field(alias="schema")
 
 
-class PrivacyTable(_Table):
+class PrivacyTable(Table):
     unit: Unit = Unit.PARTY
     neighbours: Neighbours = Neighbours.REPLACE
     epsilon: float = Field(gt=0, allow_inf_nan=False)
@@ -69,26 +65,26 @@ class PrivacyTable(_Table):
         return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
 
 
-class EvaluationTable(_Table):
+class EvaluationTable(Table):
     """Records set aside to measure the model on, under the study's own guarantee."""
 
     share: float | None = None
     budget: float | None = None
 
 
-class PartyTable(_Table):
+class PartyTable(Table):
     columns: list[str] | None = None
     role: str | None = None
     keys: dict[str, str] | None = None
 
 
-class CoordinatorTable(_Table):
+class CoordinatorTable(Table):
     """Who asks: its public keys, so that no site answers anybody else."""
 
     keys: dict[str, str] | None = None
 
 
-class ModelTable(_Table):
+class ModelTable(Table):
     """A party's own model: a dotted name, or several of a pipeline, with its parameters; or a file of predictions."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -116,7 +112,7 @@ class ModelTable(_Table):
         return self
 
 
-class SimulationTable(_Table):
+class SimulationTable(Table):
     """Ignored by a deployment and left out of the hash."""
 
     # Sources are checked by `check_data`, whose sentences show no value: one may hold a password in a wrong place.
@@ -133,7 +129,7 @@ class SimulationTable(_Table):
     models: dict[str, ModelTable] | None = None
 
 
-class _File(_Table):
+class _File(Table):
     study: StudyTable
     privacy: PrivacyTable
     parties: dict[str, Any]
@@ -197,6 +193,11 @@ class Study:
         asked, honest = self.privacy.colluders, parties - self.privacy.dropouts - 1
         return asked if "colluders" in self.privacy.model_fields_set or honest < 0 else min(asked, honest)
 
+    @property
+    def agreed(self) -> Agreed:
+        """What its participants agreed on: what hosts and coordinator are made from."""
+        return Agreed(self.hash, self.protocol, self.consortium, self.name)
+
     def plan(self) -> Plan:
         # A protocol knows the key that is wrong, not the file that it came from.
         with naming(self.where):
@@ -253,12 +254,12 @@ class Study:
         if protocol_name not in PROTOCOLS:
             raise StudyError(
                 f"{where}: study.protocol must be one of {', '.join(PROTOCOLS)}, found {protocol_name!r}"
-                + _nearest(protocol_name, PROTOCOLS),
+                + hint(protocol_name, PROTOCOLS),
                 key="study.protocol",
             )
         own = tables.pop(protocol_name, {})
-        file = _validate(_File, tables, where, "", extra=(protocol_name,))
-        parameters = _validate(parameters_of(protocol_name), own, where, protocol_name + ".")
+        file = validate(_File, tables, where, "", extra=(protocol_name,))
+        parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
         parties = _parties(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = _schema(folder, file.study.schema_, where)
@@ -349,7 +350,7 @@ def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | in
             f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
             key="parties",
         )
-    return {name: _validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
+    return {name: validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
 
 
 def _check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, where: str) -> None:
@@ -359,7 +360,7 @@ def _check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, wh
         if party.role is not None and party.role not in known:
             has = f"has the roles {', '.join(known)}" if known else "has no roles"
             raise StudyError(
-                f"{where}: parties.{name}.role = {party.role!r}: {protocol.name} {has}{_nearest(party.role, known)}; "
+                f"{where}: parties.{name}.role = {party.role!r}: {protocol.name} {has}{hint(party.role, known)}; "
                 + ("choose one of them" if known else "remove the key"),
                 key=f"parties.{name}.role",
             )
@@ -375,46 +376,6 @@ def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
         if not isinstance(at, dict):
             raise StudyError(f"--set {key}: {name} is no table of {where}")
     at[leaf] = value
-
-
-def _validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
-    if not isinstance(value, Mapping):
-        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise _first(error, model, where, prefix, extra) from None
-
-
-def _first(error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str]) -> BadInput:
-    """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""
-    everything = error.errors()
-    wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
-    key = prefix + ".".join(str(part) for part in wrong["loc"])
-    if wrong["type"] == "extra_forbidden":
-        names = [*_names(model, wrong["loc"][:-1]), *(extra if len(wrong["loc"]) == 1 else ())]
-        return StudyError(
-            f"{where}: unknown key {key}{_nearest(str(wrong['loc'][-1]), names)}; known here: {', '.join(names)}",
-            key=key,
-        )
-    if wrong["type"] == "missing":
-        return StudyError(f"{where}: {key} is missing; add it", key=key)
-    return StudyError(f"{where}: {key} = {wrong['input']!r}: {wrong['msg'][0].lower() + wrong['msg'][1:]}", key=key)
-
-
-def _names(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    at: Any = model
-    for part in path:
-        field = at.model_fields.get(str(part)) if isinstance(at, type) and issubclass(at, BaseModel) else None
-        at = field.annotation if field is not None else None
-    if not (isinstance(at, type) and issubclass(at, BaseModel)):
-        return []
-    return [field.alias or name for name, field in at.model_fields.items()]
-
-
-def _nearest(found: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    close = nearest(found, known)
-    return f" (did you mean {close}?)" if close else ""
 
 
 def _confined(folder: Path, name: str, key: str, where: str) -> Path:

@@ -73,6 +73,7 @@ class PublishedAverage(Protocol):
     """
 
     name: ClassVar[str] = "averaging"
+    variant: ClassVar[str] = "published"
 
     width: int
     classes: tuple[str, ...] = ("0", "1")

@@ -61,6 +61,7 @@ class PublishedSoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
+    variant: ClassVar[str] = "published"
 
     auxiliary: NDArray[np.float64]
     classes: tuple[str, ...] = ("0", "1")

@@ -1,7 +1,17 @@
-"""Synthetic records (Fioretto, Van Hentenryck 2019): the default by one secure sum of two-way counts,
-of whole records or of columns at different owners."""
+"""Synthetic records (Fioretto, Van Hentenryck 2019): the default by one secure sum of two-way counts, of whole records
+or of columns at different owners."""
 
-from comity.protocols.synthetic.columns.protocol import SyntheticColumns
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from comity.lazily import lazily
 from comity.protocols.synthetic.protocol import SyntheticData
 
+if TYPE_CHECKING:
+    from comity.protocols.synthetic.columns.protocol import SyntheticColumns
+
 __all__ = ["SyntheticColumns", "SyntheticData"]
+
+_HOMES = {"SyntheticColumns": "comity.protocols.synthetic.columns.protocol"}
+__getattr__, __dir__ = lazily(globals(), _HOMES)

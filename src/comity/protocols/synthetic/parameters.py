@@ -10,7 +10,6 @@ from pydantic import Field
 from comity.data import by_features
 from comity.errors import StudyError
 from comity.protocols.parameters import Only, Setting
-from comity.protocols.synthetic.columns.protocol import SyntheticColumns
 from comity.protocols.synthetic.counted import CountedData
 from comity.protocols.synthetic.protocol import SyntheticData
 from comity.protocols.synthetic.published.parameters import PublishedKeys
@@ -84,6 +83,9 @@ class SyntheticParameters(PublishedKeys):
         }
         if not setting.columns:
             return SyntheticData(**common, pooling=self.pooling)
+        # It comes with compiled products, which no study of whole records needs.
+        from comity.protocols.synthetic.columns.protocol import SyntheticColumns
+
         return SyntheticColumns(
             **common,
             columns=by_features(setting.schema, setting.columns),

@@ -119,6 +119,7 @@ class PublishedVertical(Protocol):
     """
 
     name: ClassVar[str] = "vertical"
+    variant: ClassVar[str] = "published"
     title: ClassVar[str] = "vertical (published functional mechanism)"
 
     schema: Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from os import cpu_count
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Protocol
 
 from comity.errors import ComityError
@@ -15,6 +15,9 @@ from comity.federation.host import Answer
 
 log = logging.getLogger("comity.site")
 
+_LONG = 0.02
+"""Seconds after which a step is a long one, beside which others run."""
+
 
 class Answering(Protocol):
     """A `Host`, or whatever else answers asks of one party."""
@@ -23,8 +26,10 @@ class Answering(Protocol):
 
 
 class LocalChannel:
-    """Calls each party's host, a few at a time. It carries the same bytes as a deployment; it remembers the sentence of
-    a refusal by party, since in a simulation the coordinator and the owner are one person.
+    """Calls each party's host: one at a time while steps are short, since threads of one interpreter that take turns at
+    every statement cost more than they gain, and a few at a time beside one that is long. It carries the same bytes as
+    a deployment; it remembers the sentence of a refusal by party, since in a simulation the coordinator and the owner
+    are one person.
 
     A party whose turn has not come or that computes is alive: it is in this process. Each message is made when its turn
     comes, so that as many are held as hosts are at work. A step that runs when the ask is closed runs to its end.
@@ -39,17 +44,17 @@ class LocalChannel:
         self.refusals: dict[str, ComityError] = {}
 
     def ask(self, messages: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        asking = Asking(messages, patience, most=self._most, showing=lambda: asking.open, beat=self._beat)
+        asking = Asking(messages, patience, most=self._most, showing=lambda: asking.open, beat=self._beat, every=_LONG)
         workers = min(self._workers, len(messages))
         turns = _Turns(messages, workers)
-        for _ in range(workers):
-            Thread(target=self._work, args=(asking, turns), name="local sites", daemon=True).start()
+        for place in range(workers):
+            Thread(target=self._work, args=(asking, turns, place == 0), name="local sites", daemon=True).start()
         return asking
 
-    def _work(self, asking: Asking, turns: _Turns) -> None:
+    def _work(self, asking: Asking, turns: _Turns, at_once: bool) -> None:
         error: BaseException | None = None
         try:
-            for party, make in turns:
+            for party, make in turns if at_once or turns.one_is_long() else ():
                 if asking.waits_for(party):
                     self._answer(asking, party, make)
         except BaseException as raised:
@@ -86,15 +91,28 @@ class _Turns:
         self._left = iter(messages.items())
         self._workers = workers
         self._lock = Lock()
+        self._handed_out = 0
+        self._over = Event()
         self.error: BaseException | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Message]]:
         while True:
             with self._lock:
                 turn = None if self.error is not None else next(self._left, None)
+                self._handed_out += 1
             if turn is None:
+                self._over.set()
                 return
             yield turn
+
+    def one_is_long(self) -> bool:
+        """Waits until no turn was taken for a while; False where there is none left before."""
+        while True:
+            before = self._handed_out
+            if self._over.wait(_LONG):
+                return False
+            if self._handed_out == before:
+                return True
 
     def leave(self, error: BaseException | None) -> bool:
         """Whether this was the last worker."""

@@ -76,6 +76,7 @@ class PublishedSynthetic(Protocol):
     """
 
     name: ClassVar[str] = "synthetic"
+    variant: ClassVar[str] = "published"
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
 
     schema: Schema

@@ -1,0 +1,48 @@
+"""`comity study`: hand a study to the sites that it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comity.cli.options import AsJson, StudyFile
+from comity.cli.output import show
+
+app = typer.Typer(
+    help="A study on its way to the owners.\n\nExample: comity study pack study.toml --keys coordinator.key",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command()
+def pack(
+    study: StudyFile,
+    keys: Annotated[Path, typer.Option(help="The coordinator's key file, which signs.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="Write the pack here.", show_default="NAME-HASH.study")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the study with its schema and public files into one signed file, without [simulation].
+
+    Sites take it by any way: comity site receive FILE
+
+    Example: comity study pack study.toml --keys coordinator.key
+    """
+    from comity.crypto import key_file
+    from comity.errors import BadInput
+    from comity.runtime.site.pack import pack as packed
+    from comity.runtime.study import Study
+
+    loaded = Study.load(study)
+    loaded.plan()
+    raw = packed(loaded, key_file.load(keys))
+    path = out or Path(f"{loaded.name.replace(' ', '-')}-{loaded.hash[:12]}.study")
+    try:
+        with path.open("xb") as file:
+            file.write(raw)
+    except OSError as error:
+        raise BadInput(f"{path}: the pack can't be written ({error.strerror}); choose another --out") from error
+    document = {"path": str(path), "hash": loaded.hash, "bytes": len(raw), "parties": list(loaded.consortium.parties)}
+    show(f"{path}: {loaded.name}, study {loaded.hash}", document, as_json=as_json)

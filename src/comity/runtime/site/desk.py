@@ -1,0 +1,189 @@
+"""Answers for an owner: what it approved, and nothing else. Any engine brings it asks and takes its replies.
+
+Asks come sealed to this site and replies go sealed to whoever asked (`comity.federation.sealed_channel`); one that is
+not sealed is refused. Site file and decisions are looked at before every ask, so that what the owner decided counts
+from the next one on. A site file that can't be used any more stops the desk until it can: the terms in it may have
+become narrower.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+
+from comity.errors import ComityError, Malformed, Refused
+from comity.federation.ask import study_of
+from comity.federation.codec import encode
+from comity.federation.delivery import presented_to
+from comity.federation.envelope import sign_reply
+from comity.federation.host import Answer, Host
+from comity.federation.hosting import Approval, host_of
+from comity.federation.paths import END
+from comity.federation.registry import Registry
+from comity.federation.sealed_channel import opened_ask
+from comity.runtime.received import safe_name, save_received
+from comity.runtime.site.approving import considered, dataset_for
+from comity.runtime.site.inbox import Arrival, Inbox
+from comity.runtime.site.refusals import Refusals
+from comity.runtime.site.runs import runs_of
+from comity.runtime.site.site_file import SiteFile
+
+log = logging.getLogger("comity.site")
+
+WITHIN_POLICY = "within the policy"
+_LAST = "received.json"
+
+
+class Desk:
+    """What a site's process calls with each message, from any thread. `answered` never raises for what arrives."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._lock = RLock()
+        self._stamp: tuple[object, ...] | None = None
+        self._served: dict[str, tuple[Approval, Host]] = {}
+        # A site file that is wrong from the start is for its owner to see.
+        self._open()
+        self.refresh()
+
+    @property
+    def studies(self) -> tuple[str, ...]:
+        """The hashes of what is served."""
+        return self._registry.studies
+
+    def answered(self, raw: bytes) -> Answer:
+        """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
+        self.refresh()
+        keys, party = self._owner.keys, self.site.party
+        try:
+            ask = opened_ask(keys, party, raw)
+        except Malformed as error:
+            # To nobody in particular: there is no key to seal it to, and it says nothing.
+            self._note(error, None, "")
+            return Answer(sign_reply(keys, party, raw, encode({"refused": error.code, "key": ""})), error)
+        if self._is_closed:
+            # No decision about any study: runs that are open go on once the file is mended.
+            shut = Refused(f"{self.site.where} can't be used; mend it", code="stopped")
+            stopped = sign_reply(keys, party, ask.raw, encode({"refused": shut.code, "key": ""}))
+            return Answer(ask.reply(stopped), shut)
+        answer = self._registry.answered(ask.raw)
+        study = study_of(ask.raw)
+        if answer.refusal is not None:
+            self._note(answer.refusal, study, answer.run)
+        elif answer.path == END and study in self._served:
+            self._deliver(self._served[study][1], answer.run)
+        return replace(answer, reply=ask.reply(answer.reply))
+
+    def received(self, pack: bytes) -> Arrival:
+        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides."""
+        with self._lock:
+            self.refresh()
+            key = self._owner.keys.public
+            arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            if self.site.approval == "within-policy" and arrival.decision is None:
+                self._approve_within_policy(arrival)
+                self.refresh()
+            return self.inbox.find(arrival.study)
+
+    def refresh(self) -> None:
+        """Serve what is approved now."""
+        with self._lock:
+            stamp = (_changed(self._path), self.inbox.stamps())
+            if stamp == self._stamp:
+                return
+            try:
+                if self._is_closed or (self._stamp is not None and stamp[0] != self._stamp[0]):
+                    self._close()
+                    self._open()
+                self._serve()
+            except ComityError as error:
+                log.error("%s serves nothing: %s", self.site.party, error)
+                self._close()
+                self._note(error, None, "")
+            self._stamp = stamp
+
+    def _open(self) -> None:
+        self.site = SiteFile.load(self._path)
+        self._owner = self.site.owner()
+        self.inbox, self.refusals = Inbox(self.site.home), Refusals(self.site.home)
+        self._registry = Registry(self.site.party, self._owner.keys)
+        self._is_closed = False
+
+    def _close(self) -> None:
+        """Until the site file is read anew: other terms than those that were read last may hold by now."""
+        self._is_closed = True
+        for study in list(self._served):
+            self._withdraw(study)
+
+    def _serve(self) -> None:
+        approved = {one.study: one.approval for one in self.inbox.arrivals() if one.approval is not None}
+        for study, (approval, _) in list(self._served.items()):
+            if approved.get(study) != approval:
+                self._withdraw(study)
+        for study, approval in approved.items():
+            if study not in self._served:
+                self._admit(study, approval)
+
+    def _admit(self, study: str, approval: Approval) -> None:
+        try:
+            host = host_of(self._owner, self.inbox.study(study).agreed, approval)
+            self._registry.admit(host)
+        except ComityError as error:
+            log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)
+            self._note(error, study, "")
+            return
+        self._served[study] = approval, host
+        for run in runs_of(self._owner.ledger):
+            # Of a process that ended between the run's end and the writing of its results.
+            if run.is_of(study) and run.state == "closed" and not (self._folder(study, run.run) / _LAST).exists():
+                self._deliver(host, run.run)
+
+    def _withdraw(self, study: str) -> None:
+        del self._served[study]
+        self._registry.withdraw(study, wait=False)
+
+    def _approve_within_policy(self, arrival: Arrival) -> None:
+        try:
+            dataset = dataset_for(self.site, None)
+            considered(self.site, self._owner, self.inbox.study(arrival.study), dataset=dataset, runs=1)
+        except ComityError as error:
+            log.warning("%s: study %s waits for its owner: %s", self.site.party, arrival.study[:12], error)
+            self._note(error, arrival.study, "")
+            return
+        self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
+
+    def _deliver(self, host: Host, run: str) -> None:
+        """Write the owner's results of a run that ended; the ledger's file keeps them, so that this can be repeated."""
+        study = host.agreed.study
+        try:
+            found = host.received(run)
+            save_received(
+                found,
+                presented_to(host.agreed.protocol, found, host.who),
+                self._folder(study, run),
+                party=host.party,
+                study=study,
+                run=run,
+                declaration=host.declaration,
+                who=host.who,
+            )
+        except Exception:
+            log.exception("%s: the results of run %s can't be written", self.site.party, run)
+
+    def _folder(self, study: str, run: str) -> Path:
+        return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
+
+    def _note(self, error: ComityError, study: str | None, run: str) -> None:
+        try:
+            self.refusals.note(error, study=study, run=run)
+        except OSError:
+            log.exception("%s: a refusal can't be written down", self.site.party)
+
+
+def _changed(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,224 @@
+"""The studies that arrived at a site, and what its owner decided about each.
+
+    studies/HASH/study/          the files of the study, as they were packed
+    studies/HASH/arrival.json    who submitted it, and when
+    studies/HASH/read            there once its owner has looked at it
+    studies/HASH/decision.json   approved for a dataset and a number of runs, or refused with the reason
+
+A study is known by its hash, and its files are read again and hashed again whenever it is looked at: what was edited
+after it arrived is another study, and nobody approved that.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from comity.artefacts.writing import write_text
+from comity.errors import BadInput, Refused, StudyError
+from comity.federation.consortium import COORDINATOR
+from comity.federation.hosting import Approval
+from comity.runtime.site.pack import STUDY, unpack, write_files
+from comity.runtime.study import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from comity.crypto.sealed import PublicIdentity
+    from comity.federation.policy import Policy
+
+LEAST = 4
+"""So many characters of a hash name a study, where no other begins with them."""
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an owner, or its policy, said about a study."""
+
+    decision: Literal["approved", "refused"]
+    when: str
+    dataset: str = ""
+    runs: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One study of the inbox. `decision` is None until there is one."""
+
+    study: str
+    name: str
+    protocol: str
+    submitter: str
+    arrived: str
+    read: bool
+    decision: Decision | None
+
+    @property
+    def approval(self) -> Approval | None:
+        given = self.decision
+        if given is None or given.decision != "approved":
+            return None
+        return Approval(study=self.study, dataset=given.dataset, runs=given.runs)
+
+
+class Inbox:
+    """The folder `studies` beside a site file."""
+
+    def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.folder = home / "studies"
+        self._clock = clock
+
+    # What is there.
+
+    def arrivals(self) -> list[Arrival]:
+        """Unread ones first, then the newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [self._arrival(path.name) for path in self.folder.iterdir() if _is_hash(path.name)]
+        newest = sorted(found, key=lambda one: one.arrived, reverse=True)
+        return sorted(newest, key=lambda one: one.read)
+
+    def find(self, prefix: str) -> Arrival:
+        """The study whose hash begins like this."""
+        known = [one for one in self.arrivals() if one.study.startswith(prefix.lower())]
+        if len(prefix) < LEAST or not set(prefix.lower()) <= _HEXADECIMAL:
+            raise BadInput(
+                f"{prefix!r} names no study; give the first {LEAST} characters of its hash or more: comity site inbox",
+                key="hash",
+            )
+        if len(known) != 1:
+            several = f"{len(known)} studies begin" if known else "no study of the inbox begins"
+            raise BadInput(f"{several} with {prefix}; see: comity site inbox", key="hash")
+        return known[0]
+
+    def study(self, study: str) -> Study:
+        """The study of this hash, read from its files; refused where they are those of another by now."""
+        path = self.folder / study / "study" / STUDY
+        found = Study.load(path)
+        if found.hash != study:
+            raise Refused(
+                f"refused: the files of study {study[:12]} in {path.parent} were changed after it arrived, which makes "
+                f"them study {found.hash[:12]}; let its author submit that",
+                code="study",
+            )
+        return found
+
+    def stamps(self) -> tuple[tuple[str, int], ...]:
+        """Changes whenever a decision does."""
+        if not self.folder.is_dir():
+            return ()
+        found = []
+        for path in self.folder.iterdir():
+            try:
+                found.append((path.name, (path / _DECISION).stat().st_mtime_ns))
+            except OSError:
+                continue
+        return tuple(sorted(found))
+
+    # What changes it.
+
+    def receive(self, raw: bytes, *, party: str, key: PublicIdentity, policy: Policy) -> Arrival:
+        """Take in a packed study of one of the policy's submitters that asks this party. The same one again changes
+        nothing, and no decision."""
+        packed = unpack(raw, policy.submitters or {})
+        with self._new_folder() as fresh:
+            write_files(packed.files, fresh / "study")
+            study = Study.load(fresh / "study" / STUDY)
+            _check_addressed(study, packed.submitter, party, key, policy)
+            page = {
+                "name": study.name,
+                "protocol": study.protocol_name,
+                "submitter": packed.submitter,
+                "arrived": self._now(),
+            }
+            write_text(fresh / _ARRIVAL, json.dumps(page, indent=1) + "\n")
+            if not (self.folder / study.hash).exists():
+                fresh.rename(self.folder / study.hash)
+        return self._arrival(study.hash)
+
+    def mark_read(self, study: str) -> None:
+        (self.folder / study / _READ).touch(mode=0o600)
+
+    def approve(self, study: str, *, dataset: str, runs: int, why: str = "") -> Decision:
+        """Pin a study's hash to a dataset and to so many runs in all, those that were begun before included."""
+        return self._decide(study, Decision("approved", self._now(), dataset, runs, why))
+
+    def refuse(self, study: str, why: str) -> Decision:
+        """It is not served, or no longer: nothing of it runs after the ask that is being answered."""
+        return self._decide(study, Decision("refused", self._now(), why=why))
+
+    def _decide(self, study: str, decision: Decision) -> Decision:
+        self.mark_read(study)
+        write_text(self.folder / study / _DECISION, json.dumps(asdict(decision), indent=1) + "\n")
+        return decision
+
+    def _arrival(self, study: str) -> Arrival:
+        folder = self.folder / study
+        page = _page(folder / _ARRIVAL)
+        decided = _page(folder / _DECISION) if (folder / _DECISION).exists() else None
+        try:
+            decision = None if decided is None else Decision(**decided)
+            if decision is not None and decision.decision not in ("approved", "refused"):
+                raise ValueError(decision.decision)
+            return Arrival(study, **page, read=(folder / _READ).exists(), decision=decision)
+        except (TypeError, ValueError) as error:
+            raise StudyError(f"{folder}: what is kept about this study can't be read ({error}); restore it") from error
+
+    @contextmanager
+    def _new_folder(self) -> Iterator[Path]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
+        try:
+            (fresh / "study").mkdir()
+            yield fresh
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _now(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+_ARRIVAL, _READ, _DECISION = "arrival.json", "read", "decision.json"
+
+
+def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdentity, policy: Policy) -> None:
+    """A study that asks this site, and whose coordinator is who submitted it."""
+    roster = study.consortium.roster
+    short = study.hash[:12]
+    if policy.submitters is not None and roster.get(COORDINATOR) != policy.submitters[submitter]:
+        raise Refused(
+            f"refused: study {short} was submitted by {submitter} and pins another coordinator; let that one submit it",
+            code="policy",
+            key="submitters",
+        )
+    if party not in study.consortium.parties:
+        raise Refused(f"refused: study {short} has no party {party!r}; see its [parties]", code="study", key="parties")
+    if roster.get(party) != key:
+        raise Refused(
+            f"refused: study {short} pins another key of {party} than this site has; send yours to its author",
+            code="keys",
+            key="keys",
+        )
+
+
+def _is_hash(name: str) -> bool:
+    return len(name) == 64 and set(name) <= _HEXADECIMAL
+
+
+def _page(path: Path) -> dict[str, Any]:
+    try:
+        page = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StudyError(f"{path}: can't be read ({error}); restore it, or let the study be submitted again") from error
+    if not isinstance(page, dict):
+        raise StudyError(f"{path}: can't be read as a table; restore it")
+    return page

@@ -1,0 +1,71 @@
+"""What a site refused, and why, for its owner: the sentences that do not cross.
+
+Anybody who reaches the site can make it refuse, so that the file has an end: two halves of at most a megabyte, of which
+the older one goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+
+from comity.errors import ComityError
+from comity.federation.replies import plain
+
+NAME = "refusals.jsonl"
+MOST = 1 << 20
+_SENTENCE = 2_000
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`study` and `run` are what was asked for, as far as that is known."""
+
+    time: str
+    code: str
+    key: str
+    sentence: str
+    study: str = ""
+    run: str = ""
+
+
+class Refusals:
+    """The file of one site, readable by its owner alone."""
+
+    def __init__(self, home: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._path = home / NAME
+        self._clock = clock
+        self._lock = Lock()
+
+    def note(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
+        time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
+        named = plain((study or "")[:12])
+        page = Refusal(time, error.code, error.key, str(error)[:_SENTENCE], named, plain(run))
+        line = json.dumps(asdict(page)) + "\n"
+        with self._lock:
+            if self._path.exists() and self._path.stat().st_size > MOST:
+                self._path.replace(self._older)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(line)
+
+    def last(self, most: int) -> list[Refusal]:
+        """The newest ones, the newest last; lines that a crash cut short are left out."""
+        found: list[Refusal] = []
+        for path in (self._older, self._path):
+            if path.exists():
+                for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                    try:
+                        found.append(Refusal(**json.loads(line)))
+                    except (ValueError, TypeError):
+                        continue
+        return found[-most:]
+
+    @property
+    def _older(self) -> Path:
+        return self._path.with_name(NAME + ".older")

@@ -1,0 +1,44 @@
+"""How a site's process is joined to an engine: the engine's own end calls the desk, and knows nothing else of the site.
+
+An engine registers the scheme of its addresses in `ENDPOINTS`. The local channel needs none: it calls a desk as it
+calls a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from comity.errors import StudyError
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.site_file import SiteFile
+
+
+class Endpoint(Protocol):
+    """A site's end of a channel (`comity.federation.channel`)."""
+
+    def serve(self, desk: Desk) -> None:
+        """Bring asks to `desk.answered` and packed studies to `desk.received` until the process is told to stop. Asks
+        may come twice and in any order, from several threads; what is being answered then is finished."""
+
+
+ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {}
+"""Engines by the scheme of their addresses, as in tls://relay.example.org:4222."""
+
+
+def endpoint_of(site: SiteFile) -> Endpoint:
+    """The end of the channel that the site file names."""
+    if site.relay is None:
+        raise StudyError(
+            f'{site.where}: relay.address is missing; add [relay] with address = "..." as your consortium gave it',
+            key="relay.address",
+        )
+    scheme, separator, _ = site.relay.address.partition("://")
+    if not separator or scheme not in ENDPOINTS:
+        known = ", ".join(f"{name}://" for name in ENDPOINTS) or "none"
+        raise StudyError(
+            f"{site.where}: relay.address = {site.relay.address!r}: this installation has no engine for it (known: "
+            f"{known}); correct the address, or install the engine",
+            key="relay.address",
+        )
+    return ENDPOINTS[scheme](site)

@@ -1,0 +1,248 @@
+"""`comity site`, `comity study pack`: an owner's and a coordinator's commands, from nothing to an approved study."""
+
+from __future__ import annotations
+
+import io
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comity.crypto import key_file
+from comity.data import clinic_schema, clinics
+from comity.privacy.ledger import Ledger
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.serving import ENDPOINTS
+from comity.runtime.site.site_file import SiteFile
+from tests.runtime.sites import NAMES, Sites, coordinated, whole_run
+
+COMMANDS = [["site", name] for name in ("init", "receive", "inbox", "approve", "refuse", "serve", "status", "end")]
+COMMANDS += [["study", "pack"], ["ledger", "add"]]
+
+
+@pytest.mark.parametrize("command", [["site"], ["study"], *COMMANDS], ids=" ".join)
+def test_every_help_page_has_an_example_and_every_command_a_json_form(comity: Any, command: list[str]) -> None:
+    ended = comity(*command, "--help")
+    assert ended.code == 0 and f"comity {' '.join(command)}" in " ".join(ended.out.split("Example", 1)[1].split())
+    assert "--json" in ended.out or len(command) == 1
+
+
+@pytest.fixture
+def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with records, a schema and the coordinator's public keys."""
+    monkeypatch.chdir(tmp_path)
+    next(iter(clinics(1, 30, "site").values())).to_csv("patients.csv", index=False)
+    Path("schema.toml").write_text(clinic_schema("readmitted").to_toml())
+    return tmp_path
+
+
+INIT = ["site", "init", "--party", "north", "--dataset", "patients", "--data", "patients.csv", "--epsilon", "3"]
+INIT += ["--protocols", "vertical, averaging"]
+
+
+def test_init_writes_a_site_with_keys_and_a_ledger(comity: Any, owned: Path) -> None:
+    comity("keys", "new", "coordinator.key")
+    Path("coordinator.toml").write_text(comity("keys", "show", "coordinator.key", "--party", "coordinator").out)
+    assert set(tomllib.loads(Path("coordinator.toml").read_text())) == {"coordinator"}
+    more = ["--schema", "schema.toml", "--submitter", "coordinator=coordinator.toml", "--epsilon-per-study", "0.9"]
+    period = ["--epsilon-per-period", "2", "--period-days", "365", "--relay", "tls://relay.example.org:4222"]
+    ended = comity(*INIT, *more, *period, "--json")
+    assert ended.code == 0, ended.err
+    site = SiteFile.load("site.toml")
+    assert site.policy.protocols == ("vertical", "averaging") and site.approval == "by-hand"
+    assert site.policy.period is not None and site.policy.period.days == 365
+    assert site.policy.submitters == {"coordinator": key_file.load(Path("coordinator.key")).public}
+    assert str(site.policy.epsilon_per_study) == "0.9" and site.policy.delta_per_study > 0
+    assert ended.document["keys"] == key_file.load(Path("north.keys")).public.to_texts()
+    assert [account.dataset for account in Ledger("north.ledger").summary()] == ["patients"]
+    for name in ("site.toml", "north.keys"):
+        assert Path(name).stat().st_mode & 0o077 == 0
+    again = comity(*INIT)
+    assert again.code == 3 and "already" in again.err
+    # A further site file beside it takes the keys and the ledger that are there.
+    assert comity(*INIT, "--site", "second.toml").code == 0
+    assert len(Ledger("north.ledger").entries()) == 1
+
+
+WRONG: dict[str, tuple[list[str], int, str]] = {
+    "a file that is not there": (["--data", "patient.csv"], 3, "patients.csv"),
+    "an unknown method": (["--protocols", "verticle"], 3, "did you mean vertical"),
+    "half a period": (["--period-days", "3"], 3, "epsilon_per_period"),
+    "an epsilon that is none": (["--epsilon", "much"], 3, "much"),
+    "a submitter without a file": (["--submitter", "coordinator"], 2, "NAME=FILE"),
+    "keys that are none": (["--submitter", "coordinator=schema.toml"], 3, "comity keys show"),
+    "another way to approve": (["--approval", "never"], 3, "policy.approval"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_init_says_what_is_wrong_before_it_makes_anything(comity: Any, owned: Path, case: str) -> None:
+    flags, code, said = WRONG[case]
+    before = set(owned.iterdir())
+    ended = comity(*INIT, *flags)
+    assert ended.code == code and said in ended.err and ended.err.count("\n") == 1
+    assert set(owned.iterdir()) == before
+
+
+def test_init_checks_records_against_a_schema(comity: Any, owned: Path) -> None:
+    lines = Path("patients.csv").read_text().splitlines()
+    Path("patients.csv").write_text("\n".join([lines[0].replace("readmitted", "returned"), *lines[1:]]))
+    ended = comity(*INIT, "--schema", "schema.toml")
+    assert ended.code == 3 and "does not fit schema.toml" in ended.err and not Path("site.toml").exists()
+    assert comity(*INIT).code == 0, "without a schema they are opened and no more"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_init_asks_for_what_no_flag_gave(comity: Any, owned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = comity("site", "init")
+    assert ended.code == 2 and "--party is missing" in ended.err
+    monkeypatch.setattr("sys.stdin", Terminal("north\npatients\npatients.csv\nschema.toml\n2.5\naveraging\n"))
+    ended = comity("site", "init")
+    assert ended.code == 0, ended.err
+    assert "Your name in studies" in ended.out and "[parties.north.keys]" in ended.out
+    assert SiteFile.load("site.toml").policy.protocols == ("averaging",)
+    assert str(Ledger("north.ledger").summary()[0].left) == "2.5"
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return Sites.make(tmp_path)
+
+
+def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = sites.study()
+    pack = sites.folder / "readmission.study"
+    made = comity("study", "pack", study.where, "--keys", sites.folder / "coordinator.key", "--out", pack, "--json")
+    assert made.code == 0 and made.document["hash"] == study.hash and made.document["parties"] == list(NAMES)
+    assert comity("study", "pack", study.where, "--keys", sites.folder / "coordinator.key", "--out", pack).code == 3
+    monkeypatch.chdir(sites.home("north"))
+    assert comity("site", "inbox").out == "no study has arrived\n"
+    arrived = comity("site", "receive", pack)
+    assert arrived.code == 0 and "waits for you" in arrived.out
+    listed = comity("site", "inbox")
+    assert "new" in listed.out and study.hash[:12] in listed.out
+    short = study.hash[:6]
+    one = comity("site", "inbox", short)
+    assert one.code == 0 and "what leaves north" in one.out and "left           eps 3.00 now" in one.out
+    assert [found["read"] for found in comity("site", "inbox", "--json").document["studies"]] == [True]
+
+    # Nobody is asked where nobody is there; who is asked may say no.
+    asked = comity("site", "approve", short)
+    assert asked.code == 2 and "--yes" in asked.err
+    assert comity("site", "approve", short, "--json").code == 2
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    declined = comity("site", "approve", short)
+    assert declined.code == 4 and "secure sum + shared noise" in declined.out
+    assert "waits for you" in comity("site", "inbox").out
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    said = comity("site", "approve", short, "--dataset", "patients", "--runs", "1")
+    assert said.code == 0 and f"approved: readmission {study.hash[:12]} for patients, 1 run in all" in said.out
+    for name in NAMES[1:]:
+        there = ["--site", sites.site(name)]
+        assert comity("site", "receive", pack, *there).code == 0
+        view = comity("site", "approve", short, "--yes", "--json", *there).document["view"]
+        assert view["cost"].startswith("mu") and view["left_before"] == "eps 3.00" and view["plan"]["parties"] == 2
+
+    whole_run(coordinated(study, sites.desks(), sites.coordinator))
+    status = comity("site", "status")
+    assert status.code == 0 and "closed" in status.out and "spent" in status.out
+    second = coordinated(study, sites.desks(), sites.coordinator, run="run-2")
+    with pytest.raises(Exception, match="approval"):
+        whole_run(second)
+    page = comity("site", "status", "--json").document
+    assert [run["run"] for run in page["runs"]] == ["run-1"]
+    assert page["refusals"][-1]["code"] == "approval" and page["refusals"][-1]["run"] == "run-2"
+    assert "approved for 1 run here" in comity("site", "status").out
+
+
+def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = sites.study()
+    (sites.folder / "pack").write_bytes(sites.packed(study))
+    for name in NAMES:
+        there = ["--site", sites.site(name)]
+        comity("site", "receive", sites.folder / "pack", *there)
+        assert comity("site", "approve", study.hash, "--yes", *there).code == 0
+    parties = coordinated(study, sites.desks(), sites.coordinator)
+    parties.progress = lambda path: parties.cancel() if path == "gradient[0]" else None
+    with pytest.raises(Exception, match="cancelled"):
+        whole_run(parties)
+    monkeypatch.chdir(sites.home("north"))
+    refused = comity("site", "refuse", study.hash[:8], "--why", "no legal basis yet", "--json")
+    assert refused.code == 0 and refused.document["open_runs"] == ["run-1"]
+    assert "refused: no legal basis yet" in comity("site", "inbox").out
+    assert Desk("site.toml").studies == ()
+    unknown = comity("site", "end", "run-9", "--yes")
+    assert unknown.code == 3 and f"open are: {study.hash[:12]}/run-1" in unknown.err
+    assert comity("site", "end", "run-1").code == 2
+    ended = comity("site", "end", "run-1", "--yes", "--json")
+    assert ended.code == 0 and float(ended.document["accounts"][0]["reserved_epsilon"]) == 0
+    assert float(ended.document["accounts"][0]["spent_epsilon"]) > 0
+    assert comity("site", "end", "run-1", "--yes").code == 3
+
+
+def test_what_is_refused_or_wrong_ends_with_its_code_and_one_sentence(comity: Any, sites: Sites) -> None:
+    site = sites.site("north")
+    pack = sites.folder / "pack"
+    pack.write_bytes(sites.packed(sites.study()))
+    there = ["--site", site]
+    assert comity("site", "receive", sites.folder / "nothing", *there).code == 3
+    comity("site", "receive", pack, *there)
+    dear = sites.study(epsilon=2.0, at="dear")
+    pack.write_bytes(sites.packed(dear))
+    comity("site", "receive", pack, *there)
+    failed = comity("site", "approve", dear.hash, "--yes", "--json", *there)
+    assert failed.code == 4 and failed.failure["code"] == "policy" and failed.failure["key"] == "epsilon_per_study"
+    assert comity("site", "approve", "ffffffff", "--yes", *there).code == 3
+    assert comity("site", "approve", dear.hash, "--dataset", "visits", "--yes", *there).code == 3
+    serving = comity("site", "serve", *there, "--json")
+    assert serving.code == 3 and serving.failure["key"] == "relay.address"
+    pack.write_bytes(b"no study")
+    assert comity("site", "receive", pack, *there).code == 4
+    site.write_text(site.read_text().replace("[policy]", "[polici]"))
+    for command in (
+        ["inbox"],
+        ["status"],
+        ["serve"],
+        ["end", "x", "--yes"],
+        ["refuse", "ffff"],
+        ["receive", str(pack)],
+    ):
+        ended = comity("site", *command, *there)
+        assert ended.code == 3 and "polici" in ended.err and ended.err.count("\n") == 1, command
+
+
+def test_serve_joins_the_desk_to_the_engine_of_its_address(
+    comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Desk] = []
+
+    class Engine:
+        def serve(self, desk: Desk) -> None:
+            served.append(desk)
+
+    monkeypatch.setitem(ENDPOINTS, "here", lambda site: Engine())
+    sites.write("north", top='[relay]\naddress = "here://x"\n')
+    ended = comity("site", "serve", "--site", sites.site("north"), "--json")
+    assert ended.code == 0 and ended.document == {"party": "north", "serving": []} and len(served) == 1
+
+
+def test_a_ledger_takes_a_further_dataset(comity: Any, sites: Sites) -> None:
+    path = sites.home("north") / "north.ledger"
+    ended = comity("ledger", "add", path, "--dataset", "visits", "--epsilon", "1", "--delta", "1e-5", "--json")
+    assert [account["dataset"] for account in ended.document["accounts"]] == ["patients", "visits"]
+    assert comity("ledger", "add", path, "--dataset", "visits", "--epsilon", "1").code == 3
+
+
+def test_help_of_a_site_loads_nothing_heavy() -> None:
+    import subprocess
+    import sys
+
+    script = "import sys; from comity.cli import main; main(['site', 'init', '--help']); print('pandas' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ)
+    assert found.stdout.strip().endswith("False")

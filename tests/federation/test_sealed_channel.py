@@ -1,0 +1,99 @@
+"""Boxes around asks and replies: what opens where, and what is made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from comity.errors import Malformed, Refused
+from comity.federation.asking import Asking, Replied
+from comity.federation.sealed_channel import SealedChannel, opened_ask
+
+from .toy import identity
+
+PARTIES = ("ash", "birch")
+ROSTER = {name: identity(name).public for name in PARTIES}
+
+
+class Echo:
+    """Sites that open what comes and reply with it; keeps what was carried."""
+
+    def __init__(self, change=lambda party, reply: reply):
+        self.asked, self.replies, self.change = {}, {}, change
+
+    def ask(self, messages, *, patience):
+        asking = Asking(messages, patience, most=1 << 30)
+        for party, make in messages.items():
+            self.asked[party] = make(), make()
+            opened = opened_ask(identity(party), party, self.asked[party][0])
+            self.replies[party] = opened.reply(b"reply to " + opened.raw)
+            asking.replied(party, self.change(party, self.replies[party]))
+        return asking
+
+
+def heard(channel, body=b"a message"):
+    found = channel.ask({party: lambda: body for party in PARTIES})
+    return {event.party: event.reply for event in found if isinstance(event, Replied)}
+
+
+def test_what_is_asked_and_replied_arrives_and_is_not_seen():
+    line = Echo()
+    assert heard(SealedChannel(line, ROSTER)) == dict.fromkeys(PARTIES, b"reply to a message")
+    for carried in (*(one for pair in line.asked.values() for one in pair), *line.replies.values()):
+        assert b"message" not in carried and b"reply" not in carried and b"ash" not in carried
+    for first, again in line.asked.values():
+        assert first == again, "a message that is made again is the same bytes"
+    before = dict(line.asked)
+    heard(SealedChannel(line, ROSTER))
+    assert all(line.asked[party][0] != before[party][0] for party in PARTIES), "another ask has another key"
+
+
+def test_a_box_opens_for_its_party_alone():
+    line = Echo()
+    heard(SealedChannel(line, ROSTER))
+    box = line.asked["ash"][0]
+    assert opened_ask(identity("ash"), "ash", box).raw == b"a message"
+    for keys, party in (("birch", "ash"), ("ash", "birch"), ("coordinator", "ash")):
+        with pytest.raises(Malformed):
+            opened_ask(identity(keys), party, box)
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 5, 6, 40, 1_200, -100, -1])
+def test_a_box_that_was_altered_opens_nowhere(place):
+    line = Echo()
+    heard(SealedChannel(line, ROSTER))
+    box = bytearray(line.asked["ash"][0])
+    box[place] ^= 1
+    with pytest.raises(Malformed):
+        opened_ask(identity("ash"), "ash", bytes(box))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"CMS1", b"CMS1\x00\x00", b"CMS1\xff\xff" + bytes(9), bytes(2_000), b"CMS1" + bytes(2_000)]
+)
+def test_whatever_is_no_box_is_malformed(raw):
+    with pytest.raises(Malformed) as error:
+        opened_ask(identity("ash"), "ash", raw)
+    assert error.value.code == "sealed"
+
+
+def test_replies_open_for_whoever_asked_and_only_there():
+    line = Echo(change=lambda party, reply: line.replies.get("ash", reply) if party == "birch" else reply)
+    assert heard(SealedChannel(line, ROSTER)) == {"ash": b"reply to a message", "birch": b""}, "one of another party"
+    kept = dict(line.replies)
+    line.change = lambda party, reply: kept[party]
+    assert heard(SealedChannel(line, ROSTER)) == dict.fromkeys(PARTIES, b""), "those of an earlier ask"
+
+
+def test_a_party_without_a_pinned_key_is_not_asked():
+    with pytest.raises(Refused, match="birch has no pinned key") as error:
+        heard(SealedChannel(Echo(), {"ash": ROSTER["ash"]}))
+    assert error.value.code == "stranger"
+
+
+def test_a_pinned_key_that_is_none_of_the_sites_opens_nothing():
+    line = Echo()
+    wrong = {**ROSTER, "ash": replace(ROSTER["ash"], mlkem=ROSTER["birch"].mlkem)}
+    with pytest.raises(Malformed):
+        heard(SealedChannel(line, wrong))
