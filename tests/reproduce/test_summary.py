@@ -49,8 +49,9 @@ def test_rows_stand_beside_baselines_of_the_same_run_and_are_drawn(monkeypatch, 
     monkeypatch.setattr(summary_rows, "COUNTS", (20, 100))
     monkeypatch.setattr(summary_rows, "EPSILONS", (1.0, 3.0))
     # A round takes its time whatever it is about: eight of them show a row as well as a hundred.
-    traded = summary_rows.auctions
+    traded, laid_out = summary_rows.auctions, summary_rows._laid_out
     monkeypatch.setattr(summary_rows, "auctions", lambda one, epsilon, count: traded(one, epsilon, 8))
+    monkeypatch.setattr(summary_rows, "_laid_out", lambda one, count: {**laid_out(one, count), "dimensions": 40})
     rows = reproduced("cps", quick=True, out=tmp_path)
     base = {row["choice"]: row for row in rows if (row["layout"], row["records"]) == (BASE[0], 100)}
     seeing = {"uniform", "largest owner", "greedy", "greedy, features", "classifier weights"}

@@ -1,9 +1,9 @@
 """Rows and plots of a summary's reproduction: ours beside what else a consumer could have done, in one run.
 
-`ours` is the whole protocol with noise as released, one colluder among four owners; so are the corrected auction and the
-published one, which does not keep its claim. Baselines see what they say. MMD² is to the consumer's records; accuracy is
-that of a linear support vector machine (C = 1) that saw the chosen records alone, on test records. What the paper
-divides by its own MMD² (its "increase") is left to the reader: plain values stand here. Reference figures of the
+`ours` is the whole protocol with noise as released, one colluder among four owners; so are the corrected auction and
+the published one, which does not keep its claim. Baselines see what they say. MMD² is to the consumer's records;
+accuracy is that of a linear support vector machine (C = 1) that saw the chosen records alone, on test records. What the
+paper divides by its own MMD² (its "increase") is left to the reader: plain values stand here. Reference figures of the
 published method are a separate implementation's, with the sign of its bid corrected.
 """
 
