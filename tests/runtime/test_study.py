@@ -300,3 +300,10 @@ def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder):
     text = TEXT.replace("[parties]\ncount = 12", "\n".join(f"[parties.{name}]" for name in names))
     (folder / "study.toml").write_text(text.replace('data = "records.csv"', split))
     assert tuple(gather(Study.load(folder / "study.toml")).parties) == names
+
+
+def test_columns_of_a_party_are_refused_where_every_party_holds_whole_records(folder):
+    parties = '[parties.ash]\ncolumns = ["age"]\n[parties.birch]\n[parties.cedar]'
+    with pytest.raises(StudyError, match="in softlabel every party holds whole records; leave it out") as found:
+        load(folder, "[parties]\ncount = 12", parties)
+    assert found.value.key == "parties.ash.columns"

@@ -55,6 +55,8 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: ClassVar[str] = ""
+    by_columns: ClassVar[bool] = False
+    """Whether parties may hold other columns of the same people; elsewhere such a key would say what is not done."""
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """What keys may depend on that a study says elsewhere, by name: each value in words, for whoever is refused. What
     it is in a study is among `resolved`."""

@@ -20,6 +20,7 @@ class SyntheticParameters(PublishedKeys):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"
+    by_columns: ClassVar[bool] = True
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "held": {
             "rows": "parties that hold whole records",

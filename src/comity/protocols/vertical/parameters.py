@@ -18,6 +18,7 @@ class VerticalParameters(Parameters):
     """One regression over columns that different parties hold of the same records."""
 
     table: ClassVar[str] = "vertical"
+    by_columns: ClassVar[bool] = True
 
     variant: Literal["default", "published"] = Field(
         "default", description="noise on shares, or the functional mechanism of Xu, Yuan and Wu (2019)"
