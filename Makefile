@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long mutants lint install dev bench-vertical clean
+.PHONY: demo test test-long test-deploy mutants lint install dev bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +37,11 @@ test: lint
 # many minutes.
 test-long: mutants
 	$(BIN)/pytest -m long -o faulthandler_timeout=1800
-	$(BIN)/pytest -m 'hypothesis and not long' --hypothesis-profile=searching
+	$(BIN)/pytest -m 'hypothesis and not long and not deploy' --hypothesis-profile=searching
+
+# Relay, coordinator and sites as processes on loopback; the server comes with the development environment.
+test-deploy: $(VENV)/.dev
+	$(BIN)/pytest -m deploy -n 0 -o faulthandler_timeout=600
 
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev
@@ -54,6 +58,16 @@ $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 bench-vertical: $(VENV)/diffprivlib/.installed
 	$(VENV)/diffprivlib/bin/comity bench vertical
+
+# MST and AIM as OpenDP has them, with the models of Private-PGM, in an environment of their own. COMITY_DATA names the
+# folder of Adult. The anchors take minutes for each release.
+$(VENV)/mbi/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/mbi
+	$(VENV)/mbi/bin/pip --disable-pip-version-check --quiet install --constraint constraints.txt --editable . 'opendp[mbi]==0.16.0'
+	touch $@
+
+bench-synthetic: $(VENV)/mbi/.installed
+	$(VENV)/mbi/bin/comity bench synthetic
 
 clean:
 	rm -rf $(VENV) demo-report .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -21,10 +21,12 @@ COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["bench"], ["reproduce"], ["doctor"]),
     *(["schema", "check"], ["schema", "draft"]),
     *(["ledger", name] for name in ("init", "show", "grant", "verify", "export", "write-off", "abandon")),
+    *(["consortium", name] for name in ("init", "join", "add", "revoke", "show", "try")),
+    *(["relay", "serve"], ["relay", "reload"], ["study", "submit"]),
 ]
 
 
-@pytest.mark.parametrize("command", [[], ["schema"], ["ledger"], *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("command", [[], ["schema"], ["ledger"], ["consortium"], ["relay"], *COMMANDS], ids=" ".join)
 def test_every_help_page_has_an_example(comity, command: list[str]) -> None:  # type: ignore[no-untyped-def]
     ended = comity(*command, "--help")
     assert ended.code == 0

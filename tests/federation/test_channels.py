@@ -28,6 +28,7 @@ class Function:
 
 class Local:
     can_go_down = False
+    copies = 0
 
     def __init__(self):
         self.gone = set()
@@ -37,6 +38,10 @@ class Local:
 
     def take_away(self, party):
         self.gone.add(party)
+
+    def worsen(self, **bad):
+        """Hosts are called: nothing is on a way."""
+        return False
 
 
 class Sealed(Local):
@@ -57,6 +62,7 @@ class Sealed(Local):
 
 class Queues(Bad):
     can_go_down = True
+    copies = 0
 
     def channel(self, sites, *, most=MOST):
         return QueueChannel(sites, self, most=most)
@@ -66,6 +72,11 @@ class Queues(Bad):
 
     def down(self, seconds):
         self.down_until = time.monotonic() + seconds
+
+    def worsen(self, *, loss=0.0, twice=0.0, swapped=0.0, delay=0.0):
+        """Frames that are delayed differently overtake each other."""
+        self.loss, self.twice, self.delay = loss, twice, max(delay, 0.01 if swapped else 0.002)
+        return True
 
 
 class TestLocal(ChannelConformance):

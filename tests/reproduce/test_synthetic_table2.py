@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from comity.data import Date, Schema
 from comity.privacy.loss import Approx
 from comity.protocols.synthetic import SyntheticData
 from comity.reproduce import synthetic_datasets, synthetic_table2
 from comity.reproduce.synthetic_datasets import SOURCES, Source
+from comity.reproduce.synthetic_table2 import Size
 from tests.synthetic.made import consortium, frame, schema
+
+REFERENCE = (0.4, 0.5, 0.6)
+FIELDS = {
+    "case",
+    "ours",
+    "spread",
+    "repeats",
+    "unit",
+    "paper",
+    "published",
+    "reference",
+    "constant",
+    "non_private",
+    "note",
+}
+
+
+def made_rows(monkeypatch: pytest.MonkeyPatch, name: str, size: Size) -> list[dict[str, Any]]:
+    plain = Schema(tuple(c for c in schema().columns if not isinstance(c, Date)), schema().target)
+    monkeypatch.setitem(synthetic_datasets._READ, name, lambda: frame(2000))
+    source = Source(name, plain, (0.1, 0.2, 0.3), REFERENCE, owners=4)
+    return list(synthetic_table2.rows_of(source, size, quick=True))
 
 
 def test_rows_of_a_made_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic_datasets._READ, "Made", lambda: frame(3000))
-    rows = list(synthetic_table2.rows_of(Source("Made", schema(), (0.1, 0.2, 0.3), owners=4), 1, 1))
-    assert [(row["method"], row["epsilon"]) for row in rows] == [
-        ("constant", None),
-        ("non-private", None),
-        ("default", 1.0),
-        ("default", 0.5),
-        ("default", 0.1),
-    ]
-    assert rows[1]["error"] <= rows[2]["error"] + 0.02 < rows[0]["error"]
-    assert rows[2]["two-way TV"] < rows[4]["two-way TV"] and rows[4]["paper"] == 0.3
+    rows = made_rows(monkeypatch, "Made", Size(1, 1, 1, (3, 2)))
+    assert [row["case"] for row in rows] == [f"Made, 4 owners, eps={epsilon}" for epsilon in ("1", "0.5", "0.1")]
+    first, last = rows[0], rows[2]
+    assert all(row.keys() >= FIELDS for row in rows)
+    assert first["non_private"] <= first["ours"] + 0.02 < first["constant"]
+    assert first["two-way TV"] < last["two-way TV"] and last["paper"] == 0.3 and last["reference"] == 0.6
+    # Every agent adds noise of its own to trees of its own.
+    assert first["published"] > first["ours"] and "quick" in first["note"]
+
+
+def test_census_is_run_with_few_owners_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_table2, "EPSILONS", (1.0,))
+    rows = made_rows(monkeypatch, "Census", Size(2, 1, 1, (3, 2)))
+    assert [row["case"] for row in rows] == ["Census, 3 owners, eps=1", "Census, 2 owners, eps=1"]
+    assert [row["repeats"] for row in rows] == [2, 2] and rows[0]["spread"] > 0
+
+
+def test_what_is_no_better_than_a_constant_is_said_to_be() -> None:
+    source = SOURCES[0]
+    assert "no better than a constant" in synthetic_table2._note(source, 0.1, 0.30, 0.30, False)
+    assert "no better" not in synthetic_table2._note(source, 0.1, 0.20, 0.30, False)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from comity.data import Categorical, Classes, Numeric, Schema
+from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce.synthetic_fidelity import Agents, Size, distances, reproduced
+from comity.reproduce.synthetic_agents import Agents, Size
+from comity.reproduce.synthetic_fidelity import distances, reproduced
 
 SCHEMA = Schema(
     (Numeric("age", 0, 100), *(Categorical(f"c{k}", tuple("abcdefgh")) for k in range(4)), Numeric("dose", 0, 1)),
@@ -33,15 +35,27 @@ def agents():
     return Agents.of(stand_in(), SCHEMA, 8)
 
 
-def test_sizes_hold_by_least_squares_and_explode_without(agents, tmp_path):
-    rows = reproduced(agents, Size(8, 3, (4, 6), (2, 4), 3), tmp_path, quick=True)
+@pytest.fixture(scope="module")
+def by_number():
+    frame = stand_in(600)
+    schema = Schema(SCHEMA.columns, Bounded("cost", 0, 100))
+    return Agents.of(frame.assign(cost=frame["age"]), schema, 4)
+
+
+def test_sizes_hold_by_least_squares_and_explode_without(agents, by_number, tmp_path):
+    rows = reproduced(agents, by_number, Size(8, 3, (4, 6), (2, 4), 3), tmp_path, quick=True)
     found = {row["case"]: row["ours"] for row in rows}
     assert found["sizes, PFDS h=6"] < 40 and found["sizes, PFDS- h=6"] > 1000
     assert all(row["repeats"] and np.isfinite(row["ours"]) for row in rows)
-    assert {row["constant"] is not None for row in rows if row["case"].startswith("sharers")} == {True}
-    assert {"sharers, NP-Agt", "sharers, PFDS n=4", "sharers, PFDS(s) n=4", "sharers, DP-Pred n=4"} <= set(found)
-    plots = {path.name for path in tmp_path.iterdir()}
-    assert {f"synthetic-{one}.svg" for one in ("sizes", "wasserstein", "seconds", "sharers")} <= plots
+    kinds = ("logistic", "svm", "linear")
+    assert {row["constant"] is not None for row in rows if row["case"].startswith(kinds)} == {True}
+    for kind in kinds:
+        assert {f"{kind}, {one}" for one in ("NP-Agt", "PFDS n=4", "PFDS(s) n=4", "DP-Pred n=4")} <= set(found)
+    assert {f"{panel}, DiffGen h=6" for panel in ("sizes", "wasserstein", "seconds")} <= set(found)
+    page = (tmp_path / "synthetic-fidelity.html").read_text()
+    assert page.count("<img alt=") == page.count("data:image/svg+xml;base64,") == 6
+    # The page asks nobody for anything and runs nothing.
+    assert not re.search(r"(src|href)=[\"'](?!data:)|<script|url\(", page) and "sizes, DiffGen h=6" in page
 
 
 def test_the_distance_of_records_to_themselves_is_nothing_and_to_others_something(agents):
@@ -58,5 +72,5 @@ def test_on_adult_sizes_reproduce_and_what_is_learned_is_a_constant():
     rows = REPRODUCTIONS["synthetic-fidelity"].run(quick=True, out=None)
     found = {row["case"]: row for row in rows}
     assert found["sizes, PFDS h=8"]["ours"] < 20 and found["sizes, PFDS- h=8"]["ours"] > 20_000
-    all_share = found["sharers, PFDS n=100"]
+    all_share = found["logistic, PFDS n=100"]
     assert abs(all_share["ours"] - all_share["constant"]) < 0.01 < all_share["ours"] - all_share["non_private"]

@@ -45,6 +45,7 @@ BENCHES = {
             "non-negative consistent counts of a tree, against OSQP and Clarabel",
             _measure("consistency"),
         ),
+        Measurement("deploy", "rounds between processes over a relay, against the local channel", _measure("deploy")),
         Measurement("ledger", "durable debits per second, against bare SQLite commits", _measure("ledger")),
         Measurement(
             "softlabel-parties",
@@ -70,6 +71,11 @@ BENCHES = {
             "averaging over records that stream from Parquet, against numpy on the same batches",
             _measure("stream"),
             options=("rows",),
+        ),
+        Measurement(
+            "synthetic",
+            "a synthetic dataset of many owners, against MST and AIM of one curator at the same loss",
+            _measure("synthetic"),
         ),
         Measurement(
             "synthetic-columns",

@@ -56,7 +56,7 @@ def run(
         raise typer.BadParameter("name a study file, as in: comity run study.toml; or a run: --resume RUN.")
     else:
         folder = _started(study, seed, overrides(sets), out, quiet=quiet, notes=not (quiet or as_json))
-    _show(folder, as_json=as_json)
+    show_run(folder, as_json=as_json)
 
 
 def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, quiet: bool, notes: bool) -> Path:
@@ -145,7 +145,8 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, q
         raise
 
 
-def _show(folder: Path, *, as_json: bool) -> None:
+def show_run(folder: Path, *, as_json: bool) -> None:
+    """Print what a run folder holds."""
     import json
 
     from comity.cli.output import show

@@ -11,7 +11,8 @@ from comity.cli.options import AsJson, StudyFile
 from comity.cli.output import show
 
 app = typer.Typer(
-    help="A study on its way to the owners.\n\nExample: comity study pack study.toml --keys coordinator.key",
+    help="A study on its way to the owners, and run with them.\n\n"
+    "Example: comity study pack study.toml --keys coordinator.key",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -46,3 +47,27 @@ def pack(
         raise BadInput(f"{path}: the pack can't be written ({error.strerror}); choose another --out") from error
     document = {"path": str(path), "hash": loaded.hash, "bytes": len(raw), "parties": list(loaded.consortium.parties)}
     show(f"{path}: {loaded.name}, study {loaded.hash}", document, as_json=as_json)
+
+
+@app.command()
+def submit(
+    study: StudyFile,
+    keys: Annotated[Path, typer.Option(help="The coordinator's key file.", show_default=False)],
+    relay: Annotated[Path, typer.Option(help="The coordinator's folder of: comity consortium join")] = Path("relay"),
+    out: Annotated[Path, typer.Option(help="Where run folders are written.")] = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with a run.", show_default=False)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a study to the inboxes of its parties and run it with them; nobody begins before all say that they would.
+
+    Where one has not approved it yet nothing is spent: go on with --resume once it has.
+
+    Example: comity study submit study.toml --keys coordinator.key
+
+    Example: comity study submit study.toml --keys coordinator.key --resume runs/2026-11-15-1
+    """
+    from comity.cli.deployed import submitted
+    from comity.cli.run import show_run
+
+    show_run(submitted(study, keys, relay, out, resume, quiet=quiet or as_json), as_json=as_json)

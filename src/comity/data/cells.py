@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.calendar import days_of
 from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.conforming import categories, column_of, dates, numbers
 from comity.data.schema import Schema
@@ -100,7 +101,7 @@ class Cells:
         edges = _edges(column, self._bins(column))
         if isinstance(column, Date):
             none = np.zeros(len(edges) - 1, np.bool_)
-            days = [str(day)[:10] for day in first_days(replace(column, format=None), edges[:-1], none)]
+            days = [str(day)[:10] for day in days_of(replace(column, format=None), edges[:-1], none)]
             return (*(f"from {day}" for day in days), *missing)
         # Of whole numbers the last one of a cell, not the first of the next.
         last = 1 if isinstance(column, Numeric) and column.integer else 0
@@ -192,7 +193,7 @@ def _values(column: Column | Target, places: Places, share: NDArray[np.float64],
     edges, cell = _edges(column, bins), np.where(missing, 0, places)
     low, high = edges[cell], edges[cell + 1]
     if isinstance(column, Date):
-        return first_days(column, np.floor(low + share * (high - low)), missing)
+        return days_of(column, np.floor(low + share * (high - low)), missing)
     if isinstance(column, Numeric) and column.integer:
         # Whole numbers from the first in the cell to the last before the next.
         first, after = np.ceil(low), np.maximum(np.ceil(high), np.ceil(low) + 1)
@@ -208,20 +209,3 @@ def _values(column: Column | Target, places: Places, share: NDArray[np.float64],
     # A cell does not hold the edge at which the next begins, and rounding does not lead out of it.
     inside = np.clip(between, low, np.where(high < column.high, np.nextafter(high, low), high))
     return np.where(missing, np.nan, inside)
-
-
-def first_days(column: Date, steps: NDArray[np.float64], missing: NDArray[np.bool_]) -> Any:
-    """The first day of each step, as a date or as the text that the column's format spells."""
-    import pandas as pd
-
-    first, whole = np.datetime64(column.low, "D"), steps.astype(np.int64)
-    if column.step in ("day", "week"):
-        days = first + whole * (7 if column.step == "week" else 1)
-    else:
-        unit = {"month": "M", "year": "Y"}[column.step]
-        days = (first.astype(f"datetime64[{unit}]") + whole).astype("datetime64[D]")
-    days = np.clip(days, first, np.datetime64(column.high, "D"))
-    made = pd.Series(days.astype("datetime64[s]"))
-    if column.format is not None:
-        made = made.dt.strftime(column.format).astype(object)
-    return made.where(~missing, None if column.format is not None else pd.NaT).to_numpy()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.cells import OTHER, first_days
+from comity.data.calendar import days_of
+from comity.data.cells import OTHER
 from comity.data.columns import Categorical, Classes, Column, Date, Ordinal
 from comity.data.encoding import Encoding
 from comity.errors import SchemaError
@@ -51,7 +52,7 @@ def _values(column: Column, part: NDArray[np.float64], encoding: Encoding) -> An
         found[missing] = None
         return found
     if isinstance(column, Date):
-        return first_days(column, np.rint(share * column.steps), missing)
+        return days_of(column, np.rint(share * column.steps), missing)
     first, last = column.on_scale(np.array([column.low, column.high]))
     numbers = column.off_scale(first + share * (last - first))
     # Scaling and back is off by a few bits: as many digits as a double surely keeps.

@@ -113,10 +113,14 @@ class Asking:
                 self._shown[party] = None
                 self._changed.notify_all()
 
-    def excused(self) -> None:
-        """The line itself is down, which says nothing about the parties: their silence counts from now on."""
+    def excused(self, *parties: str) -> None:
+        """That these parties, or all, were not heard says nothing about them: the line is down, or their turn has not
+        come. Their silence counts from now on."""
         with self._changed:
-            self._open = dict.fromkeys(self._open, time.monotonic())
+            now = time.monotonic()
+            for party in parties or tuple(self._open):
+                if party in self._open:
+                    self._open[party] = now
 
     def fits(self, party: str, size: int) -> bool:
         """Whether a message or a reply of this many bytes may be carried; a party of which it may not is lost."""

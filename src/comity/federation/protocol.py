@@ -183,6 +183,11 @@ class Protocol:
         """
         return dict(released)
 
+    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+        """What an owner works with of the values that its own steps delivered to it, by their names: written into its
+        folder, beside the values, and nowhere else."""
+        return {}
+
     def beside(self, released: Mapping[str, Any], who: Consortium, *, study: str, run: str) -> Mapping[str, Artefact]:
         """Further artefacts of a run of the study with this hash, by the name of the folder that each belongs in."""
         return {}

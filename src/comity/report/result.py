@@ -174,6 +174,7 @@ class Result:
                 run=self.run,
                 declaration=outcome.declaration,
                 who=outcome.consortium,
+                kept=outcome.kept.get(party),
             )
 
     def as_json(self) -> dict[str, Any]:

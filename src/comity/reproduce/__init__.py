@@ -72,7 +72,7 @@ REPRODUCTIONS = {
         ),
         Reproduction(
             "synthetic-fidelity",
-            "datasets from private trees, Fioretto and Van Hentenryck (2019), Figures 3 and 4 without DiffGen",
+            "datasets from private trees, Fioretto and Van Hentenryck (2019), Figures 3 and 4",
             _redo("synthetic_fidelity"),
         ),
         Reproduction(

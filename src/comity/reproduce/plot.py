@@ -51,11 +51,13 @@ def draw(
     y: str,
     caption: str,
     y_range: tuple[float, float] = (0.0, 1.0),
+    logarithmic: bool = True,
 ) -> list[Path]:
-    """Write `stem`.svg and `stem`.png: panels side by side with one vertical axis, the horizontal one logarithmic."""
+    """Write `stem`.svg and `stem`.png: panels side by side with one vertical axis, the horizontal one logarithmic, or
+    with a tick at each of its places."""
     # Without a date, and with ids from a fixed salt, the same figures give the same file.
     with rc_context({"svg.hashsalt": stem.name, "font.size": 9}):
-        figure = Figure(figsize=(4.6 * len(panels), 4.6), layout="constrained")
+        figure = Figure(figsize=(4.6 * len(panels) + (0 if logarithmic else 1.2), 4.6), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, panel in zip(axes, panels):
@@ -83,15 +85,23 @@ def draw(
                     fontsize=7.5,
                     color="0.3",
                 )
-            axis.set_xscale("log")
             axis.set_ylim(*y_range)
-            places = [place for curve in panel.curves for place in curve.x]
+            places = sorted({place for curve in panel.curves for place in curve.x})
             # Room at the right for the names of the levels.
-            axis.set_xlim(min(places) / 1.5, max(places) * 7)
+            if logarithmic:
+                axis.set_xscale("log")
+                axis.set_xlim(min(places) / 1.5, max(places) * 7)
+            else:
+                length = max(places) - min(places)
+                axis.set_xticks(places)
+                axis.set_xlim(min(places) - 0.1 * length, max(places) + (0.5 if panel.levels else 0.1) * length)
             axis.set_title(panel.title, fontsize=9)
             axis.set_xlabel(x)
             axis.spines[["top", "right"]].set_visible(False)
-            axis.legend(fontsize=7.5, loc="upper right", bbox_to_anchor=(1.0, 0.88), frameon=False)
+            if logarithmic:
+                axis.legend(fontsize=7.5, loc="upper right", bbox_to_anchor=(1.0, 0.88), frameon=False)
+        if not logarithmic:
+            figure.legend(*axes[0].get_legend_handles_labels(), fontsize=7.5, loc="outside right upper", frameon=False)
         axes[0].set_ylabel(y)
         figure.suptitle(title, fontsize=11)
         figure.supxlabel(caption, fontsize=7.5, color="0.3")

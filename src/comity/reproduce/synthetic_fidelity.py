@@ -3,11 +3,13 @@
     sizes         Figure 3a: how far the number of shared records is from that of an agent's own, by the depth of trees
     wasserstein   Figure 3b: distance of the histograms that random partitions of the domain give, shared against own
     seconds       Figure 3c: CPU of one agent's release, drawing of noise included (seeded, which is fast)
-    sharers       Figure 4, left: error of an agent's own logistic model, by how many agents share
+    logistic, svm, linear
+                  Figure 4: error of an agent's own model by how many agents share; the last on News popularity
 
-Agents differ in age, by anchors as published. Noise is that of the paper; what it truly costs is in the notes. The
-figures of the paper are plots: there is nothing to put beside ours but what it says of them. DiffGen, which the paper
-draws too, is not here. The private predictors of Figure 4 are by objective perturbation with the corrected noise.
+Agents differ in age, or in the first number of News, by anchors as published. Noise is that of the paper; what it truly
+costs is in the notes. The figures of the paper are plots: there is nothing to put beside ours but what it says of them.
+The private predictors of Figure 4 are by objective perturbation with the corrected noise, and by the functional
+mechanism. With a folder, all plots and the table are written into one page that asks nobody for anything.
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 from threadpoolctl import threadpool_limits
 
-from comity.data import Records, Schema, by_anchors
+from comity.data import Records
 from comity.data.adult import adult, adult_schema
 from comity.entropy import Stream
 from comity.privacy.permit import Permit
@@ -34,129 +35,126 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes
 from comity.protocols.synthetic.published.budget import Budget
+from comity.protocols.synthetic.published.diffgen.budget import DiffGenBudget
+from comity.protocols.synthetic.published.diffgen.specialising import drawn as drawn_records
+from comity.protocols.synthetic.published.diffgen.specialising import generalised
+from comity.protocols.synthetic.published.diffgen.taxonomy import adult_taxonomy
 from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import error, trained
-from comity.protocols.synthetic.published.private_predictors import by_majority, objective_perturbation
+from comity.protocols.synthetic.published.predictor import Learner
 from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
-from comity.protocols.synthetic.published.tree import Tree, level_counts
+from comity.protocols.synthetic.published.synthesis import noisy_masses, records, whole
+from comity.reproduce.page import Figure, write_page
 from comity.reproduce.plot import Curve, Level, Panel, draw
+from comity.reproduce.synthetic_agents import EPSILON, Agents, Size
+from comity.reproduce.synthetic_datasets import SOURCES
+from comity.reproduce.synthetic_published import CANDIDATES, LEAVES, LEVELS, agent_release
+from comity.reproduce.synthetic_sharers import KINDS, by_sharers, released
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
-EPSILON, LEVELS, CANDIDATES, LEAVES, DEPTH, L2 = 1, 4, 10, 20_000, 8, 1e-4
-_CLASSES = 2
 # Records without least squares are up to hundreds of thousands; a histogram takes no more than so many.
 _SAMPLED = 5000
 
-
-@dataclass(frozen=True)
-class Size:
-    """How much is run: agents in all, those that figures are averaged over, depths, numbers of sharers, partitions."""
-
-    agents: int
-    looked_at: int
-    depths: tuple[int, ...]
-    sharers: tuple[int, ...]
-    partitions: int
-
-
 FULL = Size(100, 20, (4, 5, 6, 7, 8, 9, 10), (10, 25, 50, 75, 100), 50)
 QUICK = Size(100, 4, (4, 8), (10, 100), 10)
+_SERIES = ("PFDS", "PFDS-", "DiffGen")
 
 
 @dataclass(frozen=True, eq=False)
-class Agents:
-    """Every agent's records, and test records; features are encoded rows."""
+class Made:
+    """What one agent's release of a method comes to: how many records, some of them, and the CPU it took."""
 
-    attributes: Attributes
-    own: tuple[Records, ...]
-    test: Records
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, schema: Schema, agents: int) -> Agents:
-        attributes = Attributes(schema)
-        encoded = attributes.encoding.encode(frame).records
-        assert encoded.labels is not None
-        order = Stream.public("reproduce synthetic-fidelity", "folds").permutation(len(encoded))
-        test, train = np.split(order, [len(order) // 10])
-        rows, labels = encoded.features, np.asarray(encoded.labels, np.int64)
-        dealt = by_anchors(
-            rows[train], agents, Stream.public("reproduce synthetic-fidelity", "anchors"), low=0.0, high=1.0
-        )
-        own = tuple(Records(rows[train[part]], labels[train[part]]) for part in dealt)
-        return cls(attributes, own, Records(rows[test], labels[test]))
-
-
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """What one agent makes of its records: its tree, unlabelled records with least squares, and without them how many
-    there would be (`cut`) and a sample of these."""
-
-    tree: Tree
-    consistent: Floats
-    cut: int
+    count: int
     sample: Floats
     seconds: float
 
 
-def shared(agents: Agents, agent: int, depth: int) -> Shared:
-    own, attributes = agents.own[agent], agents.attributes
-    budget, noise = Budget(Decimal(EPSILON), depth, LEVELS, Neighbours.ADD_REMOVE), SeededNoise(1000 * depth + agent)
+def made_of(agents: Agents, agent: int, depth: int) -> dict[str, Made]:
+    """By PFDS, by PFDS without least squares (which takes the same time) and by DiffGen of as many specialisations."""
+    budget = Budget(Decimal(EPSILON), depth, LEVELS, Neighbours.ADD_REMOVE)
     chance = partial(Stream.public, "reproduce synthetic-fidelity", depth, agent)
+    noise = SeededNoise(1000 * depth + agent)
+    tree = agent_release(agents.attributes, agents.own[agent], budget, noise, chance)
+    cut = noisy_masses(tree.tree)
+    sample = whole(cut * min(1.0, _SAMPLED / max(1.0, float(cut.sum()))), chance("sample sizes"))
+    uneven = records(tree.tree, sample, chance("sample"))
+    return {
+        "PFDS": Made(len(tree.values), tree.values, tree.seconds),
+        "PFDS-": Made(int(cut.sum()), uneven, tree.seconds),
+        "DiffGen": diffgen(agents.attributes, agents.own[agent], depth, noise, chance("diffgen")),
+    }
+
+
+def diffgen(attributes: Attributes, own: Records, depth: int, noise: SeededNoise, stream: Stream) -> Made:
+    """Records of one agent by `depth` specialisations along the taxonomy of Adult, or of the schema alone where that
+    knows no column."""
+    numbers = sum(one.numeric for one in attributes.all)
+    budget, taxonomy = (
+        DiffGenBudget(Decimal(EPSILON), numbers, depth, Neighbours.ADD_REMOVE),
+        adult_taxonomy(attributes),
+    )
     started = process_time()
-    values, labels = attributes.values(own.features), attributes.labels(np.asarray(own.labels))
-    shape = drawn(attributes.all, depth=depth, candidates=CANDIDATES, leaves=LEAVES, stream=chance("shape"))
-    tree = grown(
-        shape,
-        values,
-        labels,
-        _CLASSES,
-        choose=lambda number, rows: budget.choice.run(noise, rows, permit=Permit("split", number)),
+    found = generalised(
+        taxonomy,
+        attributes.values(own.features),
+        attributes.labels(np.asarray(own.labels)),
+        attributes.classes,
+        specialisations=depth,
+        candidates=CANDIDATES,
+        leaves=LEAVES,
+        stream=stream,
+        choose=lambda rows: budget.choice.run(noise, rows, permit=Permit("choice", 0)),
         noise=lambda counts: budget.leaves.run(noise, counts, permit=Permit("leaves", 0)),
     )
-    exact = level_counts(shape, tree.path(values), LEVELS - 1)
-    counts = budget.counts.run(noise, exact, permit=Permit("counts", 0))
-    sizes = whole(leaf_masses(tree, counts, LEVELS - 1), chance("sizes"))
-    made = records(tree, sizes, chance("records"))
-    seconds, cut = process_time() - started, noisy_masses(tree)
-    sample = whole(cut * min(1.0, _SAMPLED / max(1.0, float(cut.sum()))), chance("sample sizes"))
-    return Shared(tree, made, int(cut.sum()), records(tree, sample, chance("sample")), seconds)
+    values, _ = drawn_records(found, stream)
+    seconds = process_time() - started
+    return Made(len(values), values[stream.permutation(len(values))[:_SAMPLED]], seconds)
 
 
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
-    """The rows of the table; with `out` also four plots. COMITY_DATA names the folder of the data."""
+    """The rows of the table; with `out` also plots and a page. COMITY_DATA names the folder of the data."""
     size = QUICK if quick else FULL
+    news = next(source for source in SOURCES if source.name == "News")
     with threadpool_limits(1, user_api="blas"):
-        return reproduced(Agents.of(adult(), adult_schema(), size.agents), size, out, quick=quick)
+        census = Agents.of(adult(), adult_schema(), size.agents)
+        return reproduced(census, Agents.of(news.read(), news.schema, size.agents), size, out, quick=quick)
 
 
-def reproduced(agents: Agents, size: Size, out: Path | None, *, quick: bool = False) -> list[dict[str, Any]]:
-    constant, pooled = _levels(agents)
+def reproduced(
+    census: Agents, news: Agents, size: Size, out: Path | None, *, quick: bool = False
+) -> list[dict[str, Any]]:
     values: dict[str, list[float]] = {}
-    for case, value in (*by_depth(agents, size), *by_sharers(agents, size)):
+    for case, value in by_depth(census, size):
         values.setdefault(case, []).append(value)
+    levels: dict[str, tuple[float, float]] = {}
+    learners: tuple[tuple[Agents, tuple[Learner, ...]], ...] = ((census, ("logistic", "svm")), (news, ("linear",)))
+    for agents, kinds in learners:
+        shared = released(agents)
+        for kind in kinds:
+            levels[kind] = agents.levels(kind)
+            for case, value in by_sharers(agents, kind, size, shared):
+                values.setdefault(case, []).append(value)
+    rows = [_row(case, found, levels, quick) for case, found in values.items()]
     if out is not None:
-        _plots(out, values, size, constant, pooled, quick)
-    return [_row(case, found, constant, pooled, quick) for case, found in values.items()]
+        _page(out, values, rows, size, levels, quick)
+    return rows
 
 
 def by_depth(agents: Agents, size: Size) -> Iterator[tuple[str, float]]:
     """Figure 3, for the agents that have records."""
-    places = [place for place, own in enumerate(agents.own) if len(own)][: size.looked_at]
+    places = agents.filled[: size.looked_at]
     # What is compiled at the first call is in nobody's time.
-    shared(agents, places[0], size.depths[0])
+    made_of(agents, places[0], size.depths[0])
     for depth in size.depths:
         for place in places:
-            made, count = shared(agents, place, depth), len(agents.own[place])
-            yield f"sizes, PFDS h={depth}", float(abs(len(made.consistent) - count))
-            yield f"sizes, PFDS- h={depth}", float(abs(made.cut - count))
-            yield f"seconds, PFDS h={depth}", made.seconds
-            real = agents.attributes.values(agents.own[place].features)
-            for kind, of in (("PFDS", made.consistent), ("PFDS-", made.sample)):
-                for distance in distances(agents.attributes, real, of, size.partitions):
+            own = agents.own[place]
+            real = agents.attributes.values(own.features)
+            for kind, made in made_of(agents, place, depth).items():
+                yield f"sizes, {kind} h={depth}", float(abs(made.count - len(own)))
+                for distance in distances(agents.attributes, real, made.sample, size.partitions):
                     yield f"wasserstein, {kind} h={depth}", distance
+                if kind != "PFDS-":
+                    yield f"seconds, {kind} h={depth}", made.seconds
 
 
 def distances(attributes: Attributes, real: Floats, made: Floats, partitions: int) -> Iterator[float]:
@@ -179,86 +177,44 @@ def distances(attributes: Attributes, real: Floats, made: Floats, partitions: in
         yield float(wasserstein_distance(cells, cells, first, second)) / (shape.leaves - 1)
 
 
-def by_sharers(agents: Agents, size: Size) -> Iterator[tuple[str, float]]:
-    """Figure 4: an agent's model of its own records and of all that is shared."""
-    attributes, test, target = agents.attributes, agents.test, agents.attributes.schema.target
-    assert target is not None and test.labels is not None
-    filled = [place for place, own in enumerate(agents.own) if len(own)]
-    made = {place: shared(agents, place, DEPTH) for place in filled}
-    length = attributes.encoding.bounds.l2
-    private = {place: _private(agents.own[place], place, length) for place in filled}
-    asked = filled[: max(1, size.looked_at // 4)]
-
-    def scored(rows: Sequence[Floats], labels: Sequence[Integers]) -> float:
-        weights = trained("logistic", target, np.concatenate(rows), np.concatenate(labels), L2)
-        return error(target, weights, test.features, np.asarray(test.labels))
-
-    for place in filled[: size.looked_at]:
-        own = agents.own[place]
-        yield "sharers, NP-Agt", scored([own.features], [np.asarray(own.labels)])
-    for count in size.sharers:
-        sharers = filled[:count]
-        trees = [made[place].tree for place in sharers]
-        rows = [attributes.rows(made[place].consistent) for place in sharers]
-        votes = [voted(trees, made[place].consistent, _CLASSES) for place in sharers]
-        alone = [made[place].tree.predict(made[place].consistent) for place in sharers]
-        for place in asked:
-            own = agents.own[place]
-            yield f"sharers, PFDS n={count}", scored([*rows, own.features], [*votes, np.asarray(own.labels)])
-            yield f"sharers, PFDS(s) n={count}", scored([*rows, own.features], [*alone, np.asarray(own.labels)])
-        chosen = by_majority([private[place] for place in sharers], test.features / length)
-        yield f"sharers, DP-Pred n={count}", float(np.mean(chosen != test.labels))
-
-
-def _private(own: Records, place: int, length: float) -> Floats:
-    return objective_perturbation(
-        own.features / length,
-        np.asarray(own.labels),
-        epsilon=float(EPSILON),
-        l2=1e-2,
-        source=SeededNoise(place),
-        permit=Permit("predictor", place),
-    )
-
-
-def _levels(agents: Agents) -> tuple[float, float]:
-    """The errors of a constant, and of all records in one place without noise."""
-    target, test = agents.attributes.schema.target, agents.test
-    assert target is not None and test.labels is not None
-    rows = np.concatenate([own.features for own in agents.own])
-    labels = np.concatenate([np.asarray(own.labels) for own in agents.own])
-    constant = float(np.mean(np.asarray(test.labels) != np.bincount(labels).argmax()))
-    return constant, error(target, trained("logistic", target, rows, labels, L2), test.features, test.labels)
-
-
-def _row(case: str, found: list[float], constant: float, pooled: float, quick: bool) -> dict[str, Any]:
+def _row(case: str, found: list[float], levels: dict[str, tuple[float, float]], quick: bool) -> dict[str, Any]:
     panel = case.partition(",")[0]
-    errors = panel == "sharers"
-    unit = {"sizes": "records", "seconds": "s", "wasserstein": "share of cells", "sharers": "test error"}[panel]
+    units = {"sizes": "records", "seconds": "s", "wasserstein": "share of cells", "linear": "mean squared error"}
+    constant, pooled = levels.get(panel, (None, None))
     return {
         "case": case,
         "ours": float(np.mean(found)),
         "spread": float(np.std(found)),
         "repeats": len(found),
-        "unit": unit,
+        "unit": units.get(panel, "test error"),
         "paper": None,
         "reference": None,
-        "constant": constant if errors else None,
-        "non_private": pooled if errors else None,
+        "constant": constant,
+        "non_private": pooled,
         "note": _note(case) + ("; quick: fewer repeats than the full reproduction" if quick else ""),
     }
 
 
 def _note(case: str) -> str:
     if "DP-Pred" in case:
-        return "eps 1 for a replaced record; objective perturbation, vote of all that share"
+        by = "functional mechanism, mean" if case.startswith("linear") else "objective perturbation, vote"
+        return f"eps 1 for a replaced record; {by} of all that share"
     if "NP-Agt" in case:
         return "each agent by itself, no privacy needed: nothing is shared"
+    if "DiffGen" in case:
+        return "noise as printed for eps 1, which costs 0.75 of it for a record that comes or goes"
     return "noise as printed for eps 1, which costs 0.78 of it at h = 8 for a record that comes or goes"
 
 
-def _plots(out: Path, values: dict[str, list[float]], size: Size, constant: float, pooled: float, quick: bool) -> None:
-    said = f"ε = 1, {size.agents} agents by anchors on age{', quick' if quick else ''}; bars: one standard deviation."
+def _page(
+    out: Path,
+    values: dict[str, list[float]],
+    rows: list[dict[str, Any]],
+    size: Size,
+    levels: dict[str, tuple[float, float]],
+    quick: bool,
+) -> None:
+    said = f"ε = 1, {size.agents} agents by anchors{', quick' if quick else ''}; bars: one standard deviation."
 
     def curve(kind: str, at: Sequence[int], mark: str, style: int, *, log: bool = False) -> Curve:
         found = [np.asarray(values[f"{kind} {mark}={one}"]) for one in at]
@@ -266,38 +222,72 @@ def _plots(out: Path, values: dict[str, list[float]], size: Size, constant: floa
         y, spread = (tuple(float(f(one)) for one in shown) for f in (np.mean, np.std))
         return Curve(kind.partition(", ")[2], tuple(map(float, at)), y, spread, style)
 
-    def plot(stem: str, curves: Sequence[Curve], x: str, y: str, levels: tuple[Level, ...] = ()) -> None:
-        points = [*(value for one in curves for value in one.y), *(level.y for level in levels)]
+    def plot(
+        stem: str, of: str, curves: Sequence[Curve], x: str, y: str, caption: str, lines: tuple[Level, ...] = ()
+    ) -> Figure:
+        points = [*(value for one in curves for value in one.y), *(level.y for level in lines)]
         room = 0.1 * (max(points) - min(points)) + 1e-3
         draw(
             out / stem,
-            [Panel("Census", tuple(curves), levels)],
+            [Panel(of, tuple(curves), lines)],
             title="Fioretto, Van Hentenryck 2019",
             x=x,
             y=y,
             caption=said,
             y_range=(min(points) - room, max(points) + room),
+            logarithmic=False,
         )
+        return Figure(out / f"{stem}.svg", caption)
 
-    depth = partial(curve, at=size.depths, mark="h")
-    plot(
-        "synthetic-sizes",
-        [depth("sizes, PFDS", style=0, log=True), depth("sizes, PFDS-", style=1, log=True)],
-        "depth of trees",
-        "log₁₀ of the error in the number of records",
+    def by_depth_of(panel: str, series: Sequence[str], *, log: bool) -> list[Curve]:
+        return [curve(f"{panel}, {one}", size.depths, "h", style, log=log) for style, one in enumerate(series)]
+
+    x = "depth of trees, or specialisations"
+    figures = [
+        plot(
+            "synthetic-sizes",
+            "Census",
+            by_depth_of("sizes", _SERIES, log=True),
+            x,
+            "log₁₀ of the error in the number of records",
+            "Figure 3a: error in the number of records, by depth",
+        ),
+        plot(
+            "synthetic-wasserstein",
+            "Census",
+            by_depth_of("wasserstein", _SERIES, log=False),
+            x,
+            "Wasserstein distance",
+            "Figure 3b: distance of histograms of random partitions, shared records against an agent's own",
+        ),
+        plot(
+            "synthetic-seconds",
+            "Census",
+            by_depth_of("seconds", ("PFDS", "DiffGen"), log=True),
+            x,
+            "log₁₀ of CPU seconds",
+            "Figure 3c: time of one agent's release",
+        ),
+    ]
+    for kind, (constant, pooled) in levels.items():
+        of = "News popularity" if kind == "linear" else "Census"
+        alone = float(np.mean(values[f"{kind}, NP-Agt"]))
+        figures.append(
+            plot(
+                f"synthetic-sharers-{kind}",
+                of,
+                [curve(f"{kind}, {name}", size.sharers, "n", style) for style, name in enumerate(KINDS)],
+                "agents that share",
+                "mean squared error" if kind == "linear" else "test error",
+                f"Figure 4, {kind} models on {of}: error by the number of agents that share",
+                (Level("constant", constant), Level("no noise, pooled", pooled), Level("NP-Agt", alone)),
+            )
+        )
+    sentences = (
+        "Private datasets from trees, drawn again. The paper's figures are plots; what it says of them: least squares "
+        "bring sizes one order of magnitude nearer than without and three nearer than DiffGen, and errors fall with "
+        "the number of sharers.",
+        said,
     )
-    plot(
-        "synthetic-wasserstein",
-        [depth("wasserstein, PFDS", style=0), depth("wasserstein, PFDS-", style=1)],
-        "depth of trees",
-        "Wasserstein distance",
-    )
-    plot("synthetic-seconds", [depth("seconds, PFDS", style=0, log=True)], "depth of trees", "log₁₀ of CPU seconds")
-    kinds = ("PFDS", "PFDS(s)", "DP-Pred")
-    plot(
-        "synthetic-sharers",
-        [curve(f"sharers, {kind}", size.sharers, "n", style) for style, kind in enumerate(kinds)],
-        "agents that share",
-        "test error",
-        (Level("constant", constant), Level("no noise, pooled", pooled)),
-    )
+    title = "Figures 3 and 4 of Fioretto and Van Hentenryck (2019)"
+    write_page(out / "synthetic-fidelity.html", title=title, said=sentences, figures=figures, rows=rows)

@@ -83,6 +83,8 @@ class Outcome:
     # What each party has of the run, where parties are few or somebody asked; and what the method makes of it for each.
     received: Mapping[str, Received] = field(default_factory=dict)
     presented_to: Mapping[str, Any] = field(default_factory=dict)
+    # What the method makes of the values that each party's own steps left with it: nobody else's.
+    kept: Mapping[str, Mapping[str, Artefact]] = field(default_factory=dict)
     seconds: float = 0.0
     parties: int = 0
     masks: bool = True

@@ -1,7 +1,7 @@
 """The results folder of one owner: what was released to it, and what its own steps left with it.
 
     released/    values by their declared names, with forms (`runtime.released`)
-    own/         values that its own steps delivered, which never left it
+    own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
     received.json   written last: a folder that has it has everything
 
@@ -40,13 +40,17 @@ def save_received(
     run: str,
     declaration: Declaration,
     who: Consortium,
+    kept: Mapping[str, Artefact] | None = None,
 ) -> None:
-    """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing."""
+    """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing; `kept` is
+    what it makes of the owner's own values, by their names."""
     folder.mkdir(parents=True, exist_ok=True)
     save_released(released_of(found.releases, declaration, who), folder / "released")
     if found.own:
         own = (Released(name, party, party, (), "stays with its owner", "", value) for name, value in found.own.items())
         save_released(tuple(own), folder / "own")
+    for name, artefact in (kept or {}).items():
+        save_artefact(artefact, folder / "own" / name)
     if isinstance(presented, Artefact):
         save_artefact(presented, folder / presented.place)
     due = [one.name for one in declaration.seen_by(party, who) if is_kept(one) and one.to != ITSELF]

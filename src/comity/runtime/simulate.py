@@ -187,7 +187,7 @@ def simulate(
             local,
             results=len(parties) <= RESULTS if results is None else results,
         )
-    outcome = _outcome(
+    outcome = outcome_of(
         protocol,
         who,
         released,
@@ -213,6 +213,7 @@ def simulate(
         assessment=assessed,
         received=received,
         presented_to={party: presented_to(protocol, found, who) for party, found in received.items()},
+        kept={party: protocol.present_own(found.own, who) for party, found in received.items()},
         seconds=time.perf_counter() - started,
         masks=len(parties) <= REAL_HOSTS,
         settings=dict(settings or {}),
@@ -283,7 +284,7 @@ def _with_hosts(
     return released, kept, accounts, coordinator.transcript, received
 
 
-def _outcome(
+def outcome_of(
     protocol: Protocol,
     who: Consortium,
     released: Mapping[str, Any],
@@ -296,6 +297,7 @@ def _outcome(
     run_id: str,
     seed: int | None,
 ) -> Outcome:
+    """What a run gives back, wherever it ran, from what its coordinator has at its end."""
     declaration = protocol.accepted(who)
     spent = largest(declaration, who)
     delta = delta_of(who.loss)

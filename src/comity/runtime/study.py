@@ -269,10 +269,11 @@ class Study:
 
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
         if held and not parameters.by_columns:
+            key = f"parties.{next(iter(held))}.columns"
             raise StudyError(
-                f"{where}: parties.{next(iter(held))}.columns: in {protocol_name} every party holds whole records; leave "
-                "it out, or choose a protocol for columns of the same people at different owners",
-                key=f"parties.{next(iter(held))}.columns",
+                f"{where}: {key}: in {protocol_name} every party holds whole records; leave it out, or choose a "
+                "protocol for columns of the same people at different owners",
+                key=key,
             )
         setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
         file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ Tables = Mapping[tuple[int, ...], Floats]
 
 @dataclass(frozen=True)
 class Consistent:
-    """`total` records; `singles` and `pairs` are non-negative and add up to it. `deviation` is that of a raw count."""
+    """`total` records; `singles` and `pairs` are non-negative and add up to it. `noisy` are the counts as they were
+    opened, `deviation` that of each."""
 
     total: float
     singles: Mapping[int, Floats]
     pairs: Mapping[tuple[int, int], Floats]
+    noisy: Tables
     deviation: Mapping[tuple[int, ...], float]
 
     @property
@@ -48,10 +50,8 @@ def agree(
     for pair, table in noisy.items():
         if len(pair) == 2:
             i, j = pair
-            expected = np.outer(singles[i], singles[j]) / known
-            shrunk = shrink(centred(table - expected), deviation[pair])
-            pairs[i, j] = onto_simplex(expected + shrunk, known)
-    return Consistent(known, singles, pairs, dict(deviation))
+            pairs[i, j] = around(np.outer(singles[i], singles[j]) / known, table, deviation[pair])
+    return Consistent(known, singles, pairs, noisy, dict(deviation))
 
 
 def _total(noisy: Tables, deviation: Mapping[tuple[int, ...], float]) -> float:
@@ -71,6 +71,11 @@ def _single(column: int, noisy: Tables, deviation: Mapping[tuple[int, ...], floa
     return onto_simplex(np.asarray(weighted / weight), total)
 
 
+def around(expected: Floats, table: Floats, deviation: float) -> Floats:
+    """What was expected of a table and what the noisy one says beyond it, as far as that stands out of the noise."""
+    return onto_simplex(expected + shrink(centred(table - expected), deviation), float(expected.sum()))
+
+
 def centred(table: Floats) -> Floats:
     """What is left of a table without its row and column effects."""
     return np.asarray(table - table.mean(0, keepdims=True) - table.mean(1, keepdims=True) + table.mean())
@@ -87,6 +92,14 @@ def shrink(table: Floats, deviation: float) -> Floats:
     inside = np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0)
     kept = np.where(y > 1 + sqrt(beta), unit * np.sqrt(inside) / np.maximum(y, 1e-300), 0)
     return np.asarray((u * kept) @ v)
+
+
+def determined(table: Floats, deviation: float) -> Floats:
+    """A table whose columns follow from its rows, without what noise may have put beside the few cells that are filled:
+    of each row, the cells beyond the largest that so many cells of pure noise would have, or else its largest."""
+    kept = np.where(table > deviation * sqrt(2 * log(max(2, table.size))), table, 0.0)
+    largest = table == table.max(1, keepdims=True)
+    return np.where(kept.any(1, keepdims=True), kept, largest.astype(np.float64))
 
 
 def onto_simplex(table: Floats, total: float) -> Floats:

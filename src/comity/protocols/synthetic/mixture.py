@@ -6,8 +6,9 @@ counts are n·PᵀP/K, so that fitting them is least squares by gradients, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,24 +54,46 @@ def fit(
     agreed: Consistent,
     chance: Stream,
     *,
+    pairs: Mapping[tuple[int, int], Floats] | None = None,
+    pull: float = 0.0,
+    start: Mixture | None = None,
     components: int = COMPONENTS,
     steps: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Mixture:
-    """Least squares on the agreed counts by Adam, each pair weighted by how well it is known."""
+    """Least squares on `pairs`, or on the agreed ones, by Adam, each weighted by how well it is known.
+
+    `pull` draws components together: it costs what all of them are apart from their mean, the trace of the matrix of
+    interactions, in units of the largest eigenvalue that noise alone would give that matrix. A column that follows
+    another is left out, since it is drawn from that one. From `start`, or from near the single columns.
+    """
     width, total = layout.width, agreed.total
     if steps is None:
-        steps = max(_FEWEST, min(STEPS, int(STEPS * (_WIDE / width) ** 2)))
+        steps = most_steps(layout)
     target, weight = np.zeros((width, width)), np.zeros((width, width))
     places = [slice(start, start + size) for start, size in zip(layout.offsets, layout.sizes)]
-    for (i, j), table in agreed.pairs.items():
-        believed = 1 / max(agreed.deviation[i, j], _FLOOR) ** 2
+    noise = []
+    for (i, j), table in (agreed.pairs if pairs is None else pairs).items():
+        if i in layout.follows or j in layout.follows:
+            continue
+        noise.append(agreed.deviation[i, j])
+        believed = 1 / max(noise[-1], _FLOOR) ** 2
         target[places[i], places[j]], weight[places[i], places[j]] = table / total, believed
         target[places[j], places[i]], weight[places[j], places[i]] = table.T / total, believed
     single = np.concatenate([agreed.singles[k] for k in range(layout.columns)]) / total
-    logits = 0.5 * chance.normal((components, width)) + np.log(np.maximum(single, 1e-6))
+    if start is None:
+        logits = 0.5 * chance.normal((components, width)) + np.log(np.maximum(single, 1e-6))
+    else:
+        components = len(start.probabilities)
+        logits = np.log(np.maximum(start.probabilities, 1e-30))
     scale = total**2
     single_weight = layout.columns / max(agreed.narrowest, _FLOOR) ** 2
+    together = 0.0
+    if noise and pull:
+        # Half a squared distance with eigenvalues pulled by λ, in units of the loss; a symmetric matrix of noise has
+        # eigenvalues up to 2σ√width.
+        typical = float(np.median(noise))
+        together = 2 * total / max(typical, _FLOOR) ** 2 * pull * 2 * typical * sqrt(width)
     logits = logits.astype(np.float32)
     weight32 = (weight * scale).astype(np.float32)
     target32 = target.astype(np.float32)
@@ -80,10 +103,12 @@ def fit(
     for step in range(1, steps + 1):
         p = _softmax(logits, starts, sizes)
         off = (p.T @ p) / components - target32
-        mean = p.mean(0) - single
+        middle = p.mean(0)
         slope = (2 * weight32 * off).astype(np.float32)
         gradient = p @ slope / components * 2
-        gradient += (2 * single_weight * scale * mean / components).astype(np.float32)
+        gradient += (2 * single_weight * scale * (middle - single) / components).astype(np.float32)
+        if together:
+            gradient += np.float32(2 * together / components) * (p - middle)
         inner = np.repeat(np.add.reduceat(gradient * p, starts, axis=1), sizes, axis=1)
         gradient = p * (gradient - inner)
         first = _FIRST * first + (1 - _FIRST) * gradient
@@ -94,6 +119,10 @@ def fit(
         if progress is not None and step % 50 == 0:
             progress(step, steps)
     return Mixture(layout, _softmax(logits.astype(np.float64), starts, sizes))
+
+
+def most_steps(layout: Layout) -> int:
+    return max(_FEWEST, min(STEPS, int(STEPS * (_WIDE / layout.width) ** 2)))
 
 
 def _softmax(logits: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:

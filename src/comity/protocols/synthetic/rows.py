@@ -1,4 +1,4 @@
-"""Rows from a mixture, by systematic rounding: no count is further than one from its share within a component."""
+"""Rows from a mixture, by systematic rounding: within a component no cell is further than one from its share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
+from comity.protocols.synthetic.balance import balance
 from comity.protocols.synthetic.mixture import Mixture
 
 Floats = NDArray[np.float64]
@@ -19,6 +20,7 @@ def sample(mixture: Mixture, rows: int, chance: Stream) -> Integers:
     found = np.empty((rows, layout.columns), np.int64)
     for k in range(layout.columns):
         found[:, k] = systematic(mixture.column(k), groups, chance)
+    balance(mixture, found, groups, chance)
     return found
 
 

@@ -11,9 +11,9 @@ from threadpoolctl import threadpool_limits
 
 from comity.entropy import Stream
 from comity.protocols.synthetic import labels, naive_bayes
-from comity.protocols.synthetic.consistent import Consistent, agree
+from comity.protocols.synthetic.consistent import Consistent, agree, determined
 from comity.protocols.synthetic.layout import Layout
-from comity.protocols.synthetic.mixture import fit
+from comity.protocols.synthetic.passes import fitted
 from comity.protocols.synthetic.rows import follow, sample
 
 Floats = NDArray[np.float64]
@@ -62,11 +62,12 @@ class Synthesis:
         if self.model == "naive-bayes":
             found = naive_bayes.sample(self.layout, agreed, size, chance)
         else:
-            found = sample(fit(self.layout, agreed, chance, progress=progress), size, chance)
+            found = sample(fitted(self.layout, agreed, chance, progress=progress), size, chance)
             if self.classified and self.layout.target is not None:
                 target = self.layout.target
                 found[:, target] = labels.redraw(self.layout, agreed, found, chance, ordered=self.ordered)
         for column, of in self.layout.follows.items():
-            table = agreed.pairs[min(column, of), max(column, of)]
-            found[:, column] = follow(found[:, of], table if of < column else table.T, chance)
+            key = (min(column, of), max(column, of))
+            table = determined(agreed.noisy[key] if of < column else agreed.noisy[key].T, agreed.deviation[key])
+            found[:, column] = follow(found[:, of], table, chance)
         return found

@@ -22,7 +22,19 @@ class Endpoint(Protocol):
         may come twice and in any order, from several threads; what is being answered then is finished."""
 
 
-ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {}
+def _over_nats(site: SiteFile) -> Endpoint:
+    try:
+        from comity.runtime.nats.endpoint import NatsEndpoint
+    except ModuleNotFoundError as error:
+        raise StudyError(
+            f"{site.where}: relay.address needs the extra deploy ({error.name} is missing); "
+            "run: pip install 'comity[deploy]'",
+            key="relay.address",
+        ) from error
+    return NatsEndpoint(site)
+
+
+ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats}
 """Engines by the scheme of their addresses, as in tls://relay.example.org:4222."""
 
 

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Date, Encoding, Schema
+from comity.data import Bounded, Classes, Encoding, Schema, Target
+from comity.entropy import Stream
 from comity.errors import StudyError
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,8 @@ class Attributes:
     """The attributes of a schema in order, and the classes of its target.
 
     Records are rows of numbers, one for each attribute: a number on [0, 1], or the place of a category. A number whose
-    missing values are a cell is two attributes: the number, which is 0 where it is missing, and whether it is.
+    missing values are a cell is two attributes: the number, which is 0 where it is missing, and whether it is. A date
+    is the number of its steps.
     """
 
     schema: Schema
@@ -51,13 +53,6 @@ class Attributes:
         if self.schema.target is None:
             raise StudyError(
                 "synthetic.variant = published labels what it shares; declare [target] in the schema", key="target"
-            )
-        dates = [column.name for column in self.schema.columns if isinstance(column, Date)]
-        if dates:
-            raise StudyError(
-                f"synthetic.variant = published has no dates, found column {dates[0]!r}; declare it as a number of "
-                "days, or leave it out",
-                key=f"columns.{dates[0]}",
             )
         if not self.all:
             raise StudyError("synthetic.variant = published needs a column to split on, found none", key="columns")
@@ -120,3 +115,11 @@ class Attributes:
             return np.clip(np.asarray(target, np.int64), 0, self.classes - 1)
         share = np.nan_to_num((np.asarray(target, np.float64) - found.low) / (found.high - found.low))
         return np.clip(np.floor(share * BUCKETS), 0, BUCKETS - 1).astype(np.int64)
+
+
+def targets_of(target: Target, labels: Integers, stream: Stream) -> Integers | Floats:
+    """Classes as they are; of a number a uniform draw inside the bucket, by public chance."""
+    if not isinstance(target, Bounded):
+        return labels
+    share = (labels + stream.uniform(len(labels))) / BUCKETS
+    return np.asarray(target.low + share * (target.high - target.low), np.float64)

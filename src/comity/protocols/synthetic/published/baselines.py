@@ -4,8 +4,10 @@ because they are computed from private records."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comity.data import Bounded, Records, Target
 from comity.federation.baseline import Baseline
@@ -27,13 +29,16 @@ def baselines(learner: Learner, target: Target, train: Sequence[Records], test: 
     ]
     pooled = error(target, trained(learner, target, rows, labels, l2), test.features, test.labels)
     return [
-        Baseline("constant", _constant(target, labels, test), note="knows the mean or the most frequent class alone"),
+        Baseline(
+            "constant", constant_error(target, labels, test), note="knows the mean or the most frequent class alone"
+        ),
         Baseline("own data", float(np.mean(alone)), float(np.std(alone)), f"mean of {len(alone)} owners, each alone"),
         Baseline("pooled", pooled, note="all records in one place, no privacy"),
     ]
 
 
-def _constant(target: Target, labels: np.ndarray, test: Records) -> float:
+def constant_error(target: Target, labels: NDArray[Any], test: Records) -> float:
+    """Of the most frequent class, or the mean, of the labels that were learned from."""
     assert test.labels is not None
     if isinstance(target, Bounded):
         return float(np.mean((scaled(target, test.labels) - scaled(target, labels).mean()) ** 2))

@@ -1,4 +1,5 @@
-"""Shared records as a table of the schema: numbers in their own units, categories by their names."""
+"""Shared records as a table of the schema: numbers in their own units, dates as days, categories by
+their names."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Categorical, Classes, Column, Numeric, Ordinal
+from comity.data import Bounded, Categorical, Classes, Column, Date, Ordinal
+from comity.data.calendar import days_of
 from comity.protocols.synthetic.published.attributes import Attributes
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def _column(column: Column, values: Floats, missing: NDArray[np.bool_]) -> Any:
     if isinstance(column, Ordinal):
         at = np.rint(values * (len(column.values) - 1)).astype(np.int64)
         return np.array([*column.values, None], object)[np.where(missing, len(column.values), at)]
-    assert isinstance(column, Numeric)
+    if isinstance(column, Date):
+        return days_of(column, np.rint(values * column.steps), missing)
     first, last = column.on_scale(np.array([column.low, column.high]))
     numbers = np.clip(column.off_scale(first + values * (last - first)), column.low, column.high)
     if not column.integer:

@@ -7,18 +7,22 @@ unit ball, where the solvers are at home; weights and penalty are for rows as th
 from __future__ import annotations
 
 from math import sqrt
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Classes, Target
+from comity.data import Bounded, Classes, Encoding, Target
 from comity.errors import StudyError
 from comity.learn.hinge import smoothed_hinge
 from comity.learn.logistic import logistic
 from comity.learn.softmax import softmax
 from comity.learn.squared import ridge
 from comity.learn.voting import hard_votes
+
+if TYPE_CHECKING:
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +77,17 @@ def trained(learner: Learner, target: Target, rows: Floats, labels: NDArray[np.i
     else:
         fit = softmax(inside, wanted.astype(np.int64), penalty, classes=classes, tol=TOLERANCE)
     return np.atleast_2d(fit.weights) / length
+
+
+def as_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
+    """Weights of `trained` as a model that takes tables of the schema."""
+    if isinstance(target, Bounded):
+        from comity.learn.regressor import LinearRegressor
+
+        return LinearRegressor(weights[0], target.low, target.high, encoding)
+    from comity.learn.models import LinearClassifier
+
+    return LinearClassifier(weights, target.values, encoding)
 
 
 def error(target: Target, weights: Floats, rows: Floats, labels: NDArray[np.int64] | Floats) -> float:

@@ -35,17 +35,18 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Unit
-from comity.protocols.synthetic.published.attributes import BUCKETS, Attribute, Attributes
+from comity.protocols.synthetic.published.attributes import Attribute, Attributes, targets_of
 from comity.protocols.synthetic.published.baselines import baselines
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.forms import OneOf, Rows
 from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, trained
+from comity.protocols.synthetic.published.predictor import Learner, as_model, checked_learner, error, trained
 from comity.protocols.synthetic.published.shape import Shape, drawn
 from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
 from comity.protocols.synthetic.published.tree import Tree, level_counts
 
 if TYPE_CHECKING:
+    from comity.artefacts.artefact import Artefact
     from comity.artefacts.dataset import Dataset
     from comity.federation.assessment import Assessment
 
@@ -267,7 +268,7 @@ class PublishedSynthetic(Protocol):
         sizes = whole(masses, stream)
         made = records(mine, _within(sizes, MOST_RECORDS), stream)
         labels = voted(voters, made, self.attributes.classes)
-        return {"dataset": np.column_stack([made, self._targets(labels, stream)]).astype("<f8")}
+        return {"dataset": np.column_stack([made, targets_of(self.target, labels, stream)]).astype("<f8")}
 
     @step()
     def learn(self, site: Site, datasets: Mapping[str, Floats]) -> None:
@@ -293,13 +294,6 @@ class PublishedSynthetic(Protocol):
     def _read(self, trees: Mapping[str, Any]) -> list[Tree]:
         return [self.tree(party, sent) for party, sent in trees.items()]
 
-    def _targets(self, labels: Integers, stream: Stream) -> Floats:
-        """Classes as they are; of a number a uniform draw inside the bucket."""
-        if not isinstance(self.target, Bounded):
-            return labels.astype(np.float64)
-        share = (labels + stream.uniform(len(labels))) / BUCKETS
-        return np.asarray(self.target.low + share * (self.target.high - self.target.low), np.float64)
-
     def _together(self, datasets: Mapping[str, Floats]) -> tuple[Floats, NDArray[Any]]:
         """Encoded rows and targets of all shared records."""
         width = len(self.attributes.all) + 1
@@ -316,6 +310,10 @@ class PublishedSynthetic(Protocol):
 
         made = np.concatenate([np.zeros((0, len(self.attributes.all) + 1)), *released["datasets"].values()])
         return Dataset(table_of(self.attributes, made[:, :-1], made[:, -1]), replace(self.schema, identifier=None))
+
+    def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
+        """The owner's own model, in the form of any other model; it was fitted to raw records, and is its owner's."""
+        return {"model": as_model(self.target, own["model"], self.encoding)} if "model" in own else {}
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.federation.assessment import Assessment

@@ -1,0 +1,206 @@
+"""`comity consortium`: who belongs to it, and joining it. No private key is ever sent: an invitation goes out, a
+signing request comes back, a certificate goes out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comity.cli.options import AsJson
+from comity.cli.output import show, table, warn
+
+app = typer.Typer(
+    help="Organisations that learn together over a relay: invite, join, admit, revoke.\n\n"
+    "Example: comity consortium init consortium --address relay.example.org --party north",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The consortium's folder.", show_default=False)]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    address: Annotated[str, typer.Option(help="HOST or HOST:PORT, as members dial the relay.", show_default=False)],
+    party: Annotated[
+        list[str] | None, typer.Option(help="A party to invite; give it again for each.", show_default=False)
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Where the relay listens, if not at every address.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an authority, a relay and one invitation for each party; or invite further parties.
+
+    Example: comity consortium init consortium --address relay.example.org --party north --party south
+    """
+    from comity.runtime.nats.consortium import Invitation
+    from comity.runtime.nats.consortium import init as begin
+
+    written = begin(folder, address=address, listen=listen, parties=party or [])
+    if not written:
+        raise typer.BadParameter("nobody is invited; give --party NAME.")
+    found = Invitation.load(written[0])
+    lines = [
+        *(f"{path}" for path in written),
+        "",
+        "Send each member its invitation; it is no secret. Members compare the authority's fingerprint with you:",
+        f"  {found.fingerprint}",
+        "Each sends back a signing request, which you admit: comity consortium add",
+    ]
+    document = {"invitations": list(map(str, written)), "address": found.address, "fingerprint": found.fingerprint}
+    show("\n".join(lines), document, as_json=as_json)
+
+
+@app.command()
+def join(
+    invitation: Annotated[Path, typer.Argument(metavar="INVITATION", help="The file you were sent.")],
+    folder: Annotated[Path, typer.Option(help="Where your key and certificate are kept.")] = Path("relay"),
+    certificate: Annotated[
+        Path | None, typer.Option(help="The certificate that came back.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make your own key and the signing request to send back; with --certificate, put that in its place.
+
+    Example: comity consortium join north.toml
+
+    Example: comity consortium join north.toml --certificate north.pem
+    """
+    from comity.runtime.nats.consortium import Invitation
+    from comity.runtime.nats.consortium import join as joining
+
+    asked = Invitation.load(invitation)
+    done = joining(invitation, folder, certificate)
+    document = {
+        "member": asked.member,
+        "address": asked.address,
+        "request": str(done.request),
+        "key": done.key,
+        "authority": asked.fingerprint,
+        "until": None if done.until is None else done.until.isoformat(),
+    }
+    if done.until is None:
+        lines = [
+            f"the authority's fingerprint, to compare with whoever invited you:\n  {asked.fingerprint}",
+            f"send back {done.request}; the fingerprint of your key, to compare:\n  {done.key}",
+        ]
+    else:
+        lines = [f"{asked.member} is a member until {done.until:%Y-%m-%d}. In your site file:", "", "[relay]"]
+        lines += [f'address = "{asked.address}"', f'certificate = "{done.relay.certificate}"']
+    show("\n".join(lines), document, as_json=as_json)
+
+
+@app.command()
+def add(
+    folder: Folder,
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The signing request that came back.")],
+    party: Annotated[str, typer.Option(help="Whose request it is; its own word for it is not read.")],
+    authority: Annotated[
+        Path | None, typer.Option(help="The authority's folder, where it is kept elsewhere.", show_default=False)
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1, max=1825)] = 365,
+    as_json: AsJson = False,
+) -> None:
+    """Admit a member: sign its certificate, and give a relay that runs here the new list.
+
+    Example: comity consortium add consortium north.request.pem --party north
+    """
+    from comity.runtime.nats.consortium import add as admit
+
+    issued, path, taken = admit(folder, request, party, authority=authority, life=timedelta(days=days))
+    lines = [
+        f"{party} is admitted until {issued.until:%Y-%m-%d}; send it {path}",
+        f"the fingerprint of its key, to compare: {issued.key}",
+        _taken(folder, taken),
+    ]
+    document = {"party": party, "key": issued.key, "until": issued.until.isoformat(), "certificate": str(path)}
+    show("\n".join(lines), {**document, "relay_has_it": taken}, as_json=as_json)
+
+
+@app.command()
+def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")], as_json: AsJson = False) -> None:
+    """Take a member out, for good: a relay that runs here cuts it off at once.
+
+    Example: comity consortium revoke consortium north
+    """
+    from comity.runtime.nats.consortium import revoke as take_out
+
+    taken = take_out(folder, party)
+    show(f"{party} is out\n{_taken(folder, taken)}", {"party": party, "relay_has_it": taken}, as_json=as_json)
+
+
+@app.command("show")
+def members(folder: Folder, as_json: AsJson = False) -> None:
+    """Show who belongs to a consortium.
+
+    Example: comity consortium show consortium
+    """
+    from datetime import UTC, datetime
+
+    from comity.runtime.nats.roster import Roster
+
+    roster, now = Roster.load(folder), datetime.now(UTC)
+    rows = [
+        (name, member.state(now), member.key or "", "" if member.until is None else f"{member.until:%Y-%m-%d}")
+        for name, member in roster.members.items()
+    ]
+    heads = ("member", "state", "key", "until")
+    text = f"{roster.address}\n{table(heads, rows)}"
+    show(text, {"address": roster.address, "members": [dict(zip(heads, row)) for row in rows]}, as_json=as_json)
+
+
+def _taken(folder: Path, taken: bool) -> str:
+    if taken:
+        return "the relay has the new list"
+    warn(f"no relay runs here; where it does, copy {folder}/roster.toml there and run: comity relay reload {folder}")
+    return "the next relay that starts from this folder has the new list"
+
+
+@app.command("try")
+def try_out(
+    parties: Annotated[int, typer.Option(help="How many organisations.", min=2, max=30)] = 3,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything in this new folder.", show_default="thrown away")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try it on this machine: relay, coordinator and sites as processes on loopback, one study from end to end.
+
+    Example: comity consortium try --parties 3
+
+    Example: comity consortium try --parties 3 --folder here
+    """
+    import tempfile
+    import time
+
+    from comity.errors import BadInput
+    from comity.report.result import load_result
+
+    try:
+        from comity.runtime.nats.trying import make, names_of, run
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy-try]'") from error
+
+    if folder is not None and folder.exists():
+        raise BadInput(f"{folder}: there is something here already; choose a new folder", key="folder")
+    began, names = time.perf_counter(), names_of(parties)
+    with tempfile.TemporaryDirectory(prefix="comity-") as place:
+        home = Path(place) if folder is None else folder
+        tried = run(make(home.absolute(), names), names)
+        result = load_result(tried.run)
+        seconds = time.perf_counter() - began
+    rounds = len({line.path for line in result.transcript.lines})
+    lines = [
+        f"{parties} organisations and a coordinator over a relay: {seconds:.1f} s, the study {result.seconds:.1f} s",
+        f"  {result.study} · run {result.run} · {rounds} steps · {result.guarantee}",
+    ]
+    if folder is not None:
+        lines += [f"  {'coordinator':<12} {tried.run}", *(f"  {name:<12} {at}" for name, at in tried.results.items())]
+    document = {"parties": parties, "seconds": seconds, "study_seconds": result.seconds, "run": result.run}
+    kept = {"folder": str(tried.run), "results": {name: str(at) for name, at in tried.results.items()}}
+    show("\n".join(lines), {**document, **(kept if folder is not None else {})}, as_json=as_json)

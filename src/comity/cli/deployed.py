@@ -1,0 +1,95 @@
+"""A run between organisations: its folder is made and found as that of a simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from comity.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from comity.cli.run_folder import Begun
+    from comity.runtime.study import Study
+
+JOURNAL = "journal.sqlite"
+
+
+def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:
+    """Hand the study over, run it or go on with a run of it; the run's folder."""
+    from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
+    from comity.crypto import key_file
+    from comity.errors import BadInput, Refused, Stopped
+    from comity.federation.consortium import COORDINATOR
+    from comity.report.result import Result
+    from comity.runtime.study import Study
+
+    try:
+        from comity.runtime.deployed import hand_over, run_deployed
+        from comity.runtime.nats.channel import NatsChannel
+        from comity.runtime.nats.consortium import membership
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{error.name} is missing; run: pip install 'comity[deploy]'") from error
+
+    study, identity = Study.load(path), key_file.load(keys)
+    study.plan()
+    member, dialled = membership(relay)
+    if member != COORDINATOR:
+        raise BadInput(f"{relay}: expected the coordinator's membership, found that of {member}", key="relay")
+    if resume is None:
+        folder = make_folder(out)
+        begin(folder, _begun(path, study), study.text)
+    else:
+        folder = find_folder(resume, out)
+        if read_begun(folder).study_hash != study.hash:
+            raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
+        if (folder / "result.json").exists():
+            return folder
+    remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
+    try:
+        with (
+            site_log(folder),
+            progress_bar(study.name, quiet=quiet) as progress,
+            NatsChannel(dialled, study.consortium.parties) as channel,
+        ):
+            if progress is not None:
+                progress("handing over")
+            hand_over(study, keys=identity, channel=channel)
+            outcome = run_deployed(
+                study,
+                run=read_begun(folder).run,
+                keys=identity,
+                channel=channel,
+                journal=folder / JOURNAL,
+                progress=progress,
+            )
+            Result.of(outcome).save(folder)
+    except (KeyboardInterrupt, Stopped) as stop:
+        why = f" ({stop})" if isinstance(stop, Stopped) else ""
+        raise Stopped(f"{folder}: the run was stopped before its end{why}. Go on with: {remedy}") from stop
+    except Refused as refusal:
+        if refusal.code in ("study", "approval"):
+            raise Refused(
+                f"{refusal}. Once its owner has approved the study (comity site approve {study.hash[:12]}), go on "
+                f"with: {remedy}",
+                code=refusal.code,
+                key=refusal.key,
+                party=refusal.party,
+            ) from refusal
+        raise
+    return folder
+
+
+def _begun(path: Path, study: Study) -> Begun:
+    from comity.cli.run_folder import Begun
+    from comity.runtime.simulate import new_run_id
+
+    return Begun(
+        run=new_run_id(),
+        study=str(path.absolute()),
+        study_folder=str(path.parent.absolute()),
+        study_hash=study.hash,
+        seed=None,
+        overrides={},
+        parties=study.consortium.size,
+        resumable=True,
+    )

@@ -1,0 +1,97 @@
+"""A study run between organisations, seen from its coordinator: handed over to the sites, run, and resumed.
+
+The journal and what comes out lie with the coordinator, not on the relay. Running again with the same run id and
+journal goes on where it ended, whoever was killed meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from comity.errors import Refused, Stopped
+from comity.federation.asking import Lost, Replied
+from comity.federation.channel import Patience
+from comity.federation.journal import Journal
+from comity.federation.parties import Progress, whole_run
+from comity.federation.replies import plain
+from comity.runtime.coordinating import coordinator
+from comity.runtime.nats.channel import SILENT, NatsChannel
+from comity.runtime.outcome import Outcome
+from comity.runtime.simulate import outcome_of
+from comity.runtime.site.pack import pack
+
+if TYPE_CHECKING:
+    from comity.crypto.sealed import Identity
+    from comity.federation.exchange import Watch
+    from comity.runtime.study import Study
+
+PATIENCE = Patience(silent=SILENT)
+_HANDED_OVER = Patience(silent=SILENT, deadline=300.0)
+
+
+def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = _HANDED_OVER) -> None:
+    """Bring the packed study to the inbox of each of its parties. One that has it already is told again."""
+    packed = pack(study, keys)
+    messages: dict[str, Callable[[], bytes]] = dict.fromkeys(study.consortium.parties, lambda: packed)
+    refused: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    with channel.submit(messages, patience=patience) as asking:
+        for event in asking:
+            if isinstance(event, Lost):
+                missing[event.party] = event.why
+            elif isinstance(event, Replied) and event.reply:
+                refused[event.party] = plain(event.reply.decode("ascii", "replace"))
+    for party, code in refused.items():
+        raise Refused(
+            f"{party} does not take study {study.hash[:12]} into its inbox ({code}); its owner sees why: "
+            "comity site status",
+            code=code,
+            party=party,
+        )
+    if missing:
+        named = ", ".join(f"{party} ({why})" for party, why in missing.items())
+        raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when they serve")
+
+
+def run_deployed(
+    study: Study,
+    *,
+    run: str,
+    keys: Identity,
+    channel: NatsChannel,
+    journal: Path,
+    patience: Patience = PATIENCE,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Run a study with its sites, or go on with a run. What sites have left is theirs to know, and how good the result
+    is on their records is not measured here."""
+    started = time.perf_counter()
+    parties = coordinator(
+        study,
+        run=run,
+        channel=channel,
+        journal=Journal(journal),
+        keys=keys,
+        progress=progress,
+        patience=patience,
+        watch=watch,
+    )
+    released, kept = whole_run(parties)
+    outcome = outcome_of(
+        study.protocol,
+        study.consortium,
+        released,
+        kept,
+        parties.transcript,
+        (),
+        study=study.name,
+        study_hash=study.hash,
+        run_id=run,
+        seed=None,
+    )
+    return replace(outcome, seconds=time.perf_counter() - started)

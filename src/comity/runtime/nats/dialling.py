@@ -1,0 +1,34 @@
+"""Where the relay is, and the files with which a member dials it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from comity.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Where the relay is and who we are to it. Key and authority lie beside the certificate, if not said otherwise."""
+
+    address: str
+    certificate: Path
+    key: Path = Path()
+    authority: Path = Path()
+
+    def __post_init__(self) -> None:
+        for name in ("key", "authority"):
+            if getattr(self, name) == Path():
+                object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
+        if not self.address.startswith("tls://"):
+            raise BadInput(f"relay.address = {self.address!r}: expected tls://HOST:PORT", key="relay.address")
+
+    def context(self) -> ssl.SSLContext:
+        """TLS 1.3 with our certificate, to a relay that this consortium's authority vouches for and nobody else."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(cafile=str(self.authority))
+        context.load_cert_chain(self.certificate, self.key)
+        return context

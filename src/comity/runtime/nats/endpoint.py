@@ -1,0 +1,58 @@
+"""A site's end of the relay, made from its site file: asks go to the owner's desk, packed studies to its inbox."""
+
+from __future__ import annotations
+
+import logging
+
+from comity.errors import ComityError, StudyError
+from comity.runtime.nats.certificates import CERTIFICATE
+from comity.runtime.nats.consortium import membership
+from comity.runtime.nats.dialling import Relay
+from comity.runtime.nats.serving import serve
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.site_file import SiteFile
+
+log = logging.getLogger("comity.site")
+
+
+class NatsEndpoint:
+    """Refuses a certificate that makes its holder another member than the party of the site file: nobody would hear
+    what is asked of that party."""
+
+    def __init__(self, site: SiteFile) -> None:
+        assert site.relay is not None
+        self.relay = Relay(site.relay.address, site.home / (site.relay.certificate or f"relay/{CERTIFICATE}"))
+        member, joined = membership(self.relay.certificate.parent)
+        if member != site.party:
+            raise StudyError(
+                f"{site.where}: party = {site.party!r}, and {self.relay.certificate} is a certificate for {member!r}; "
+                "correct one of them",
+                key="party",
+            )
+        if joined.address != self.relay.address:
+            raise StudyError(
+                f"{site.where}: relay.address = {self.relay.address!r}, and the invitation said {joined.address!r}; "
+                "correct it, or join again",
+                key="relay.address",
+            )
+
+    def serve(self, desk: Desk) -> None:
+        serve(_AtDesk(desk), self.relay)
+
+
+class _AtDesk:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.party = desk.site.party
+
+    def answer(self, raw: bytes) -> bytes:
+        return self._desk.answered(raw).reply
+
+    def receive(self, pack: bytes) -> bytes:
+        """A refusal crosses as its code; the sentence stays in the log of this site."""
+        try:
+            self._desk.received(pack)
+        except ComityError as error:
+            log.warning("%s refused a packed study: %s", self.party, error)
+            return error.code.encode("ascii", "replace")[:40]
+        return b""

@@ -1,0 +1,162 @@
+"""A whole consortium to be tried on this machine: relay, coordinator and sites as processes, one study end to end.
+
+    HOME/consortium/         what the holder of the consortium has
+    HOME/coordinator/        the study, the coordinator's key, its membership, and its runs
+    HOME/north/ ...          each owner's site file, key, ledger, generated records, membership, and results
+
+Everything is as between organisations, with the same commands, but that one person made all of it and that the sites
+approve whatever their policies allow. All of it stays on loopback.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from comity.crypto import key_file
+from comity.crypto.sealed import PublicIdentity
+from comity.data import clinic_schema, clinics
+from comity.errors import Stopped
+from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx
+from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.nats.loopback import Loopback, processes, started, stop
+from comity.runtime.nats.subjects import COORDINATOR
+
+RECORDS = 400
+_NAMES = ("north", "south", "east", "west")
+_UNUSED = ["disposition", "patient"]
+_STUDY = """\
+[study]
+name = "tried"
+protocol = "averaging"
+schema = "schema.toml"
+
+[privacy]
+unit = "record"
+neighbours = "replace"
+epsilon = 1.0
+delta = 1e-6
+colluders = 1
+
+[averaging]
+model = "logistic"
+rows = "normalised"
+sizes = {records}
+
+"""
+_SITE = """\
+party = "{party}"
+ledger = "{party}.ledger"
+keys = "{party}.keys"
+
+[relay]
+address = "{address}"
+certificate = "relay/certificate.pem"
+
+[data.visits]
+source = "parquet"
+path = "visits.parquet"
+
+[policy]
+protocols = ["averaging"]
+epsilon_per_study = 1.0
+delta_per_study = 1e-5
+submitters = ["coordinator"]
+approval = "within-policy"
+
+[pinned.coordinator]
+{pinned}
+"""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of it: the coordinator's run folder, and each owner's results."""
+
+    run: Path
+    results: dict[str, Path]
+
+
+def names_of(parties: int) -> list[str]:
+    return [*_NAMES[:parties], *(f"site-{number}" for number in range(len(_NAMES) + 1, parties + 1))]
+
+
+def make(home: Path, names: Sequence[str]) -> Loopback:
+    """Folders of everybody, with generated records and a study that all of them would approve."""
+    loopback = Loopback.make(home, names)
+    asks = key_file.create(home / COORDINATOR / "coordinator.key").public
+    pinned = [f"[coordinator.keys]\n{_texts(asks)}"]
+    with _witnessed(home):
+        for name in names:
+            folder = home / name
+            identity = key_file.create(folder / f"{name}.keys").public
+            pinned.append(f"[parties.{name}.keys]\n{_texts(identity)}")
+            Ledger.create(
+                folder / f"{name}.ledger",
+                dataset="visits",
+                grant=Approx(3.0, 1e-5),
+                unit=Unit.RECORD,
+                neighbours=Neighbours.REPLACE,
+            )
+            visits = pd.concat(clinics(RECORDS // 100, 100, f"consortium try, {name}").values(), ignore_index=True)
+            visits.drop(columns=_UNUSED).to_parquet(folder / "visits.parquet", index=False)
+            address = loopback.relay_of(name).address
+            (folder / "site.toml").write_text(_SITE.format(party=name, address=address, pinned=_texts(asks)))
+    study = home / COORDINATOR
+    (study / "schema.toml").write_text(replace(clinic_schema("readmitted"), identifier=None).to_toml())
+    (study / "study.toml").write_text(_STUDY.format(records=RECORDS) + "\n\n".join(pinned) + "\n")
+    return loopback
+
+
+def run(loopback: Loopback, names: Sequence[str]) -> Tried:
+    """Start relay and sites, let the coordinator submit the study, and end them."""
+    home, asker = loopback.home, loopback.home / COORDINATOR
+    with ExitStack() as stack:
+        stack.enter_context(_witnessed(home))
+        stack.enter_context(loopback.relay())
+        sites = [
+            (["-m", "comity", "site", "serve", "--site", str(home / name / "site.toml")], home / name / "log")
+            for name in names
+        ]
+        stack.enter_context(processes(sites))
+        words = ["study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
+        places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet"]
+        log = asker / "log"
+        coordinator = started(["-m", "comity", *words, *places], log)
+        stack.callback(stop, coordinator)
+        if coordinator.wait():
+            said = log.read_text("utf-8", "replace").strip().splitlines()
+            raise Stopped(f"{log}: the study did not run to its end ({said[-1] if said else 'no word'})")
+    folder = max((asker / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    return Tried(folder, {name: _results(home / name) for name in names})
+
+
+def _results(folder: Path) -> Path:
+    found = sorted((folder / "results").iterdir()) if (folder / "results").is_dir() else []
+    if not found:
+        raise Stopped(f"{folder}: nothing was delivered here; see {folder / 'log'}")
+    return found[-1]
+
+
+@contextmanager
+def _witnessed(home: Path) -> Iterator[None]:
+    """What this machine remembers of ledgers lies with them, as they are thrown away together."""
+    before = os.environ.get("COMITY_HOME")
+    os.environ["COMITY_HOME"] = str(home / "witness")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COMITY_HOME"]
+        else:
+            os.environ["COMITY_HOME"] = before
+
+
+def _texts(public: PublicIdentity) -> str:
+    return "\n".join(f'{name} = "{text}"' for name, text in public.to_texts().items())

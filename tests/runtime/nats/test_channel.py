@@ -1,0 +1,17 @@
+"""The channel over the relay keeps the suite that every channel keeps, on a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.federation.channel_conformance import ChannelConformance
+
+from .relays import needs_server
+
+pytestmark = needs_server
+
+
+class TestOverNats(ChannelConformance):
+    @pytest.fixture
+    def line(self, line):
+        return line

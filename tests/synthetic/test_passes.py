@@ -1,0 +1,121 @@
+"""Two passes, exchanged values and determined columns: each against what it replaces, on small cases."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from comity.entropy import Stream
+from comity.protocols.synthetic import balance, mixture, passes, rows
+from comity.protocols.synthetic.consistent import agree, determined
+from comity.protocols.synthetic.layout import Layout
+from comity.protocols.synthetic.mixture import Mixture
+from comity.protocols.synthetic.synthesis import Synthesis
+
+from .test_maths import related, two_way
+
+
+def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
+    true = layout.tables(layout.count(codes))
+    gaps = [np.abs(model.pair(i, j) - true[i, j] / len(codes)).sum() / 2 for i, j in layout.pairs]
+    return float(np.mean(gaps))
+
+
+def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int):
+    values = layout.count(codes) + np.random.default_rng(seed).normal(0, sigma, layout.counts)
+    return agree(layout, layout.tables(values), layout.deviations(sigma))
+
+
+def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once():
+    layout = Layout((4,) * 8)
+    codes = related(4000, layout.sizes)
+    gains = []
+    for seed in range(2):
+        agreed = noisy(layout, codes, 300.0, seed)
+        alone = mixture.fit(layout, agreed, Stream.public("alone", seed), components=30, steps=400)
+        gains.append(off(layout, passes.fitted(layout, agreed, Stream.public("passes", seed)), codes))
+        gains[-1] /= off(layout, alone, codes)
+    assert np.mean(gains) < 0.9
+
+
+def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not():
+    layout, chance = Layout((5,) * 6), np.random.default_rng(3)
+    codes = chance.integers(0, 5, (4000, 6))
+    codes[:, 1] = codes[:, 0]
+    agreed = noisy(layout, codes, 80.0, 4)
+    model = passes.fitted(layout, agreed, Stream.public("passes"))
+    assert np.trace(model.pair(0, 1)) > 0.9
+    unrelated = np.abs(model.pair(2, 3) - 0.04).sum() / 2
+    opened = np.abs(agreed.noisy[2, 3] / agreed.total - 0.04).sum() / 2
+    assert unrelated < 0.5 * opened
+
+
+@pytest.mark.parametrize("pull", [0.3, 1.0])
+def test_components_that_are_drawn_together_tell_less(pull):
+    layout, codes = Layout((3, 4, 2), 2), related(2000)
+    agreed = noisy(layout, codes, 60.0, 0)
+    free, pulled = (
+        mixture.fit(layout, agreed, Stream.public("pull"), pull=strength, components=10, steps=300).probabilities
+        for strength in (0.0, pull)
+    )
+    assert pulled.var(0).sum() < free.var(0).sum()
+
+
+def test_exchanges_end_where_no_exchange_of_two_rows_would_help():
+    """Every order of one column's values is tried: none that is two values away from the end is nearer."""
+    layout = Layout((3, 3))
+    model = Mixture(layout, np.array([[0.2, 0.3, 0.5, 0.5, 0.3, 0.2]]))
+    wanted = model.pair(0, 1) * 6
+
+    def miss(codes: np.ndarray) -> float:
+        return float(((layout.tables(layout.count(codes))[0, 1] - wanted) ** 2).sum())
+
+    codes = np.array([[0, 0], [1, 0], [1, 0], [2, 1], [2, 1], [2, 2]])
+    before = miss(codes)
+    for turn in range(40):
+        balance.balance(model, codes, np.zeros(6, np.int64), Stream.public("exchange", turn))
+    best = min(miss(np.column_stack([codes[:, 0], order])) for order in set(permutations(codes[:, 1])))
+    assert best <= miss(codes) < before
+    for one in range(6):
+        for other in range(one):
+            tried = codes.copy()
+            tried[[one, other], 1] = tried[[other, one], 1]
+            assert miss(tried) >= miss(codes) - 1e-9
+
+
+def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_like(monkeypatch):
+    layout, codes = Layout((3, 4, 2, 5), 2), related(3000, (3, 4, 2, 5))
+    model = mixture.fit(layout, noisy(layout, codes, 1.0, 0), Stream.public("fit"), components=20, steps=300)
+    kept = []
+    monkeypatch.setattr(rows, "balance", lambda model, found, groups, chance: kept.append((found.copy(), groups)))
+    # An odd number for every component, so that some neighbours in the order are of two.
+    rows.sample(model, 3100, Stream.public("rows"))
+    plain, groups = kept[0]
+    moved = plain.copy()
+    balance.balance(model, moved, groups, Stream.public("exchange"))
+
+    def gap(found: np.ndarray) -> float:
+        return off(layout, model, found)
+
+    assert gap(moved) < 0.3 * gap(plain)
+    for group in range(20):
+        for k in range(4):
+            assert (np.sort(plain[groups == group, k]) == np.sort(moved[groups == group, k])).all()
+
+
+def test_a_determined_column_keeps_the_cells_that_stand_out_of_the_noise():
+    table = np.array([[900.0, 12.0, -8.0], [30.0, 700.0, 400.0], [5.0, -3.0, 9.0]])
+    kept = determined(table, 20.0)
+    assert (kept > 0).tolist() == [[True, False, False], [False, True, True], [False, False, True]]
+
+
+def test_noise_does_not_spread_a_column_that_follows_another():
+    layout, chance = Layout((8, 4, 3, 2), 3, {1: 0}), np.random.default_rng(0)
+    codes = related(8000, (8, 4, 3, 2))
+    codes[:, 1] = codes[:, 0] // 2
+    values = layout.count(codes) + chance.normal(0, 150, layout.counts)
+    found = Synthesis(layout, "mixture", classified=True).rows(values, 150.0, Stream.public("rows"))
+    assert (found[:, 1] == found[:, 0] // 2).mean() > 0.99
+    assert two_way(layout, codes, found) < 0.06
