@@ -252,6 +252,7 @@ EXPECTED_REFUSALS = {
     "softlabel.auxiliary_records": ("softlabel published private",),
     "softlabel.feature_map": ("softlabel default",),
     "softlabel.method": ("softlabel published private",),
+    "summary.deliver": ("summary auction", "summary published"),
     "summary.selection": ("summary hashes", "summary weights"),
     "vertical.block_epsilon": ("vertical default", "vertical default gradient"),
     "vertical.products": ("vertical default gradient",),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from comity.data import Classes, Encoding
+from comity.errors import StudyError
 from comity.protocols.parameters import Only, Setting
 from comity.protocols.summary.auction.market import FEATURES
 from comity.protocols.summary.auction.parameters import AuctionKeys
@@ -38,10 +39,7 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
         default_factory=dict, description="records of each owner and of the consumer; they are public"
     )
     records: int = Field(100, ge=1, description="how many are chosen in all")
-    deliver: Annotated[
-        Literal["records", "hashes", "weights"],
-        Only(variant="default", selection="one-shot", why="an auction hands over records"),
-    ] = Field(
+    deliver: Literal["records", "hashes", "weights"] = Field(
         "records",
         description="what curator and consumer get: chosen records, hashes of them under a seed that the curator does "
         "not know, or nothing but the released weights",
@@ -94,6 +92,12 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
                 dimensions=None if self.dimensions == "auto" else self.dimensions,
                 hash_dimensions=self.hash_dimensions,
                 **common,
+            )
+        if self.deliver != "records":
+            raise StudyError(
+                f'{setting.where}: summary.deliver = "{self.deliver}" needs the default variant with selection = '
+                '"one-shot": an auction hands over records; leave one of them out',
+                key="summary.deliver",
             )
         dimensions = FEATURES if self.dimensions == "auto" else self.dimensions
         if self.variant == "default":
