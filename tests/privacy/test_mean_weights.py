@@ -107,11 +107,11 @@ def audited(mechanism: MeanWeights, count: int) -> float:
 
 def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow():
     """A record of (1, −1) becomes (−1, 1): each entry moves by 2."""
-    mechanism = MeanWeights(epsilon=0.25, iterations=1, dimensions=2, moved=2, concentrated=False)
+    mechanism = MeanWeights(epsilon=0.5, iterations=1, dimensions=2, moved=2, concentrated=False)
     claim = float(mechanism.charged.epsilon)
-    assert claim == 1.5
-    assert 0.2 < audited(mechanism, 6000) <= claim
-    assert audited(replace(mechanism, epsilon=1.5), 6000) > claim
+    assert claim == 3
+    assert 0.4 < audited(mechanism, 2000) <= claim
+    assert audited(replace(mechanism, epsilon=5.0), 2000) > claim
 
 
 def test_the_mean_of_a_tilted_grid_is_that_of_its_definition():

@@ -105,7 +105,7 @@ def told(protocol, who, *, eligible: bool, count: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("count", "least"), [(160, 0.0), pytest.param(4000, 0.6, marks=pytest.mark.long)], ids=["quick", "long"]
+    ("count", "least"), [(120, 0.0), pytest.param(4000, 0.6, marks=pytest.mark.long)], ids=["quick", "long"]
 )
 def test_the_running_sum_loses_no_more_than_is_debited_for_it(count, least):
     who = consortium(Approx(4.0, 1e-5))

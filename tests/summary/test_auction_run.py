@@ -55,14 +55,14 @@ def test_the_printed_bid_prefers_what_the_target_is_not():
     records = held()
     target = records[CONSUMER].features
     far, near = (
-        mmd2(ran(published(records=20, bid_sign=sign), epsilon=300.0).presented.rows, target, 3.0)
+        mmd2(ran(published(bid_sign=sign), epsilon=300.0).presented.rows, target, 3.0)
         for sign in ("printed", "corrected")
     )
     assert near < 0.3 < 1 < far
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_each_side_pays_for_its_own_and_once(epsilon):
+def test_each_side_pays_for_its_own_and_once():
+    epsilon = 1.0
     outcome = ran(auction(), epsilon=epsilon)
     assert outcome.guarantee.epsilon == pytest.approx(epsilon, rel=1e-3) and outcome.guarantee.epsilon <= epsilon
     for account in outcome.accounts:

@@ -11,7 +11,7 @@ from comity.protocols.summary import AuctionSummary, PublishedSummary
 from comity.runtime.run import run_study
 from comity.runtime.study import Study
 
-SMALL = {"summary.records": 4, "summary.dimensions": 20}
+SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines": False}
 
 
 @pytest.fixture(scope="module")
