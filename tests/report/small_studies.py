@@ -75,7 +75,6 @@ role = "owner"
 role = "consumer"
 [simulation]
 data = "records.csv"
-grant = 1000.0
 split = "by-column"
 column = "clinic"
 """,

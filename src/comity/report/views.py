@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from comity.federation.consortium import COORDINATOR, Consortium, Named, worded
 from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Derived, Disclosed, Entrusted
+from comity.federation.protection import Derived, Disclosed, Entrusted, EntrustedRounds
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _unprotected(release: Release, declaration: Declaration) -> bool:
     if isinstance(protection, Derived):
         known = {one.name: one for one in declaration.releases}
         return any(_unprotected(known[name], declaration) for name in protection.of if name in known)
-    return isinstance(protection, Entrusted | Disclosed)
+    return isinstance(protection, Entrusted | EntrustedRounds | Disclosed)
 
 
 def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[Seen, ...]:

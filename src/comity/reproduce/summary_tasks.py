@@ -2,7 +2,8 @@
 
 Owners hold records of one kind and some of the target's; the consumer has a few of the target's, without labels, and
 others of them are for testing. As in the paper 70 % of the target lie with the owners, a quarter of the rest is the
-consumer's and three quarters are tested. 150 public seed records set the width of the kernel and nothing else.
+consumer's and three quarters are tested. 150 public seed records set the width of the kernel, and the published method
+begins with them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Task:
     consumer: Records
     test: Records
     gamma: float
+    seeds: Floats
 
 
 def task(source: Source, number: int, layout: Layout, label: str) -> Task:
@@ -84,6 +86,7 @@ def task(source: Source, number: int, layout: Layout, label: str) -> Task:
         records(rest[:wished]),
         records(rest[wished:]),
         width(source.rows[seeds]),
+        source.rows[seeds],
     )
 
 

@@ -1,4 +1,8 @@
-"""What was bought from whom: quotas, shares of the value and payouts, from noisy releases alone."""
+"""What was bought from whom: quotas, shares of the value and payouts.
+
+In one shot they follow from noisy releases alone. In an auction they are shares of winning bids, which curator and
+consumer know.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from comity.artefacts.section import Grid
 from comity.errors import DataError
@@ -16,11 +20,15 @@ _FORMAT: Final = "comity-bought-1"
 PAGE: Final = "bought.json"
 
 
+Basis = Literal["masses", "bids"]
+
+
 @dataclass(frozen=True)
 class Bought:
-    """For each owner how many records it was asked for and its share of the noisy masses; MMD² between owners and
-    consumer before and after, as the releases tell it; what is paid in all. `seen` is how many records, or hashes, the
-    curator touched, `asked` how many the summary was to have."""
+    """For each owner how many records it was asked for and its share of the value, by noisy masses or winning bids;
+    MMD² between owners and consumer before and after, as the releases tell it (in an auction, between nothing or the
+    summary and the consumer); what is paid in all. `seen` is how many records, or hashes, the curator touched, `asked`
+    how many the summary was to have."""
 
     owners: tuple[str, ...]
     quotas: tuple[int, ...]
@@ -30,9 +38,19 @@ class Bought:
     payment: float
     asked: int
     seen: int
+    basis: Basis = "masses"
 
     @classmethod
-    def of(cls, owners: tuple[str, ...], released: Mapping[str, Any], *, payment: float, asked: int, seen: int) -> Self:
+    def of(
+        cls,
+        owners: tuple[str, ...],
+        released: Mapping[str, Any],
+        *,
+        payment: float,
+        asked: int,
+        seen: int,
+        basis: Basis = "masses",
+    ) -> Self:
         """`released` is the attribution."""
         before, after = map(float, released["discrepancy"])
         return cls(
@@ -44,6 +62,7 @@ class Bought:
             payment,
             asked,
             seen,
+            basis,
         )
 
     @property
@@ -73,15 +92,27 @@ class Bought:
         return Grid(
             ("owner", "records", "share of the value", "MMD² that it takes away", "payout"),
             rows,
-            f"Of {self.payment:g} paid. Shares are those of the owners' noisy masses: nothing else is known of them.",
+            f"Of {self.payment:g} paid. Shares are those of {_BASES[self.basis]}",
         )
 
     def sentences(self) -> tuple[str, ...]:
+        if self.basis == "bids":
+            found = (
+                f"Beside the consumer's noisy mean the objective falls from {self.before:.4f} without a record to "
+                f"{self.after:.4f}."
+            )
+            return (found, self._touched)
         return (
             f"By the noisy releases alone MMD² between owners and consumer falls from {self.before:.4f} to "
             f"{self.after:.4f} along the directions that noise leaves.",
+            self._touched,
+        )
+
+    @property
+    def _touched(self) -> str:
+        return (
             f"The curator touched {self.seen} records for {self.asked} that were asked for (parsimony "
-            f"{self.parsimony:.2f}).",
+            f"{self.parsimony:.2f})."
         )
 
     def save(self, folder: Path) -> None:
@@ -100,9 +131,19 @@ class Bought:
                 raise ValueError("a quota and a share for each owner were expected")
             before, after, payment = (float(page.pop(key)) for key in ("before", "after", "payment"))
             asked, seen = (int(page.pop(key)) for key in ("asked", "seen"))
+            basis = page.pop("basis", "masses")
+            if basis not in get_args(Basis):
+                raise ValueError("shares are of masses or of bids")
             shares = tuple(map(float, shares))
             if page or not all(map(math.isfinite, (before, after, payment, *shares))) or asked < 1:
                 raise ValueError("finite figures and no others were expected")
-            return cls(tuple(owners), tuple(map(int, quotas)), shares, before, after, payment, asked, seen)
+            return cls(tuple(owners), tuple(map(int, quotas)), shares, before, after, payment, asked, seen, basis)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path}: can't be read ({error!r}); fetch the folder again") from error
+
+
+_BASES: Final[Mapping[Basis, str]] = {
+    "masses": "the owners' noisy masses: nothing else is known of them.",
+    "bids": "winning bids, along noisy broadcasts: they are curator's and consumer's to know, and whoever is paid by "
+    "them learns its own exactly.",
+}

@@ -30,7 +30,6 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary import dimensions as rule
 from comity.protocols.summary import home, moments, ratio, spectrum
@@ -38,7 +37,7 @@ from comity.protocols.summary.budget import Budget
 from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.forms import Chosen
 from comity.protocols.summary.quotas import quotas
-from comity.protocols.summary.sizes import CONSUMER, OWNER, checked_sizes, consumer_of
+from comity.protocols.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
@@ -150,7 +149,7 @@ class OneShotSummary(Protocol):
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
-        self._check(who)
+        check_terms(who, self.sizes, 0 if self.deliver == "weights" else self.records)
         budget, width = Budget.of(who), self.width(who)
         most = HEADROOM * max(self.sizes[party] for party in who.among(OWNER))
         wished = HEADROOM * self.sizes[consumer_of(who)]
@@ -264,27 +263,6 @@ class OneShotSummary(Protocol):
             form=Blob(32),
         )
         return seed, quota, chosen, summary
-
-    def _check(self, who: Consortium) -> None:
-        if who.unit is not Unit.RECORD:
-            raise StudyError(
-                f'summary protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
-                key="privacy.unit",
-            )
-        if who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f'summary protects records that are replaced; found privacy.neighbours = "{who.neighbours}". Set '
-                'privacy.neighbours = "replace": sizes are public, because quotas are capped by them',
-                key="privacy.neighbours",
-            )
-        consumer_of(who)
-        checked_sizes(self.sizes, who)
-        if self.deliver != "weights" and self.records > self.held(who):
-            raise StudyError(
-                f"summary.records = {self.records} is more than the owners have, {self.held(who)} by summary.sizes; "
-                "lower it",
-                key="summary.records",
-            )
 
     # What the coordinator does.
 

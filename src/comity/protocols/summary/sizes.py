@@ -7,6 +7,7 @@ from typing import Any
 
 from comity.errors import StudyError
 from comity.federation.consortium import Consortium
+from comity.privacy.unit import Neighbours, Unit
 
 OWNER, CONSUMER = "owner", "consumer"
 _KEY = "summary.sizes"
@@ -52,3 +53,26 @@ def checked_sizes(sizes: Mapping[str, int] | None, who: Consortium) -> Mapping[s
         wrong = f"no size for {absent[0]!r}" if absent else f"a size for {unknown[0]!r}, which is no party of the study"
         raise StudyError(f"{_KEY} has {wrong}; give one for each party of the study", key=_KEY)
     return sizes
+
+
+def check_terms(who: Consortium, sizes: Mapping[str, int] | None, records: int) -> None:
+    """Refuse terms on which no form of the method holds; `records` is how many the owners are to hand over."""
+    if who.unit is not Unit.RECORD:
+        raise StudyError(
+            f'summary protects a record; found privacy.unit = "{who.unit}". Set privacy.unit = "record"',
+            key="privacy.unit",
+        )
+    if who.neighbours is not Neighbours.REPLACE:
+        raise StudyError(
+            f'summary protects records that are replaced; found privacy.neighbours = "{who.neighbours}". Set '
+            'privacy.neighbours = "replace": sizes are public, because quotas are capped by them',
+            key="privacy.neighbours",
+        )
+    consumer_of(who)
+    known = checked_sizes(sizes, who)
+    held = sum(known[party] for party in who.among(OWNER))
+    if records > held:
+        raise StudyError(
+            f"summary.records = {records} is more than the owners have, {held} by summary.sizes; lower it",
+            key="summary.records",
+        )
