@@ -12,6 +12,7 @@ import pytest
 
 from comity.runtime.nats.loopback import free_port
 from tests.runtime.nats.relays import needs_server, wait_until
+from tests.runtime.sites import NAMES, Sites
 
 
 @pytest.fixture
@@ -85,3 +86,20 @@ def test_a_relay_serves_takes_new_members_and_ends_when_told(comity, place):
         process.kill()
         process.wait()
     wait_until(lambda: comity("relay", "reload", "consortium", "--json").document == {"relay_has_it": False})
+
+
+def test_a_study_is_submitted_by_the_coordinator_with_its_own_files(comity, place):
+    """What can't be dialled with is one sentence, before a run folder is made."""
+    (place / "sites").mkdir()
+    sites = Sites.make(place / "sites")
+    study = sites.study()
+    words = ("study", "submit", str(study.where), "--keys", str(place / "sites" / "coordinator.key"))
+    assert "nobody joined here" in comity(*words).err
+    init(comity, *NAMES)
+    comity("consortium", "join", "consortium/invitations/north.toml")
+    ended = comity(*words)
+    assert ended.code == 3 and "expected the coordinator's membership, found that of north" in ended.err
+    comity("consortium", "join", "consortium/invitations/coordinator.toml", "--folder", "own")
+    ended = comity(*words, "--relay", "own")
+    assert ended.code == 3 and "there is no certificate for the relay here" in ended.err
+    assert not (place / "runs").exists()

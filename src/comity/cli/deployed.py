@@ -35,6 +35,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     member, dialled = membership(relay)
     if member != COORDINATOR:
         raise BadInput(f"{relay}: expected the coordinator's membership, found that of {member}", key="relay")
+    dialled.require()
     if resume is None:
         folder = make_folder(out)
         begin(folder, _begun(path, study), study.text)

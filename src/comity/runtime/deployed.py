@@ -52,6 +52,8 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
             code=code,
             party=party,
         )
+    if missing and not channel.is_up:
+        raise Stopped(f"the relay is not reached ({plain(channel.trouble) or 'no word of it'}); submit the study again")
     if missing:
         named = ", ".join(f"{party} ({why})" for party, why in missing.items())
         raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when they serve")

@@ -6,6 +6,26 @@ from .relays import Loopback, NatsLine
 
 NAMES = ("ash", "birch", "cedar", "doum", *(f"site-{number}" for number in range(40)))
 
+# Of the suite that every channel keeps: what takes long over a relay, or tens of connections. `make test-deploy`.
+LONG = (
+    "test_messages_are_made_when_they_are_sent_and_not_held",
+    "test_replies_that_nobody_takes_are_not_piled_up",
+    "test_a_party_that_computes_shows_life_and_is_not_gone",
+    "test_an_ask_is_cancelled_from_another_thread",
+    "test_after_the_block_is_left_nothing_is_sent_and_nothing_is_heard",
+    "test_a_bad_line_changes_nothing_that_is_heard[reordering]",
+    "test_a_bad_line_changes_nothing_that_is_heard[slow]",
+    "test_a_bad_line_changes_nothing_that_is_heard[all of it]",
+    "test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name in LONG and item.path.parent.name == "nats":
+            item.add_marker(pytest.mark.deploy)
+
 
 @pytest.fixture(scope="session")
 def loopback(tmp_path_factory):

@@ -178,6 +178,9 @@ class NatsLine:
         self.gone.add(party)
 
     def down(self, seconds: float) -> None:
+        # The coordinator may be back before the sites are.
+        for one in self.channels:
+            one._grace = 10.0
         self.loopback.down(seconds)
 
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:

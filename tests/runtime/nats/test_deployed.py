@@ -101,6 +101,7 @@ def test_a_run_that_lost_its_relay_goes_on_by_itself(served, tmp_path):
     assert len(steps) > 4 and outcome.guarantee.private
 
 
+@pytest.mark.deploy
 def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served, tmp_path):
     """The same steps with the same sizes: the relay changes nothing about a run."""
     sites, desks, channel, _ = served

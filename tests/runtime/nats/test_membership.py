@@ -311,3 +311,21 @@ def test_a_server_that_is_too_old_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="there is no nats-server"):
         relay.find_server()
+
+
+def test_files_with_which_nobody_could_dial_are_refused_at_once(authority, tmp_path):
+    folder = tmp_path / "north"
+    request = new_request(folder, "north")
+    dialled = Relay("tls://127.0.0.1:4222", folder / "certificate.pem")
+    with pytest.raises(BadInput, match="there is no certificate for the relay here"):
+        dialled.require()
+    (folder / "authority.pem").write_text(authority.pem)
+    (folder / "certificate.pem").write_text(authority.sign_member(request, "north", life=timedelta(minutes=-1)).pem)
+    with pytest.raises(BadInput, match="this certificate ended on"):
+        dialled.require()
+    (folder / "certificate.pem").write_text(authority.sign_member(request, "north").pem)
+    dialled.require()
+    other = new_request(tmp_path / "other", "north")
+    (folder / "certificate.pem").write_text(authority.sign_member(other, "north").pem)
+    with pytest.raises(BadInput, match="can't be used together"):
+        dialled.require()

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from comity.federation.asking import ABSENT, FAILED, SILENT, Replied
+from comity.federation.asking import ABSENT, FAILED, LATE, SILENT, Replied
 from comity.federation.channel import Patience
 from comity.runtime.nats import channel as channels
 from comity.runtime.nats import consortium, desk
@@ -104,6 +104,7 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
         outcomes(asking)
 
 
+@pytest.mark.deploy
 def test_pieces_on_their_way_stay_few_however_many_parties(line, monkeypatch):
     monkeypatch.setattr(channels, "PULLED", 6)
     names = [f"site-{number}" for number in range(12)]
@@ -139,6 +140,33 @@ def test_a_site_keeps_few_asks_and_answers_all(line, monkeypatch):
     for one in threads:
         one.join(SOON)
     assert sorted(one["ash"] for one in found) == [echo(str(n).encode()) for n in range(6)]
+
+
+def test_a_site_takes_long_messages_one_after_the_other(line, monkeypatch):
+    """Whoever asks decides how long messages are, not how much memory a site gives to all of them at once."""
+    monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
+    most = []
+    channel = line.channel({"ash": lambda raw: most.append(taken()) or raw[:9]})
+    site = line.sites["ash"].desk
+
+    def taken():
+        return sum(ask.pulling.size for ask in list(site._open.values()) if ask.state is not desk.State.ANSWERED)
+
+    askings = [channel.ask(asks({"ash": bytes([number]) * 3 * MEGA})) for number in range(3)]
+    assert [outcomes(asking)["ash"] for asking in askings] == [bytes([number]) * 9 for number in range(3)]
+    assert max(most) <= 4 * MEGA
+
+
+def test_an_ask_that_nobody_repeats_gives_way(line, monkeypatch):
+    monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
+    channel = line.channel({"ash": lambda raw: raw[:9]})
+    frame = Frame(Kind.ASK, bytes(16), 3 * MEGA)
+    asyncio.run_coroutine_threadsafe(channel._link.send("comity.ask.ash", frame), channel._loop).result(SOON)
+    wait_until(lambda: bytes(16) in line.sites["ash"].desk._open)
+    long = asks({"ash": b"x" * 3 * MEGA})
+    assert outcomes(channel.ask(long, patience=Patience(deadline=1))) == {"ash": LATE}
+    monkeypatch.setattr(desk, "STALLED", 0.0)
+    assert outcomes(channel.ask(long)) == {"ash": b"x" * 9}
 
 
 def test_replies_that_nobody_takes_are_forgotten_and_given_again(line, monkeypatch):
@@ -240,6 +268,7 @@ HOLDS_THE_LOCK = """
 """
 
 
+@pytest.mark.deploy
 def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback):
     """A site as it is deployed: two processes. It ends when it is told to, and its desk with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
@@ -266,8 +295,8 @@ def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line):
     """Nobody read what the parties said meanwhile; that is nobody's silence."""
     slow = threading.Event()
     channel = line.channel({"ash": lambda raw: slow.wait(SOON) and echo(raw)})
-    with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=1)) as asking:
-        ctypes.PyDLL(None).usleep(2_000_000)
+    with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=2.5)) as asking:
+        ctypes.PyDLL(None).usleep(3_000_000)
         threading.Timer(0.3, slow.set).start()
         assert [event.reply for event in asking if isinstance(event, Replied)] == [echo(b"?")]
 

@@ -83,6 +83,7 @@ class NatsChannel:
         grace: float = GRACE,
         beat: float = BEAT,
     ) -> None:
+        relay.require()
         self._parties = {reply_subject(checked_party(party)): party for party in parties}
         self._most, self._grace, self._beat = most, grace, beat
         # Of the loop's thread alone.
@@ -130,6 +131,11 @@ class NatsChannel:
     def is_up(self) -> bool:
         """Whether there is a connection to the relay now."""
         return self._link.is_up
+
+    @property
+    def trouble(self) -> str:
+        """Why there is none, in the words of whoever said so; empty where nothing is wrong."""
+        return self._link.trouble
 
     def close(self) -> None:
         """End the connection and the threads; asks that are open are told."""

@@ -13,7 +13,8 @@ import asyncio
 import logging
 import socket
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,10 @@ log = logging.getLogger("comity.site")
 
 OPEN = 64
 """Asks that are here at once; further ones wait for the next beat."""
+TAKEN = 256 << 20
+"""Bytes of the messages of these asks; one that is alone may be larger."""
+STALLED = 30.0
+"""Seconds after which an ask that nobody repeats gives way: a coordinator that waits repeats it each second."""
 HELD = 64 << 20
 """Bytes of replies that are kept for whoever has not taken them; the newest is kept in any case."""
 
@@ -47,6 +52,7 @@ class _Ask:
     reply: bytes = b""
     reply_id: bytes = b""
     wanted: bool = True
+    touched: float = field(default_factory=time.monotonic)
 
 
 class Desk:
@@ -100,7 +106,7 @@ class Desk:
             if frame.number > self._most:
                 await self._say(Kind.FAILED, frame.id, 0, b"size")
                 return
-            if not self._has_room():
+            if not self._has_room(frame.number):
                 await self._say(Kind.ALIVE, frame.id)
                 return
             ask = self._open[frame.id] = _Ask(frame.id, frame.kind, Pulling(frame.id, frame.number))
@@ -110,7 +116,7 @@ class Desk:
                 await self._say(Kind.ALIVE, frame.id)
             await self._pull(ask)
             return
-        ask.wanted = True
+        ask.wanted, ask.touched = True, time.monotonic()
         if ask.state is State.ANSWERED:
             await self._offer(ask)
             return
@@ -156,13 +162,16 @@ class Desk:
         if ask.state is State.PULLED:
             self._to_worker(Frame(Kind.DONE, ask.id))
 
-    def _has_room(self) -> bool:
-        """If need be, forget the oldest that nobody works on: it can be asked again, and its reply is stored."""
-        if len(self._open) >= OPEN:
-            idle = next((ask for ask in self._open.values() if ask.state is not State.WORKED_ON), None)
-            if idle is not None:
-                self._drop(idle)
-        return len(self._open) < OPEN
+    def _has_room(self, size: int) -> bool:
+        """If need be, forget what nobody works on: it can be asked again, and its reply is stored."""
+        idle = [ask for ask in self._open.values() if ask.state is not State.WORKED_ON]
+        if len(self._open) >= OPEN and idle:
+            self._drop(idle.pop(0))
+        for ask in idle:
+            if ask.state is State.PULLED and time.monotonic() - ask.touched > STALLED:
+                self._drop(ask)
+        taken = sum(ask.pulling.size for ask in self._open.values() if ask.state is not State.ANSWERED)
+        return len(self._open) < OPEN and (not taken or taken + size <= TAKEN)
 
     # From the process that answers.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from comity.errors import BadInput
@@ -24,6 +25,30 @@ class Relay:
                 object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
         if not self.address.startswith("tls://"):
             raise BadInput(f"relay.address = {self.address!r}: expected tls://HOST:PORT", key="relay.address")
+
+    def require(self) -> None:
+        """Refuses files with which nobody could dial, before anything waits for a connection."""
+        from comity.runtime.nats.certificates import load_certificate
+
+        for path, what in ((self.certificate, "certificate"), (self.key, "key"), (self.authority, "authority")):
+            if not path.is_file():
+                remedy = "put it there: comity consortium join INVITATION --certificate FILE"
+                raise BadInput(f"{path}: there is no {what} for the relay here; {remedy}", key=f"relay.{what}")
+        end = load_certificate(self.certificate).not_valid_after_utc
+        if end <= datetime.now(UTC):
+            raise BadInput(
+                f"{self.certificate}: this certificate ended on {end:%Y-%m-%d}; ask for a new one: "
+                "comity consortium join",
+                key="relay.certificate",
+            )
+        try:
+            self.context()
+        except (ssl.SSLError, OSError) as error:
+            raise BadInput(
+                f"{self.certificate}: this certificate, {self.key.name} and {self.authority.name} can't be used "
+                f"together ({error}); join again",
+                key="relay.certificate",
+            ) from error
 
     def context(self) -> ssl.SSLContext:
         """TLS 1.3 with our certificate, to a relay that this consortium's authority vouches for and nobody else."""

@@ -36,6 +36,8 @@ class NatsEndpoint:
                 key="relay.address",
             )
 
+        self.relay.require()
+
     def serve(self, desk: Desk) -> None:
         serve(_AtDesk(desk), self.relay)
 

@@ -57,11 +57,16 @@ class Link:
         self._receive = receive
         self._ping = ping
         self._client: Client | None = None
-        self._said: set[str] = set()
+        self._said: dict[str, None] = {}
 
     @property
     def is_up(self) -> bool:
         return self._client is not None and self._client.is_connected
+
+    @property
+    def trouble(self) -> str:
+        """What there was to say since the last time that there was a connection."""
+        return "; ".join(self._said)
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
@@ -105,7 +110,7 @@ class Link:
         sentence = f"{type(error).__name__}: {error}"
         if sentence not in self._said:
             log.warning("%s and the relay: %s", self._name, sentence)
-        self._said.add(sentence)
+        self._said[sentence] = None
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
         async def close() -> None:
