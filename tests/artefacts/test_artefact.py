@@ -20,6 +20,10 @@ from comity.data import Encoding, clinic_schema, clinics, open_source
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor
 from comity.protocols.averaging.shares import PublishedShares, Share, Terms
+from comity.protocols.summary.artefact import BoughtHashes, BoughtRecords, RatioWeights
+from comity.protocols.summary.bought import Bought
+from comity.protocols.summary.features import FourierFeatures
+from comity.protocols.summary.spectrum import Spectrum
 from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.counting import counting_of
 from comity.protocols.synthetic.counts import NoisyCounts
@@ -30,6 +34,7 @@ TERMS = Terms("hash", "run", ("a/b", ".."), 2, 0.5, ("no", "yes"))
 ENCODING = Encoding(clinic_schema("readmitted"))
 COUNTING = counting_of(SCHEMA)
 COUNTS = NoisyCounts(COUNTING, "mixture", np.arange(float(COUNTING.layout.counts)), 1.5, None, 2)
+BOUGHT = Bought(("ash", "birch"), (2, 1), (0.75, 0.25), 0.5, 0.1, 100.0, 3, 3)
 EVERY: list[Artefact] = [
     LinearClassifier(np.ones((1, ENCODING.width)), ("no", "yes"), ENCODING),
     ConstantClassifier([0.25, 0.75], ("a", "b")),
@@ -38,6 +43,22 @@ EVERY: list[Artefact] = [
     Dataset(FRAME, SCHEMA, "csv"),
     Table(("name", "value"), (("a", 1.5), ("b", None), ("c", True)), "Rates"),
     SyntheticDataset(COUNTS, FRAME),
+    BoughtRecords(
+        Encoding(SCHEMA, scaling="unit").encode(FRAME).records.features,
+        Encoding(SCHEMA, scaling="unit").encode(FRAME).records.labels,
+        np.zeros(len(FRAME), np.int64),
+        BOUGHT,
+        SCHEMA,
+    ),
+    BoughtRecords(np.linspace(0, 1, 12).reshape(3, 4), None, np.arange(3) % 2, BOUGHT, None, (2, 2)),
+    BoughtHashes(np.ones((2, 4)), np.array([0, 1]), np.array([0, 1]), BOUGHT, 0.5, 3),
+    RatioWeights(
+        FourierFeatures(np.ones((ENCODING.width, 2))),
+        Spectrum(np.zeros(4), np.eye(4)[:, :2], np.ones(2)),
+        np.ones(3),
+        BOUGHT,
+        SCHEMA,
+    ),
     PublishedShares(tuple(Share(name, np.arange(3, dtype="<u8"), TERMS) for name in TERMS.participants)),
 ]
 

@@ -11,11 +11,11 @@ from comity.data import Records
 from comity.errors import SiteLost, StudyError
 from comity.federation.parties import begin, run
 from comity.learn.models import LinearClassifier
+from comity.learn.record_sum import in_unit_ball
 from comity.learn.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
-from comity.protocols.averaging.record_sum import in_unit_ball
 from comity.runtime.local.cohort import Cohort
 from comity.runtime.simulate import simulate, stacks
 from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol

@@ -10,10 +10,10 @@ import pytest
 
 from comity.federation.bounds import RecordSum
 from comity.federation.payers import spent_by
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging.losses import TOLERANCE, loss_of
 from comity.protocols.averaging.published_noise import gradient_diameter
-from comity.protocols.averaging.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from tests.averaging.default_consortium import KINDS, consortium, made, protocol
 
 

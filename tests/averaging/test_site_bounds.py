@@ -9,8 +9,8 @@ from comity.data import Records
 from comity.errors import Stopped
 from comity.federation.parties import run
 from comity.learn.fit import Fit
+from comity.learn.record_sum import from_upper_triangle
 from comity.protocols.averaging import Averaging, protocol
-from comity.protocols.averaging.record_sum import from_upper_triangle
 from tests.averaging.default_consortium import consortium
 from tests.averaging.default_consortium import parties as joined
 from tests.federation.toy import NAMES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.errors import Refused
+from comity.errors import Malformed, Refused
 from comity.federation.bounds import Ball, Opened
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -74,6 +74,7 @@ class Curated(Protocol):
                     protection=Perturbed(self.noise, of="mean"),
                     form=Array((3,)),
                     bound=Opened(l2=4.0, limit=20.0),
+                    grid=2.0**-10,
                     times=self.rounds,
                 ),
             ),
@@ -212,6 +213,13 @@ def test_running_sums_have_the_noise_of_one_seed():
     expected = [RUNNING.noise(seeds[0], scale, (3,)).of(k) for k in range(3)]
     steps = [np.rint((b - a) / scale.grid) for a, b in pairwise(found)]
     assert [one.tolist() for one in steps] == [(b - a).tolist() for a, b in pairwise(expected)]
+
+
+def test_running_sums_lie_on_their_grid():
+    """A sum that is rounded anew in each round moves by another unit in each that follows a change, not in one."""
+    parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
+    with pytest.raises(Malformed, match="summand by summand"):
+        parties.perturb("noisy", np.full(3, 2.0**-11))
 
 
 def test_noise_is_laid_out_for_as_many_rounds_as_are_made():

@@ -49,6 +49,16 @@ def test_what_is_asked_and_replied_arrives_and_is_not_seen():
     assert all(line.asked[party][0] != before[party][0] for party in PARTIES), "another ask has another key"
 
 
+def test_every_box_has_a_key_of_its_own():
+    """Two parties are asked the same: under one key, and its one nonce, they would be sent the same bytes."""
+    line = Echo()
+    heard(SealedChannel(line, ROSTER))
+    bodies = [box[6 + int.from_bytes(box[4:6], "big") :] for box, _ in line.asked.values()]
+    assert len(bodies[0]) == len(bodies[1]) > 1_200
+    same = sum(one == other for one, other in zip(*bodies))
+    assert same < len(bodies[0]) / 20
+
+
 def test_a_box_opens_for_its_party_alone():
     line = Echo()
     heard(SealedChannel(line, ROSTER))

@@ -61,6 +61,23 @@ grant = 1000.0
 split = "by-column"
 column = "clinic"
 """,
+    "summary": """\
+[summary]
+auxiliary = "public.csv"
+records = 5
+dimensions = 20
+sizes = { clinic-01 = 8, clinic-02 = 8, clinic-03 = 8 }
+[parties.clinic-01]
+role = "owner"
+[parties.clinic-02]
+role = "owner"
+[parties.clinic-03]
+role = "consumer"
+[simulation]
+data = "records.csv"
+split = "by-column"
+column = "clinic"
+""",
     "synthetic": """\
 [parties.clinic-01]
 [parties.clinic-02]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from comity.demo import averaging, run_demo, softlabel_consortia, synthetic, vertical
+from comity.demo import averaging, run_demo, softlabel_consortia, summary, synthetic, vertical
 from comity.demo.run import demonstration
 from comity.demo.softlabel import seeded_error
 from comity.protocols import PROTOCOLS
@@ -15,6 +15,7 @@ METHODS = {
     ("averaging", "hospitals"): ("gradient", "pure"),
     ("softlabel", "clinics"): ("default", "avg", "soft", "vote"),
     ("softlabel", "breast cancer"): ("default", "avg", "soft", "vote"),
+    ("summary", "pictures"): ("one-shot",),
     ("synthetic", "hospitals"): ("delta", "pure"),
     ("vertical", "patients"): ("Gaussian", "pure"),
 }
@@ -29,6 +30,8 @@ def demo(tmp_path_factory):
         patch.setattr(softlabel_consortia, "TESTED", 400)
         patch.setattr(averaging, "SIZES", {"ashford": 300, "birkdale": 300, "calder": 200})
         patch.setattr(averaging, "TESTED", 400)
+        patch.setattr(summary, "OWNERS", {"ashford": (300, 500), "birkdale": (500, 200), "calder": (400, 100)})
+        patch.setattr(summary, "TESTED", 300)
         patch.setattr(synthetic, "SIZES", {"ashford": 400, "birkdale": 400, "calder": 300})
         patch.setattr(synthetic, "TESTED", 400)
         patch.setattr(vertical, "PATIENTS", 2000)
@@ -91,7 +94,10 @@ def test_repeats_that_share_their_sums_are_whole_runs():
 def test_the_saved_run_has_no_seed_and_left_some_budget(demo, name):
     out, _, found = demo
     result = load_result(found["runs"][name])
-    assert result.seed is None and result.guarantee.private
+    assert result.seed is None and result.guarantee.private == (name != "summary")
+    # Chosen records are real ones, and the page says so.
+    page = (out / "runs" / name / "report.html").read_text()
+    assert ("Exact values leave their owners" in page) == (name == "summary")
     assert all(float(account.left.removeprefix("eps ")) > 1.5 for account in result.accounts)
     assert "not a private result" not in (out / "runs" / name / "report.html").read_text()
 

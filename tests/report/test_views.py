@@ -8,7 +8,7 @@ from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.life import Life
-from comity.federation.protection import Derived, Perturbed, Sealed
+from comity.federation.protection import Derived, Disclosed, Noised, Perturbed, Sealed
 from comity.federation.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -78,3 +78,17 @@ def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends
         ("coordinator", 0),
         ("each party", 1),
     ]
+
+
+def test_what_is_made_of_an_exact_value_is_shown_as_unprotected():
+    exact = release("records", "a", "coordinator", Disclosed("all of it", "records_may_leave"))
+    made = release("summary", "coordinator", "b", Derived("records"))
+    noisy = release("sum", "coordinator", "b", Derived("other"))
+    other = release("other", "a", "coordinator", Noised(Gaussian(ZCDP(1))))
+    who = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
+    seen = {
+        one.release: one.unprotected
+        for view in views(Declaration((exact, made, noisy, other), "x"), who)
+        for one in view.seen
+    }
+    assert seen == {"records": True, "other": False, "summary": True, "sum": False}

@@ -30,6 +30,8 @@ RUN = {
     "averaging published": ("noise",),
     "softlabel default": ("delta", "statistic", "feature_map"),
     "softlabel published": ("delta", "method", "constants", "auxiliary_privacy"),
+    "summary default": ("deliver", "selection"),
+    "summary published": ("bid_sign",),
     "synthetic default": ("delta", "model", "pooling"),
     "synthetic published": ("labelling", "learner"),
     "vertical default": ("delta", "model", "products", "solver", "alignment"),

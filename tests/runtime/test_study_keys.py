@@ -39,6 +39,7 @@ CLASSES, NUMBER = 'classes = ["no", "yes"]', "low = 0\nhigh = 10"
 # By protocol and variant: the privacy and the table that a study has before a key is added, and a schema's end.
 DELTA, PURE = "epsilon = 4.0\ndelta = 1e-4\n", "epsilon = 4.0\n"
 RECORD, PARTY = 'unit = "record"\n', 'unit = "party"\n'
+SIZES = "dimensions = 20\nrecords = 5\nsizes = {north = 15, south = 15, east = 15, west = 15}"
 BASES: dict[str, tuple[str, str, str]] = {
     "averaging default gradient": ("averaging", RECORD + DELTA, "sizes = 20"),
     "averaging default average": ("averaging", RECORD + PURE, "sizes = 20"),
@@ -51,6 +52,11 @@ BASES: dict[str, tuple[str, str, str]] = {
         PARTY + DELTA,
         'auxiliary = "public.csv"\nvariant = "published"\nauxiliary_privacy = "private"\nauxiliary_records = 40',
     ),
+    "summary default": ("summary", DELTA, SIZES),
+    "summary hashes": ("summary", DELTA, SIZES + '\ndeliver = "hashes"'),
+    "summary auction": ("summary", DELTA, SIZES + '\nselection = "auction"'),
+    "summary published": ("summary", DELTA, SIZES + '\nvariant = "published"\nauxiliary = "public.csv"'),
+    "summary weights": ("summary", DELTA, SIZES + '\ndeliver = "weights"'),
     "synthetic default": ("synthetic", DELTA, ""),
     "synthetic default pure": ("synthetic", PURE, "rows = 60"),
     "synthetic columns": ("synthetic", DELTA, 'products = "dealer"\nrows_at_most = 4000'),
@@ -89,6 +95,21 @@ VALUES: dict[str, list[str]] = {
     "softlabel.constants": ['"paper"'],
     "softlabel.auxiliary_privacy": ['"private"', '"public"'],
     "softlabel.auxiliary_records": ["41"],
+    "summary.sizes": ["{north = 14, south = 15, east = 15, west = 15}"],
+    "summary.records": ["6"],
+    "summary.deliver": ['"hashes"', '"weights"'],
+    "summary.auxiliary": ['"public.csv"', '"other.csv"'],
+    "summary.selection": ['"auction"', '"one-shot"'],
+    "summary.missed": ["0.2"],
+    "summary.ask_share": ["0.3"],
+    "summary.bid_sign": ['"printed"'],
+    "summary.tau": ["2"],
+    "summary.auction_epsilon": ["0.25"],
+    "summary.gamma": ["2.5"],
+    "summary.dimensions": ["24"],
+    "summary.hash_dimensions": ["20"],
+    "summary.payment": ["50.0"],
+    "summary.image": ["[2, 2]"],
     "synthetic.model": ['"naive-bayes"'],
     "synthetic.rows": ["500"],
     "synthetic.bins": ["3"],
@@ -148,7 +169,9 @@ def folder_of(base: str, folder: Path, own: str) -> Path:
         parties = '[parties.north]\ncolumns = ["age", "ill"]\n[parties.south]\ncolumns = ["dose", "sex"]\n'
         split = 'split = "by-features"'
     else:
-        parties = "".join(f"[parties.{name}]\n" for name in ("north", "south", "east", "west"))
+        roles = {name: "consumer" if name == "west" else "owner" for name in ("north", "south", "east", "west")}
+        role = 'role = "{}"\n' if protocol == "summary" else ""
+        parties = "".join(f"[parties.{name}]\n{role.format(played)}" for name, played in roles.items())
         split = 'split = "by-column"\ncolumn = "at"'
     (folder / "study.toml").write_text(
         f'[study]\nname = "keys"\nprotocol = "{protocol}"\nschema = "schema.toml"\n[privacy]\n{privacy}'
@@ -229,6 +252,8 @@ EXPECTED_REFUSALS = {
     "softlabel.auxiliary_records": ("softlabel published private",),
     "softlabel.feature_map": ("softlabel default",),
     "softlabel.method": ("softlabel published private",),
+    "summary.deliver": ("summary auction", "summary published"),
+    "summary.selection": ("summary hashes", "summary weights"),
     "vertical.block_epsilon": ("vertical default", "vertical default gradient"),
     "vertical.products": ("vertical default gradient",),
 }
@@ -254,4 +279,4 @@ def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base, tmp_path
     assert mine == set(study.parameters.own_keys(study.setting))
     assert ("key_bits" in mine) == (base == "averaging published")
     assert ("statistic" in mine) == base.startswith("softlabel default")
-    assert ("intercept" in mine) == (not base.startswith(("vertical published", "synthetic")))
+    assert ("intercept" in mine) == (not base.startswith(("vertical published", "synthetic", "summary")))

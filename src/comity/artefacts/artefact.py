@@ -26,11 +26,14 @@ _MOST_BYTES: Final = 1 << 20
 KINDS: Final[dict[str, str]] = {
     "constant": "comity.learn.models:ConstantClassifier",
     "dataset": "comity.artefacts.dataset:Dataset",
+    "hashes": "comity.protocols.summary.artefact:BoughtHashes",
     "linear": "comity.learn.models:LinearClassifier",
     "regression": "comity.learn.regressor:LinearRegressor",
     "shares": "comity.protocols.averaging.shares:PublishedShares",
+    "summary": "comity.protocols.summary.artefact:BoughtRecords",
     "synthetic": "comity.protocols.synthetic.artefact:SyntheticDataset",
     "table": "comity.artefacts.table:Table",
+    "weights": "comity.protocols.summary.artefact:RatioWeights",
 }
 """Where the class of each kind is found: a module and a name in it."""
 

@@ -107,6 +107,14 @@ class Matrices:
 
 
 @dataclass(frozen=True)
+class Pictures:
+    """Small pictures, row by row of each, every number between 0 (white) and 1 (black)."""
+
+    about: str
+    tiles: tuple[tuple[tuple[float, ...], ...], ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """A table: a row has a cell for each head."""
 
@@ -115,7 +123,7 @@ class Grid:
     note: str = ""
 
 
-Plot = Bars | Dots | Curves | Panels | Matrices
+Plot = Bars | Dots | Curves | Panels | Matrices | Pictures
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,14 @@ class Section:
     tables: tuple[Grid, ...] = ()
 
 
-_PLOTS: Mapping[str, type] = {"bars": Bars, "dots": Dots, "curves": Curves, "panels": Panels, "matrices": Matrices}
+_PLOTS: Mapping[str, type] = {
+    "bars": Bars,
+    "dots": Dots,
+    "curves": Curves,
+    "panels": Panels,
+    "matrices": Matrices,
+    "pictures": Pictures,
+}
 _WITHIN: Mapping[str, type] = {
     "bars": Bar,
     "dots": Dot,
@@ -167,6 +182,8 @@ def _plot(page: Mapping[str, Any]) -> Plot:
         value = page[field.name]
         if field.name in _WITHIN:
             value = tuple(_part(_WITHIN[field.name], one) for one in value)
+        elif field.name == "tiles":
+            value = tuple(tuple(tuple(map(float, line)) for line in tile) for tile in value)
         elif isinstance(value, list):
             value = tuple(map(_text, value))
         values[field.name] = value

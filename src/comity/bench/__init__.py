@@ -62,6 +62,11 @@ BENCHES = {
             "softlabel-million", "a study of 1,000,000 parties: time and memory", _measure("softlabel_million")
         ),
         Measurement(
+            "summary",
+            "a thousand of a million records that match a consumer's, against greedy choice in one place",
+            _measure("summary"),
+        ),
+        Measurement(
             "stream",
             "averaging over records that stream from Parquet, against numpy on the same batches",
             _measure("stream"),

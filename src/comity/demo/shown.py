@@ -76,6 +76,8 @@ class Shown:
     notes: tuple[str, ...]
     repeats: str
     result: Result
+    # What the run's one figure of quality counts.
+    figure: str = "error"
 
     @property
     def rows(self) -> list[Row]:

@@ -17,9 +17,11 @@ from comity.federation.forms import Array, Form
 from comity.federation.protection import (
     Computed,
     Correlated,
+    Curated,
     Derived,
     Disclosed,
     Entrusted,
+    EntrustedRounds,
     Noised,
     Perturbed,
     Protection,
@@ -69,7 +71,14 @@ class Release:
         """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
         if isinstance(self.protection, Computed):
             return self.protection.mechanism.charged
+        if isinstance(self.protection, EntrustedRounds):
+            return self.protection.loss
         return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
+
+    @property
+    def debits(self) -> int:
+        """How often its source pays that loss in a run."""
+        return 1 if isinstance(self.protection, EntrustedRounds) else self.times
 
     @property
     def sealed(self) -> bool:
@@ -157,18 +166,20 @@ class Release:
 
     def spacing(self, who: Consortium) -> float:
         """The grid that contributions are put on. An entrusted one carries no noise, so that it needs no scale."""
-        if isinstance(self.protection, Entrusted) and self.grid is not None:
+        if isinstance(self.protection, Entrusted | EntrustedRounds) and self.grid is not None:
             return self.grid
         return self.scale(who).grid
 
     def draws(self, part: str = WHOLE) -> list[Draw]:
         """What one of its source is debited for, where it is made from this part of the records."""
-        drawn = self.protection.mechanism if isinstance(self.protection, Computed) else self.noise
         if self.loss is None:
             return []
+        drawn: object = self.protection if isinstance(self.protection, EntrustedRounds) else self.noise
+        if isinstance(self.protection, Computed):
+            drawn = self.protection.mechanism
         return [
             Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity, part)
-            for index in range(self.times)
+            for index in range(self.debits)
         ]
 
     def _strays(self, source: str, to: str) -> bool:
@@ -303,7 +314,7 @@ def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
     found, waiting = {release.name: release}, [release]
     while waiting:
         protection = waiting.pop().protection
-        of = protection.of if isinstance(protection, Derived | Perturbed) else ()
+        of = protection.of if isinstance(protection, Derived | Perturbed | Curated) else ()
         for name in (of,) if isinstance(of, str) else of:
             if name not in known:
                 raise ValueError(f"{release.name} is made from {name!r}, which is not declared")
@@ -330,9 +341,13 @@ def _require_participants(release: Release, who: Consortium) -> None:
 
 def _require_debits(release: Release, origins: list[Release]) -> None:
     """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
-    out together."""
-    if not isinstance(release.protection, Perturbed):
+    out together or paid for by name."""
+    if not isinstance(release.protection, Perturbed | Curated):
         return
+    paid = [one.protection for one in origins if isinstance(one.protection, EntrustedRounds)]
+    named = any(release.name in one.pays_for for one in paid)
+    if (paid or isinstance(release.protection, Curated)) and not named:
+        raise ValueError(f"{release.name} is made by the coordinator, and no round that is entrusted to it pays for it")
     noise: object = release.noise
     if isinstance(noise, Correlated):
         if release.times > noise.rounds:

@@ -13,14 +13,14 @@ from typing import Any
 
 from comity.federation.consortium import ITSELF
 from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Computed, Derived, Noised, Perturbed, Selected, Summed
+from comity.federation.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
 
 
 def is_kept(release: Release) -> bool:
     """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
     with what is derived from it, never by itself; what a site computed for its own later steps crosses nowhere, and is
     its owner's where a step delivers it."""
-    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Derived)
+    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Curated | Derived)
     return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
 
 

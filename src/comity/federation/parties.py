@@ -34,7 +34,7 @@ from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, READY, StepPath
 from comity.federation.protection import Computed, Summed
 from comity.federation.protocol import EVALUATION, spec_of
-from comity.federation.released import Total, checked, perturbed
+from comity.federation.released import Total, checked, curated, perturbed
 from comity.federation.replies import Given, Reader, too_few
 from comity.federation.sealed_values import sealed_value, sealed_values
 from comity.federation.site import YOURS
@@ -354,6 +354,15 @@ class Parties:
         noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
         self._memory.kept.add(release, f"{name}[{index}]", noisy)
         return noisy
+
+    def compute(self, name: str, values: Any) -> Any:
+        """What a trusted coordinator's mechanism makes of values from entrusted releases: drawn once for each time that
+        the release is made, in their order, and journalled."""
+        release = self.declaration[name]
+        index = self._next(release)
+        found = curated(release, index, values, self.consortium, self.noise, self.once)
+        self._memory.kept.add(release, f"{name}[{index}]", found)
+        return found
 
     def _next(self, release: Release) -> int:
         """The index of a release that is made now: running again counts again from the first."""

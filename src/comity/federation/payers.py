@@ -40,7 +40,7 @@ class Group:
     @property
     def spent(self) -> Spent:
         """What a whole run costs one of them: losses that are fixed before it begins, so that they add up by kind."""
-        return _sum((self.parts[release.name], release.loss, release.times) for release in self.releases)
+        return _sum((self.parts[release.name], release.loss, release.debits) for release in self.releases)
 
 
 def delta_of(who: Consortium) -> Decimal:
@@ -72,7 +72,7 @@ def spent_by(declaration: Declaration, party: str, who: Consortium, *, runs: int
     """What a whole run, or so many, cost one party. Every run sets other records aside: what is measured on in one is
     trained on in the next."""
     parts = _parts(declaration, who)
-    return _sum((parts[one.name], one.loss, one.times * runs) for one in declaration.paid_by(party, who))
+    return _sum((parts[one.name], one.loss, one.debits * runs) for one in declaration.paid_by(party, who))
 
 
 def _parts(declaration: Declaration, who: Consortium) -> dict[str, str]:
@@ -107,7 +107,7 @@ def at_two_parties(declaration: Declaration, who: Consortium, doubled: Mapping[s
     return max(
         (_sum(_of_pair(a, b, doubled)) for a, b in pairs),
         key=lambda spent: spent.epsilon_at(delta_of(who)),
-        default=_sum((found[0].parts[one.name], doubled[one.name], one.times) for one in found[0].releases),
+        default=_sum((found[0].parts[one.name], doubled[one.name], one.debits) for one in found[0].releases),
     )
 
 
@@ -115,7 +115,7 @@ def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Iterator[tuple[
     both = {release.name for release in a.releases} & {release.name for release in b.releases}
     for release in {release.name: release for release in (*a.releases, *b.releases)}.values():
         loss = doubled[release.name] if release.name in both else release.loss
-        yield a.parts[release.name], loss, release.times
+        yield a.parts[release.name], loss, release.debits
 
 
 def _sum(losses: Iterable[tuple[str, Loss | None, int]]) -> Spent:

@@ -98,7 +98,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         if release.noise is not None:
             scale = release.scale(who) if release.loss is None or release.grid is None else None
             noise_sd = None if scale is None else release.deviation(scale) * scale.grid
-        loss = "-" if release.loss is None else str(release.loss * release.times)
+        loss = "-" if release.loss is None else str(release.loss * release.debits)
         source, to = worded(release.source), worded(release.to)
         rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
         if isinstance(release.protection, Summed):

@@ -98,6 +98,36 @@ class Entrusted:
 
 
 @dataclass(frozen=True)
+class EntrustedRounds:
+    """Sent in clear, round after round, to a coordinator that is trusted to release only what it makes privately of all
+    of them: the releases that it `pays_for`.
+
+    `loss` is what a unit loses by all of those together in all rounds, in however many it takes part. It is paid whole
+    with the first round: whether a party is heard later may depend on its records, and so may not decide what it pays.
+    """
+
+    loss: Loss
+    pays_for: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        made = ", ".join(self.pays_for)
+        return f"in clear to the coordinator, trusted to release {made} alone; one loss for all rounds"
+
+
+@dataclass(frozen=True)
+class Curated:
+    """Computed privately by the trusted coordinator from what was entrusted to it, once for each of its times."""
+
+    mechanism: Mechanism
+    of: str
+
+    @property
+    def text(self) -> str:
+        return f"made from {self.of}, by {self.mechanism.name} of the coordinator"
+
+
+@dataclass(frozen=True)
 class Perturbed:
     """Made by the trusted coordinator from an entrusted release, with noise drawn once for each of its times."""
 
@@ -174,5 +204,16 @@ class Disclosed:
         return f"EXACT, no privacy: {self.why} (needs policy.{self.policy})" + "; sealed" * self.sealed
 
 
-Protection = Summed | Noised | Computed | Entrusted | Perturbed | Sealed | Derived | Public | Disclosed
-Debited = Summed | Noised | Computed | Entrusted
+Protection = (
+    Summed
+    | Noised
+    | Computed
+    | Entrusted
+    | EntrustedRounds
+    | Perturbed
+    | Curated
+    | Sealed
+    | Derived
+    | Public
+    | Disclosed
+)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from comity.errors import Malformed, Refused
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Correlated, Perturbed
+from comity.federation.protection import Correlated, Curated, Perturbed
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 
@@ -43,12 +43,7 @@ def perturbed(
     """
     if not isinstance(release.protection, Perturbed) or source is None:
         raise Refused(f"{release.name} is not declared as noised by a trusted coordinator", code="undeclared")
-    if index >= release.times:
-        raise Refused(
-            f"{release.name} is declared {release.times} times and asked for once more; declare how often it is made",
-            code="too-often",
-            key=release.name,
-        )
+    _require_times(release, index)
     noise, scale, drawn_from = release.protection.noise, release.scale(who), source
     units = np.rint(value / scale.grid).astype("<i8")
     if units.shape != release.shape:
@@ -58,6 +53,14 @@ def perturbed(
         return f"noise:{release.name}/{place}"
 
     correlated = noise if isinstance(noise, Correlated) else None
+    if correlated is not None and not np.array_equal(units * scale.grid, value):
+        # Rounding the sum anew would move it by another unit in every later round, which one unit of noise per round
+        # does not cover: a sum of rounded summands moves in the rounds of its summands alone.
+        raise Malformed(
+            f"{release.name}: a running sum is put on its grid of {scale.grid:g} summand by summand; round each first",
+            code="form",
+            key=release.name,
+        )
     before = once(record(index - 1), _undrawn)["state"] if correlated is not None and index else None
 
     def draw() -> dict[str, Any]:
@@ -69,6 +72,43 @@ def perturbed(
         return {"units": units + drawn, "state": state}
 
     return np.asarray(once(record(index), draw)["units"] * scale.grid, np.float64)
+
+
+def curated(
+    release: Release,
+    index: int,
+    values: Any,
+    who: Consortium,
+    source: NoiseSource | None,
+    once: Callable[[str, Callable[[], Any]], Any],
+) -> Any:
+    """What the release's mechanism makes of a trusted coordinator's values, the time number `index`: drawn once and
+    journalled with what was drawn."""
+    if not isinstance(release.protection, Curated) or source is None:
+        raise Refused(f"{release.name} is not declared as computed by a trusted coordinator", code="undeclared")
+    _require_times(release, index)
+    mechanism, drawn_from = release.protection.mechanism, source
+    mechanism.check(values)
+    permit = Permit(release.name, index)
+
+    def make() -> Any:
+        made = mechanism.run(drawn_from, values, permit=permit)
+        # Bits cross as whole numbers.
+        return made.astype("<i8") if isinstance(made, np.ndarray) and made.dtype.kind == "b" else made
+
+    found = once(f"noise:{release.name}/{index}", make)
+    if not release.form.fits(found, {}, who):
+        raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
+    return found
+
+
+def _require_times(release: Release, index: int) -> None:
+    if index >= release.times:
+        raise Refused(
+            f"{release.name} is declared {release.times} times and asked for once more; declare how often it is made",
+            code="too-often",
+            key=release.name,
+        )
 
 
 def _undrawn() -> Any:

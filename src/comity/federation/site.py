@@ -22,7 +22,7 @@ from comity.federation.delivery import OWN, Named, check_received
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
-from comity.federation.protection import Computed, Entrusted, Selected, Summed
+from comity.federation.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
 from comity.federation.rows import Rows
 from comity.federation.sealed_values import opened_value
 from comity.federation.standing import NONCE
@@ -158,10 +158,16 @@ class Site:
             bounded = release.bounded.enforce(np.asarray(value, np.float64), shape)
             units = np.rint(bounded / release.spacing(self.consortium)).astype("<i8")
         # Whatever can be wrong is found before the draw is noted: from there on there is no way back.
-        scale = None if isinstance(release.protection, Entrusted) else release.scale(self.consortium)
-        permit = self.effects.draw(release.name, index)
+        in_clear = isinstance(release.protection, Entrusted | EntrustedRounds)
+        scale = None if in_clear else release.scale(self.consortium)
+        permit = None
+        if not isinstance(release.protection, EntrustedRounds):
+            permit = self.effects.draw(release.name, index)
+        elif self.kept(_paid(release.name)) is None:
+            self.effects.draw(release.name, 0)
+            self.keep(_paid(release.name), True)
         self.contributed = True
-        if scale is not None:
+        if scale is not None and permit is not None:
             noise = release.noise
             assert noise is not None
             part = isinstance(release.protection, Summed)
@@ -468,6 +474,10 @@ def _of_part(name: str, *, aside: bool) -> str:
 
 def _computed(name: str, index: int) -> str:
     return f"computed:{name}/{index}"
+
+
+def _paid(name: str) -> str:
+    return f"paid:{name}"
 
 
 def _slot(name: str, sender: str) -> str:

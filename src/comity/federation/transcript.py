@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from comity.federation.agreed import Agreed
 from comity.federation.journal import Journal, Trace
-from comity.federation.protection import Entrusted
+from comity.federation.protection import Entrusted, EntrustedRounds
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class Transcript:
 
 def entrusted_steps(agreed: Agreed) -> frozenset[str]:
     """Steps whose replies are plaintext to the coordinator."""
-    in_clear = {one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted)}
+    in_clear = {
+        one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
+    }
     kind = type(agreed.protocol)
     specs = (getattr(getattr(kind, name, None), "spec", None) for name in dir(kind))
     return frozenset(spec.name for spec in specs if spec is not None and spec.sends in in_clear)

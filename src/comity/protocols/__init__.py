@@ -9,6 +9,7 @@ from comity.protocols.parameters import Parameters, Setting
 PROTOCOLS: dict[str, tuple[str, str]] = {
     "averaging": ("comity.protocols.averaging.parameters", "AveragingParameters"),
     "softlabel": ("comity.protocols.softlabel.parameters", "SoftLabelParameters"),
+    "summary": ("comity.protocols.summary.parameters", "SummaryParameters"),
     "synthetic": ("comity.protocols.synthetic.parameters", "SyntheticParameters"),
     "vertical": ("comity.protocols.vertical.parameters", "VerticalParameters"),
 }

@@ -1,4 +1,4 @@
-"""Curves, panels and matrices as SVG to be put into a page, drawn by matplotlib; `comity.report.plots` has the rest."""
+"""Curves, panels, matrices and pictures as SVG for a page, drawn by matplotlib; `comity.report.plots` has the rest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from comity.artefacts.section import Curves, Matrices, Panels
+from comity.artefacts.section import Curves, Matrices, Panels, Pictures
 from comity.report.drawing import DARK, INK, PALE
 from comity.report.plots import said
 
 # Characters of a label, and columns of a matrix that still has its figures written in.
 _SHORT, _FIGURES = 14, 16
+# Pictures in a row.
+_ACROSS = 12
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -131,6 +133,24 @@ def matrices_plot(plot: Matrices, salt: str) -> str:
             if i < j
         ]
         return _svg(figure, f"{plot.about}: {said(described)}")
+
+
+def pictures_plot(plot: Pictures, salt: str) -> str:
+    """Pictures in rows of `_ACROSS`, drawn as one image."""
+    high, wide = len(plot.tiles[0]), len(plot.tiles[0][0])
+    across = min(_ACROSS, len(plot.tiles))
+    down = -(-len(plot.tiles) // across)
+    # One number between pictures is a margin.
+    sheet = [[0.0] * (across * (wide + 1)) for _ in range(down * (high + 1))]
+    for place, tile in enumerate(plot.tiles):
+        top, left = place // across * (high + 1), place % across * (wide + 1)
+        for row, line in enumerate(tile):
+            sheet[top + row][left : left + wide] = line
+    with _styled(salt):
+        figure, axes = _axes(7.4, 7.4 * len(sheet) / len(sheet[0]))
+        axes.imshow(sheet, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_axis_off()
+        return _svg(figure, f"{plot.about}: {len(plot.tiles)} pictures")
 
 
 def _short(text: str) -> str:

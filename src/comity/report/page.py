@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
+from comity.federation.declaration import DISCLOSING
 from comity.federation.transcript import Transcript
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
@@ -112,12 +113,17 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.guarantee.claim != "private":
-        only = result.guarantee.claim.startswith("simulation only")
-        found.append(("Simulation only" if only else "Not private as claimed", result.guarantee.claim))
+        found.append((_heading(result.guarantee.claim), result.guarantee.claim))
     if result.findings:
         counted = " These counts are exact: no guarantee covers them."
         found.append(("Look at the records again", " ".join(result.findings) + counted))
     return found
+
+
+def _heading(claim: str) -> str:
+    if claim == DISCLOSING:
+        return "Exact values leave their owners"
+    return "Simulation only" if claim.startswith("simulation only") else "Not private as claimed"
 
 
 def caveats(result: Result) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Plot
+from comity.artefacts.section import Bar, Bars, Curves, Dots, Matrices, Panels, Pictures, Plot
 from comity.federation.baseline import Baseline
 from comity.report.drawing import DARK, LINE, PALE, SIZE, Drawing
 
@@ -26,7 +26,7 @@ def plotted(plot: Plot, salt: str) -> str:
     if isinstance(plot, Dots):
         return dots_plot(plot)
     # The library that draws the others takes longer to import than many a study to run.
-    from comity.report.figures import curves_plot, matrices_plot, panels_plot
+    from comity.report.figures import curves_plot, matrices_plot, panels_plot, pictures_plot
 
     match plot:
         case Curves():
@@ -35,6 +35,8 @@ def plotted(plot: Plot, salt: str) -> str:
             return panels_plot(plot, salt)
         case Matrices():
             return matrices_plot(plot, salt)
+        case Pictures():
+            return pictures_plot(plot, salt)
 
 
 def errors_plot(error: float, baselines: Sequence[Baseline], measured: str) -> str:

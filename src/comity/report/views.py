@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comity.federation.consortium import COORDINATOR, Consortium, Named, worded
-from comity.federation.declaration import Declaration
-from comity.federation.protection import Disclosed, Entrusted
+from comity.federation.declaration import Declaration, Release
+from comity.federation.protection import Derived, Disclosed, Entrusted, EntrustedRounds
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,22 @@ def _single(named: Named) -> tuple[str, ...]:
     return (named,) if isinstance(named, str) else named
 
 
+def _unprotected(release: Release, declaration: Declaration) -> bool:
+    """Whether it is exact, or made of what is."""
+    protection = release.protection
+    if isinstance(protection, Derived):
+        known = {one.name: one for one in declaration.releases}
+        return any(_unprotected(known[name], declaration) for name in protection.of if name in known)
+    return isinstance(protection, Entrusted | EntrustedRounds | Disclosed)
+
+
 def _seen(participant: str, declaration: Declaration, who: Consortium) -> tuple[Seen, ...]:
     return tuple(
         Seen(
             release.name if release.times == 1 else f"{release.name} x{release.times}",
             worded(release.source),
             release.protection.text,
-            unprotected=isinstance(release.protection, Entrusted | Disclosed),
+            unprotected=_unprotected(release, declaration),
         )
         for release in declaration.seen_by(participant, who)
     )

@@ -51,6 +51,21 @@ REPRODUCTIONS = {
             _redo("softlabel_mnist"),
         ),
         Reproduction(
+            "summary-mnist",
+            "records that match a consumer's, Sarpatwar et al. (2019): MMD² and accuracy, odd and even digits",
+            _redo("summary_mnist"),
+        ),
+        Reproduction(
+            "summary-cps",
+            "the same on tax units of the CPS, Florida to Connecticut, in place of the Allstate extract",
+            _redo("summary_cps"),
+        ),
+        Reproduction(
+            "summary-adult",
+            "the same on Adult by education, which the paper does not have",
+            _redo("summary_adult"),
+        ),
+        Reproduction(
             "synthetic-table2",
             "error of what is learned from released data, Fioretto and Van Hentenryck (2019), Table 2",
             _redo("synthetic_table2"),

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, worded
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
 from comity.federation.declaration import Declaration
 
 _FORMAT: Final = "comity-released-1"
@@ -59,7 +59,7 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
             release.name,
             worded(release.source),
             worded(release.to),
-            () if release.to in (EVERY_PARTY, EVERYONE) else tuple(who.among(release.to)),
+            _among(release.to, who),
             release.protection.text,
             str(release.form),
             values[release.name],
@@ -67,6 +67,14 @@ def released_of(values: Mapping[str, Any], declaration: Declaration, who: Consor
         for release in declaration.releases
         if release.name in values
     )
+
+
+def _among(to: Named, who: Consortium) -> tuple[str, ...]:
+    """The participants that several names, or a role, stand for."""
+    if to in (EVERY_PARTY, EVERYONE):
+        return ()
+    named = (COORDINATOR,) if isinstance(to, tuple) and who.includes(to, COORDINATOR) else ()
+    return (*named, *who.among(to))
 
 
 def save_released(released: tuple[Released, ...], folder: Path) -> None:

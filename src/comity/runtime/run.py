@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from comity.federation.payers import groups
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_shared import SharedFile
-from comity.privacy.loss import Approx, Pure, shown
+from comity.privacy.loss import LOSSES, Approx, Pure, shown
 from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
@@ -146,14 +147,20 @@ def grant_of(study: Study) -> Pure | Approx:
     return Approx(epsilon, delta) if delta else Pure(epsilon)
 
 
-def grants_of(study: Study, parties: Sequence[str]) -> float | dict[str, float]:
-    """`grant_of`; and where the file sets no grant, what a role pays beyond the epsilon of the study is granted too."""
+def grants_of(study: Study, parties: Sequence[str]) -> float | dict[str, float | Approx]:
+    """`grant_of`; and where the file sets no grant, what a role pays beyond the epsilon of the study is granted too. A
+    loss that no epsilon covers at the study's delta, of a published method that does not keep its claim, is granted
+    with its own."""
     usual, who = float(grant_of(study).epsilon), replace(study.consortium, parties=tuple(parties))
     if study.simulation.grant is not None or not who.roles:
         return usual
-    grants = {}
+    grants: dict[str, float | Approx] = {}
     for group in groups(study.protocol.accepted(who), who):
         asked = float(group.spent.epsilon_at(delta_of(who.loss)))
+        if isinf(asked):
+            whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)
+            grants.update(dict.fromkeys(group.parties, Approx(whole, group.spent.delta)))
+            continue
         # A little up: what a loss converts to and back again is rounded both ways.
         own = usual if asked <= usual else float(shown(Decimal(repr(asked * (1 + 1e-6))), decimals=2))
         grants.update(dict.fromkeys(group.parties, own))
@@ -171,7 +178,9 @@ def settings_of(study: Study) -> dict[str, object]:
     return measured | {key: value for key, value in every.items() if key in known or key.startswith("simulation.")}
 
 
-def _ledgers(study: Study, material: Material, folder: Path, grants: float | Mapping[str, float]) -> dict[str, Ledger]:
+def _ledgers(
+    study: Study, material: Material, folder: Path, grants: float | Mapping[str, float | Approx]
+) -> dict[str, Ledger]:
     who = replace(study.consortium, parties=tuple(material.parties))
     declaration = study.protocol.accepted(who)
     terms = {party: granted(grants, study.privacy.delta, declaration, who, party) for party in material.parties}

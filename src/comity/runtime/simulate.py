@@ -75,7 +75,7 @@ def simulate(
     seed: int | None = None,
     test: pd.DataFrame | Records | None = None,
     baselines: bool = True,
-    grant: float | Mapping[str, float] | None = None,
+    grant: float | Mapping[str, float | Approx] | None = None,
     ledgers: Mapping[str, Ledger] | None = None,
     journal: Path | None = None,
     run_id: str | None = None,
@@ -90,15 +90,15 @@ def simulate(
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
-    Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `ledgers`
-    are the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is
-    one for all or by party. `models` are local models, one for all parties or by party
-    (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another party stays honest.
-    `roles` names the parties of each role that the method has. `results` asks for what each party received beside what
-    the coordinator has; where it is left out that is kept for at most `RESULTS` parties. `evaluation` measures the
-    model under privacy on records that are set aside: {} for the defaults, or "share" of the records and, for whole
-    parties, "budget" (a share of the loss). A study's protocol is `laid_out` for the records that are left; any other
-    is laid out here.
+    Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `ledgers` are
+    the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is one
+    for all or by party, an epsilon at the study's delta or with a delta of its own. `models` are local models, one for
+    all parties or by party (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another
+    party stays honest. `roles` names the parties of each role that the method has. `results` asks for what each party
+    received beside what the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
+    `evaluation` measures the model under privacy on records that are set aside: {} for the defaults, or "share" of the
+    records and, for whole parties, "budget" (a share of the loss). A study's protocol is `laid_out` for the records
+    that are left; any other is laid out here.
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -369,16 +369,20 @@ class Granted(TypedDict):
 
 
 def granted(
-    grant: float | Mapping[str, float] | None, delta: float, declaration: Declaration, who: Consortium, party: str
+    grant: float | Mapping[str, float | Approx] | None,
+    delta: float,
+    declaration: Declaration,
+    who: Consortium,
+    party: str,
 ) -> Granted:
     """A grant in the currency that this party's losses enter: pure where all of them are, whatever δ is agreed on."""
     if grant is None:
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant
     losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
-    whole = Approx(own, delta) if delta else Pure(own)
+    whole = own if isinstance(own, Approx) else Approx(own, delta) if delta else Pure(own)
     currency = currency_for(losses, whole)
-    return Granted(grant=Pure(own) if currency is Currency.PURE else whole, currency=currency)
+    return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
 
 
 def account(party: str, ledger: Ledger, delta: Decimal) -> Account:

@@ -6,7 +6,7 @@ from comity.errors import StudyError
 from comity.federation.bounds import Opened
 from comity.federation.consortium import Consortium
 from comity.federation.declaration import Declaration
-from comity.federation.protection import Computed
+from comity.federation.protection import Computed, EntrustedRounds
 from comity.federation.protocol import Protocol, StepSpec
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
@@ -31,7 +31,9 @@ def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
     single = [
         one.name
         for one in paid
-        if one.name not in stacked or isinstance(one.bound, Opened) or isinstance(one.protection, Computed)
+        if one.name not in stacked
+        or isinstance(one.bound, Opened)
+        or isinstance(one.protection, Computed | EntrustedRounds)
     ]
     if single or not protocol.stackable:
         why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-NAMES = ("softlabel", "averaging", "vertical", "synthetic")
+NAMES = ("softlabel", "averaging", "vertical", "synthetic", "summary")
 
 
 def starter(protocol: str) -> Callable[[Path], None]:

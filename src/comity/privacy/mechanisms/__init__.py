@@ -11,11 +11,13 @@ from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.computation import Computation
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.mean_weights import MeanWeights
 from comity.privacy.mechanisms.mwem import MWEM
 from comity.privacy.mechanisms.noisy_counts import NoisyCounts
 from comity.privacy.mechanisms.noisy_max import NoisyMax
 from comity.privacy.mechanisms.noisy_threshold import NoisyThreshold
 from comity.privacy.mechanisms.prefix_sums import PrefixSums
+from comity.privacy.mechanisms.rank_coins import RankCoins
 from comity.privacy.mechanisms.scale import Scale
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.permit import Permit
@@ -28,11 +30,13 @@ __all__ = [
     "Computation",
     "Gaussian",
     "Laplace",
+    "MeanWeights",
     "Noise",
     "NoisyCounts",
     "NoisyMax",
     "NoisyThreshold",
     "PrefixSums",
+    "RankCoins",
     "Scale",
     "Spherical",
 ]

@@ -30,6 +30,7 @@ from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.rows import Rows
 from comity.federation.site import Site
+from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -38,7 +39,6 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
-from comity.protocols.averaging.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 

@@ -168,6 +168,7 @@ class Desk:
                 run=run,
                 declaration=host.declaration,
                 who=host.who,
+                kept=host.agreed.protocol.present_own(found.own, host.who),
             )
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)

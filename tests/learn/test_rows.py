@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Encoding, Numeric, Schema
 from comity.federation.bounds import RecordSum
-from comity.protocols.averaging.record_sum import _peaks_are_inside, in_unit_ball, upper_triangle
+from comity.learn.record_sum import _peaks_are_inside, from_upper_triangle, in_unit_ball, upper_triangle
 
 
 @pytest.mark.parametrize("length", [1 + 1e-9, 1.02, 1.2, 3.0])
@@ -58,3 +58,10 @@ def test_rows_of_a_scaled_encoding_are_inside_by_their_largest_entry():
         corners = encoding.encode(pd.DataFrame({name: [-1.0, 1.0] for name in schema.names})).records.features
         assert _peaks_are_inside(corners)
     assert _peaks_are_inside(np.zeros((0, 3)))
+
+
+def test_the_vector_of_a_second_moment_is_as_long_as_its_matrix_and_gives_it_back():
+    rows = np.random.default_rng(8).normal(size=(7, 4))
+    vector = upper_triangle(rows)
+    assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(rows.T @ rows))
+    assert from_upper_triangle(vector, 4) == pytest.approx(rows.T @ rows)

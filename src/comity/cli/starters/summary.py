@@ -1,0 +1,75 @@
+"""Archives with pictures of all digits, from which a consumer buys some that look like its own even ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from comity.data.digits import digit_pictures, digit_schema
+
+EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
+OWNERS = {"ashford": (2000, 1500), "birkdale": (2500, 500), "calder": (2500, 500), "dunmore": (2500, 500)}
+"""Odd and even pictures of each."""
+CONSUMER, WISHED, PUBLIC, TESTED = "newtown", 500, 150, 1000
+
+_STUDY = """\
+# What the parties agree on. `comity plan study.toml` shows what it would release; nothing is read or spent by that.
+
+[study]
+name = "{name}"
+protocol = "summary"            # records of many owners, chosen so that together they look like the consumer's
+schema = "schema.toml"          # the public description of a record: bounds and classes, never measured
+
+[privacy]
+unit = "record"                 # who is protected: one record, against the other owners
+neighbours = "replace"          # how many records each party has is public
+epsilon = 1.0                   # the loss of each record of owners and of the consumer, each in its own ledger
+delta = 1e-5
+colluders = 1                   # owners that may pool what they saw
+
+[summary]
+records = 100                   # how many are bought in all
+deliver = "records"             # real records leave, without differential privacy towards curator and consumer; a
+                                # site's policy must allow it (records_may_leave = true). Or "hashes", or "weights"
+auxiliary = "public.parquet"    # public records, for the width of the kernel alone; part of the study's hash
+payment = 100.0                 # what the payout table divides
+image = [8, 8]                  # a record is a picture: chosen ones are shown on the page
+
+[summary.sizes]                 # records of each party: public, and a cap on what an owner is asked for
+{sizes}
+
+{parties}
+
+[simulation]                    # where a simulation finds its records; a deployment ignores this table
+data = "records.parquet"        # one file, split by the rule below, or one file per party
+split = "by-column"             # each value of the column below is a party
+column = "at"
+test = "test.parquet"           # records like the consumer's that no party has
+baselines = true                # compare with uniform, greedy and weighted choices
+grant = 3.0                     # the epsilon in each simulated ledger
+"""
+
+
+def write(folder: Path) -> None:
+    tables = []
+    for name, (odd, even) in OWNERS.items():
+        label = f"comity new, {name}"
+        tables.append(digit_pictures(odd, f"{label} odd", digits=ODD).assign(at=name))
+        tables.append(digit_pictures(even, f"{label} even", digits=EVEN).assign(at=name))
+    tables.append(digit_pictures(WISHED, "comity new, consumer", digits=EVEN).assign(at=CONSUMER))
+    pd.concat(tables, ignore_index=True).to_parquet(folder / "records.parquet", index=False)
+    tested = digit_pictures(TESTED, "comity new, test", digits=EVEN, tested=True)
+    tested.to_parquet(folder / "test.parquet", index=False)
+    public = digit_pictures(PUBLIC, "comity new, public").drop(columns="digit")
+    public.to_parquet(folder / "public.parquet", index=False)
+    (folder / "schema.toml").write_text(digit_schema().to_toml(), encoding="utf-8")
+    sizes = {**{name: sum(counts) for name, counts in OWNERS.items()}, CONSUMER: WISHED}
+    study = _STUDY.format(
+        name=folder.name,
+        sizes="\n".join(f"{name} = {size}" for name, size in sizes.items()),
+        parties="\n".join(
+            f'[parties.{name}]\nrole = "{"consumer" if name == CONSUMER else "owner"}"' for name in sizes
+        ),
+    )
+    (folder / "study.toml").write_text(study, encoding="utf-8")

@@ -1,0 +1,138 @@
+"""Random Fourier features of a Gaussian kernel, in pairs of cosine and sine: the map in which owners and consumer meet.
+
+After A. Rahimi, B. Recht, Random features for large-scale kernel machines, NeurIPS 2007, with frequencies that are
+orthogonal inside blocks (F. Yu et al., Orthogonal random features, NeurIPS 2016). The map is made of a public seed, or
+of one that owners and consumer keep from the curator; the width of the kernel comes from public records. Neither sees a
+private record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.entropy import Stream
+from comity.errors import DataError
+
+Floats = NDArray[np.float64]
+Real = TypeVar("Real", np.float32, np.float64)
+
+LENGTH = 1 + 1e-6
+"""No row of features is longer. Cosines and sines of single precision are off by a few times 2^-24, whatever the angle,
+so that a pair is no longer than this; a row that were is divided by its length."""
+
+# Single precision is twice as quick, and LENGTH pays for it. Rows at a time, so that a million need little memory.
+_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFeatures:
+    """φ(x) = √(2/D)·(cos(xᵀΩ), sin(xᵀΩ)), of length one; φ(x)·φ(y) is about exp(−γ·|x − y|²).
+
+    `frequencies` Ω is (columns, D/2). A pair's length does not depend on the angle: however large or inexact x is, a
+    row's length is one, up to `LENGTH`. A row that is not finite becomes zero.
+    """
+
+    frequencies: Floats
+
+    @classmethod
+    def drawn(cls, columns: int, dimensions: int, gamma: float, stream: Stream) -> FourierFeatures:
+        """`dimensions` features, an even number, for rows of so many columns and the kernel exp(−γ·|x − y|²).
+
+        Within a block of `columns` frequencies they are orthogonal, each as long as a normal vector would be: the same
+        expectation as with independent ones, and less variance.
+        """
+        if columns < 1 or dimensions < 2 or dimensions % 2:
+            raise DataError(
+                f"random features need at least one column and an even number of dimensions, found {columns} and "
+                f"{dimensions}"
+            )
+        if not 0 < gamma < float("inf"):
+            raise DataError(f"the kernel's gamma must be positive and finite, found {gamma}", key="summary.gamma")
+        blocks = []
+        for start in range(0, dimensions // 2, columns):
+            square = stream.normal((columns, columns))
+            turned, upper = np.linalg.qr(square)
+            # The signs of the triangle's diagonal make the rotation uniform, and the same everywhere.
+            turned = turned * np.where(np.diag(upper) < 0, -1.0, 1.0)
+            lengths = np.linalg.norm(stream.normal((columns, columns)), axis=0)
+            blocks.append((turned * lengths)[:, : dimensions // 2 - start])
+        return cls(np.concatenate(blocks, axis=1) * sqrt(2 * gamma))
+
+    @property
+    def columns(self) -> int:
+        return len(self.frequencies)
+
+    @property
+    def dimensions(self) -> int:
+        return 2 * int(self.frequencies.shape[1])
+
+    def __call__(self, rows: Floats) -> Floats:
+        """(n, columns) to (n, D); the angles in double precision, their cosines and sines in single."""
+        rows = np.asarray(rows)
+        if rows.ndim != 2 or rows.shape[1] != self.columns:
+            raise DataError(f"the features expect rows of {self.columns} columns, found shape {rows.shape}")
+        found = np.empty((len(rows), self.dimensions))
+        half = self.dimensions // 2
+        for start in range(0, len(rows), _ROWS):
+            some = rows[start : start + _ROWS]
+            block = found[start : start + _ROWS]
+            # What is not finite, or no longer is in single precision, is made zero below.
+            with np.errstate(invalid="ignore", over="ignore"):
+                angles = (some @ self.frequencies).astype(np.float32)
+                block[:, :half] = np.cos(angles)
+                block[:, half:] = np.sin(angles)
+            block *= sqrt(2 / self.dimensions)
+            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            # Written so that NaN fails.
+            if not (lengths <= LENGTH).all():
+                finite = np.isfinite(lengths)
+                block[~finite] = 0.0
+                block[finite] /= np.maximum(lengths[finite], 1.0)[:, None]
+        return found
+
+
+def width(public: Floats) -> float:
+    """γ of the kernel: one over the median squared distance of public rows, so that two typical ones are e⁻¹ alike.
+
+    Of seed or auxiliary records, which are everybody's: a width of private ones would be a release that nothing pays
+    for. Pairs that are alike say nothing about a scale and are left out.
+    """
+    rows = np.asarray(public, np.float64)
+    if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
+        raise DataError(
+            f"the kernel's width is that of two or more finite public rows, found shape {rows.shape}; give more "
+            "auxiliary records, or summary.gamma",
+            key="summary.gamma",
+        )
+    if len(rows) > _MOST_PUBLIC:
+        rows = rows[Stream.public("summary width").permutation(len(rows))[:_MOST_PUBLIC]]
+    first, second = np.triu_indices(len(rows), 1)
+    apart = squared_distances(rows, rows)[first, second]
+    apart = apart[apart > _ALIKE * max(float((rows**2).sum(axis=1).max()), 1e-300)]
+    if not apart.size:
+        raise DataError(
+            "the auxiliary records are all the same: they have no width; give others, or summary.gamma",
+            key="summary.gamma",
+        )
+    return 1.0 / float(np.median(apart))
+
+
+# So many public rows settle a median: a limit of size.
+_MOST_PUBLIC = 1000
+# Squared distances of equal rows are rounding beside their lengths.
+_ALIKE = 1e-13
+
+
+def squared_distances(first: NDArray[Real], second: NDArray[Real]) -> NDArray[Real]:
+    """|x − y|² of all pairs of rows (n, c) and (m, c), in the precision that they have."""
+    squares: NDArray[Real] = first @ second.T
+    squares *= -2
+    squares += np.einsum("ij,ij->i", first, first)[:, None]
+    squares += np.einsum("ij,ij->i", second, second)
+    np.maximum(squares, 0, out=squares)
+    return squares

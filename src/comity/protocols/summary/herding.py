@@ -1,0 +1,65 @@
+"""Greedy choice of records whose mean features come close to a target: kernel herding (Chen, Welling, Smola 2010).
+
+With q records chosen, whose features sum to S, record x brings the summary to (S + φ(x))/(q + 1). Its squared distance
+from a target mean t is, up to what no x changes and with |φ| = 1, −2/(q + 1)·(t·φ(x) − S·φ(x)/(q + 1)): so the next
+record is the one with the largest t·φ(x) − S·φ(x)/(q + 1). Only inner products are needed, of exact kernel or features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.errors import DataError
+from comity.protocols.summary.mmd import kernel, likeness
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+def herd(
+    attraction: Floats, alike: Callable[[int], NDArray[np.floating[Any]]], count: int, present: Floats | None = None
+) -> Places:
+    """`count` different places, in the order of choice.
+
+    `attraction` (n,) holds t·φ(x) of every candidate, `alike(i)` (n,) its inner product with candidate i; `present`, if
+    given, is how many records are there already followed by Σ φ(s)·φ(x) over them (n + 1 numbers). Ties go to the
+    first.
+    """
+    candidates = len(attraction)
+    if not 0 <= count <= candidates:
+        raise DataError(f"as many records are chosen as there are at most: {count} asked of {candidates}")
+    already = 0 if present is None else round(float(present[0]))
+    crowding = np.zeros(candidates) if present is None else np.array(present[1:], np.float64)
+    left = np.array(attraction, np.float64)
+    chosen = np.empty(count, np.int64)
+    for place in range(count):
+        best = int(np.argmax(left - crowding / (already + place + 1)))
+        chosen[place] = best
+        left[best] = -np.inf
+        crowding += alike(best)
+    return chosen
+
+
+def herd_rows(rows: Floats, attraction: Floats, count: int, gamma: float) -> Places:
+    """By the exact kernel, towards whatever `attraction` (n,) is the likeness to."""
+    single = np.asarray(rows, np.float32)
+    return herd(attraction, lambda best: kernel(single, single[best : best + 1], gamma)[:, 0], count)
+
+
+def herd_weighted(rows: Floats, weights: Floats, count: int, gamma: float) -> Places:
+    """By the exact kernel, towards the rows' own distribution under `weights`, which sum to one."""
+    return herd_rows(rows, likeness(rows, rows, gamma, weights), count, gamma)
+
+
+def herd_towards(rows: Floats, target: Floats, count: int, gamma: float) -> Places:
+    """By the exact kernel, towards the rows of `target`: the greedy choice that knows everything."""
+    return herd_rows(rows, likeness(rows, target, gamma), count, gamma)
+
+
+def herd_features(features: Floats, mean: Floats, count: int) -> Places:
+    """By features (n, D), towards a mean of features (D,)."""
+    return herd(features @ mean, lambda best: features @ features[best], count)

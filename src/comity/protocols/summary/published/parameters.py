@@ -1,0 +1,21 @@
+"""Keys of the `[summary]` table that only the published method has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from comity.protocols.parameters import Only, Parameters
+
+
+class PublishedKeys(Parameters):
+    bid_sign: Annotated[Literal["corrected", "printed"], Only(variant="published")] = Field(
+        "corrected", description="published only: bids by the objective's marginal gain, or as printed, sign reversed"
+    )
+    tau: Annotated[int, Only(variant="published")] = Field(
+        5, description="published only: rounds as its owner's choice after which a record is asked for anyway"
+    )
+    auction_epsilon: Annotated[float, Only(variant="published")] = Field(
+        0.5, description="published only: rank i is asked with probability exp(-auction_epsilon (i - 1))"
+    )

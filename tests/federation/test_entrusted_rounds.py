@@ -1,0 +1,167 @@
+"""Rounds that are entrusted to a curator: one debit for all, with the first; private choices of the curator, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.errors import DataError, Refused
+from comity.federation.bounds import Ball, Opened
+from comity.federation.codec import decode
+from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaration import Declaration, Release
+from comity.federation.forms import Array
+from comity.federation.parties import Parties, begin
+from comity.federation.payers import largest
+from comity.federation.plan import plan
+from comity.federation.protection import Curated, EntrustedRounds, Perturbed
+from comity.federation.protocol import Protocol, step
+from comity.federation.site import Site
+from comity.privacy.loss import GDP, Pure
+from comity.privacy.mechanisms import Gaussian, NoisyThreshold
+from comity.privacy.randomness import SeededNoise
+from comity.report.views import views
+
+from .toy import answer, ask_for, consortium, host, run, setup
+
+TOP = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=2.0)
+
+
+@dataclass(frozen=True)
+class Ranked(Protocol):
+    """In each round parties say a number, and those with small ranks are told so, with noise."""
+
+    name = "ranked"
+    rounds: int = 3
+    asked: int = 3
+    pays_for: tuple[str, ...] = ("told",)
+    fails_in: int = -1
+
+    def declare(self, who: Consortium) -> Declaration:
+        return Declaration(
+            (
+                Release(
+                    name="numbers",
+                    source=EVERY_PARTY,
+                    to=COORDINATOR,
+                    protection=EntrustedRounds(Pure(1), self.pays_for),
+                    form=Array((1,), "<i8"),
+                    bound=Ball(4.0),
+                    grid=2.0**-20,
+                    times=self.rounds,
+                ),
+                Release(
+                    name="told",
+                    source=COORDINATOR,
+                    to=EVERYONE,
+                    protection=Curated(TOP, of="numbers"),
+                    form=Array((5,), "<i8"),
+                    times=self.rounds,
+                ),
+            ),
+            adversary="whoever sees the rounds",
+        )
+
+    def coordinate(self, parties: Parties) -> dict[str, Any]:
+        for number in range(self.asked):
+            got = parties.ask(self.say, label=min(number, self.rounds - 1))
+            parties.compute("told", np.array([values["numbers"][0] for values in got.values()]).argsort())
+        return {}
+
+    @step(sends="numbers")
+    def say(self, site: Site) -> None:
+        if int(site.label) == self.fails_in:
+            raise ArithmeticError("a fit failed")
+        site.contribute(site.features[int(site.label), :1])
+
+
+def drawn(one: Any) -> list[tuple[str, int]]:
+    return [(entry.release, entry.index) for entry in one.store.ledger.entries() if entry.kind == "draw"]
+
+
+def test_all_rounds_are_one_debit_paid_with_the_first():
+    parties, hosts = setup(Ranked(), noise=SeededNoise(5))
+    run(parties)
+    for one in hosts.values():
+        assert drawn(one) == [("numbers", 0)]
+        assert one.store.ledger.summary()[0].spent.pure == 1
+    declared = parties.declaration
+    assert largest(declared, parties.consortium).pure == 1
+    shown = plan("study", Ranked(), consortium())
+    assert shown.rows[0].loss == "eps 1.00" and "one loss for all rounds" in shown.rows[0].protection
+    assert "noisy threshold of the coordinator" in shown.rows[1].protection
+
+
+@pytest.mark.parametrize("label", [0, 2])
+def test_whichever_round_is_asked_for_first_pays(label):
+    """A coordinator that skips the first round buys nothing by it; and what fails takes part neutrally, and pays."""
+    one = host(Ranked(fails_in=label), consortium(), "ash")
+    answer(one, ask_for("run.begin[0]"))
+    assert decode(answer(one, ask_for(f"say[{label}]")))["ok"]["numbers"].tolist() == [0]
+    assert drawn(one) == [("numbers", 0)]
+    assert "ok" in decode(answer(one, ask_for("say[1]")))
+    assert drawn(one) == [("numbers", 0)]
+    assert decode(answer(one, ask_for("say[3]")))["refused"] == "too-often"
+
+
+def told(parties: Parties) -> list[bytes]:
+    begin(parties)
+    parties.protocol.coordinate(parties)
+    return [one.tobytes() for one in parties.kept["told"]]
+
+
+def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed():
+    loose = replace(TOP, loss=Pure(0.01))
+
+    @dataclass(frozen=True)
+    class Loose(Ranked):
+        def declare(self, who: Consortium) -> Declaration:
+            declared = super().declare(who)
+            noisy = replace(declared["told"], protection=Curated(loose, of="numbers"))
+            return replace(declared, releases=(declared["numbers"], noisy))
+
+    found = []
+    parties, hosts = setup(Loose(rounds=20, asked=20), noise=SeededNoise(5))
+    found.append(told(parties))
+    again, _ = setup(Loose(rounds=20, asked=20), noise=SeededNoise(6), hosts=hosts)
+    again.journal = parties.journal
+    found.append(told(again))
+    other, _ = setup(Loose(rounds=20, asked=20), noise=SeededNoise(6))
+    assert found[0] == found[1] != told(other)
+
+
+def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from():
+    parties, _ = setup(Ranked(asked=4), noise=SeededNoise(5))
+    with pytest.raises(Refused, match="declared 3 times") as found:
+        told(parties)
+    assert found.value.code == "too-often"
+    parties, _ = setup(Ranked(), noise=SeededNoise(5))
+    with pytest.raises(DataError, match="finite"):
+        parties.compute("told", np.array([np.nan]))
+    with pytest.raises(Refused, match="not declared as computed"):
+        parties.compute("numbers", np.zeros(5))
+
+
+def test_what_nobody_pays_for_is_not_made():
+    who = consortium()
+    with pytest.raises(ValueError, match="told is made by the coordinator, and no round"):
+        Ranked(pays_for=("others",)).declare(who).accept(who)
+    declared = Ranked(pays_for=("others",)).declare(who)
+    noise = Perturbed(Gaussian(GDP(1)), of="numbers")
+    noisy = replace(declared["told"], protection=noise, bound=Opened(l2=1.0, limit=9.0), form=Array((5,)), times=1)
+    with pytest.raises(ValueError, match="no round"):
+        replace(declared, releases=(declared["numbers"], noisy)).accept(who)
+    replace(Ranked().declare(who), releases=(Ranked().declare(who)["numbers"], noisy)).accept(who)
+
+
+def test_the_page_and_the_transcript_know_what_is_in_clear():
+    parties, _ = setup(Ranked(), noise=SeededNoise(5))
+    run(parties)
+    coordinator, each = views(parties.declaration, parties.consortium)
+    assert [one.unprotected for one in coordinator.seen] == [True, False]
+    assert [one.unprotected for one in each.seen] == [False]
+    replies = [line for line in parties.transcript.lines if line.path.startswith("say") and "coord" in line.direction]
+    assert replies and not any(line.digest for line in replies)

@@ -1,0 +1,50 @@
+"""The two auctions on the small consortium of these tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from comity.data import Records
+from comity.protocols.summary.auction.protocol import AuctionSummary
+from comity.protocols.summary.published.protocol import PublishedSummary
+from comity.runtime.simulate import simulate
+
+from .consortia import COLUMNS, ROLES, held
+
+SEEDS = np.random.default_rng(0).random((30, COLUMNS))
+
+
+def _known(own: dict[str, Records] | None, more: dict[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "columns": COLUMNS,
+        "gamma": 3.0,
+        "sizes": {name: len(one) for name, one in (own or held()).items()},
+        "records": 8,
+        "labels": "<i8",
+        "dimensions": 20,
+    }
+    return {**known, **more}
+
+
+def auction(own: dict[str, Records] | None = None, **more: Any) -> AuctionSummary:
+    return AuctionSummary(**_known(own, more))
+
+
+def published(own: dict[str, Records] | None = None, **more: Any) -> PublishedSummary:
+    return PublishedSummary(**_known(own, {"seeds": SEEDS, **more}))
+
+
+def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Any:
+    """A simulated run; the same seed, study and run give the same one."""
+    known: dict[str, Any] = {
+        "epsilon": 4.0,
+        "delta": 1e-5,
+        "unit": "record",
+        "roles": ROLES,
+        "seed": 3,
+        "study_hash": "00" * 32,
+        "run_id": "run",
+    }
+    return simulate(protocol, parties=records or held(), **{**known, **more})

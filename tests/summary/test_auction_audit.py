@@ -1,0 +1,116 @@
+"""What owners see of two neighbours in either auction: the published one is caught, the corrected one is not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from comity.audit import epsilon_lower_bound
+from comity.audit.bound import mu_lower_bound
+from comity.entropy import Stream
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.mechanisms import RankCoins
+from comity.privacy.mechanisms.prefix_sums import coefficients
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.summary.auction import asking, bids
+from comity.protocols.summary.auction.direction import direction
+from comity.protocols.summary.auction.pool import Offer, Pool
+from comity.protocols.summary.auction.rounds import rounds_of
+
+from .auctions import auction
+from .consortia import COLUMNS, consortium
+
+SURE = 1 - 1e-7
+EPSILON = 0.5
+
+
+def asked_at(mechanism, ours: float, theirs: float, count: int = 60_000) -> np.ndarray:
+    """Whether an owner with a bid of ours is asked, beside one with a bid of theirs."""
+    ranks = bids.ranks({"reader": ours, "other": theirs}, ("reader", "other"))
+    signed = ranks if isinstance(mechanism, RankCoins) else -ranks
+    found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=Permit("asked", 0))
+    return found[:, 0].astype(float)
+
+
+def test_the_published_auction_is_caught_and_the_corrected_one_is_not():
+    """Another owner's record is replaced by a better one, and the reader's rank goes from 1 to 2."""
+    coins = RankCoins(epsilon=EPSILON)
+    first, second = (asked_at(coins, ours, 1.0) for ours in (2.0, 0.5))
+    smallest = 1 - math.exp(-EPSILON)
+    assert first.all() and np.mean(second == 0) == pytest.approx(smallest, abs=0.02)
+    for delta in (0.0, 1e-5, 0.1, 0.8 * smallest):
+        assert epsilon_lower_bound(first, second, delta=delta, confidence=SURE) > 3 * EPSILON
+    # With its true δ nothing is left to catch.
+    assert epsilon_lower_bound(first, second, delta=smallest, confidence=SURE) <= EPSILON
+    corrected = asking.asking(Pure(EPSILON), 1, 0.2)
+    first, second = (asked_at(corrected, ours, 1.0) for ours in (2.0, 0.5))
+    assert 0.1 * EPSILON < epsilon_lower_bound(first, second, confidence=SURE) <= EPSILON
+    # Control: noise for six times the loss is seen.
+    narrow = asking.asking(Pure(6 * EPSILON), 1, 0.2)
+    first, second = (asked_at(narrow, ours, 1.0) for ours in (2.0, 0.5))
+    assert epsilon_lower_bound(first, second, confidence=SURE) > EPSILON
+
+
+def far_apart(features) -> tuple[np.ndarray, np.ndarray]:
+    rows = 20 * Stream.public("audit").normal((400, COLUMNS))
+    products = features(rows) @ features(rows).T
+    one, other = np.unravel_index(int(products.argmin()), products.shape)
+    return rows[one], rows[other]
+
+
+def broadcasts(protocol, who, owned: np.ndarray, source, *, eligible: bool) -> np.ndarray:
+    """The noisy sums of a run in which one owner bids and another reads along; `eligible` False is the broken twin in
+    which a record may bid in every round."""
+    release, noise = protocol.declare(who)["running"], protocol.running(who)
+    scale = release.scale(who)
+    rounds = rounds_of(len(owned), protocol.records, Stream.public("audited owner"))
+    features, found = protocol.features, []
+    pool, running = Pool(("one",), features, grid=scale.grid), np.zeros(protocol.dimensions)
+    drawn = noise.noise(noise.begin(source, permit=Permit("running", 0)), scale, release.shape)
+    for number in range(protocol.records - 1):
+        mine = np.flatnonzero((rounds == number) | (not eligible))
+        place, bid = bids.best(features(owned[mine]), direction(np.zeros(protocol.dimensions), running, number))
+        pool.close({"one": Offer(owned[mine[place]])}, {"one": bid})
+        running = pool.sum + drawn.of(number) * scale.grid
+        found.append(running)
+    return np.array(found)
+
+
+def told(protocol, who, *, eligible: bool, count: int) -> float:
+    """μ that a reader of all broadcasts tells two owners by, one of whose records is another one. It undoes the
+    correlation of the noise, and weighs what is left as the record's summand does."""
+    one, other = far_apart(protocol.features)
+    turns = protocol.records - 1
+    c = coefficients(turns)
+    root = np.array([[c[t - k] if k <= t else 0.0 for k in range(turns)] for t in range(turns)])
+    undone = np.linalg.inv(root)
+    apart = protocol.features(np.stack([one, other]))
+    moves = np.ones(turns) if not eligible else np.eye(turns)[0]
+    weights = root @ moves
+    scores = []
+    # A round for each record, and all but one of them alike.
+    places = np.flatnonzero(rounds_of(protocol.records, protocol.records, Stream.public("audited owner")) == 0)
+    for number, row in enumerate((one, other)):
+        owned = np.repeat(0.5 * np.ones((1, COLUMNS)), protocol.records, axis=0)
+        owned[places] = row
+        if not eligible:
+            owned = row[None]
+        source = SeededNoise(number)
+        seen = (undone @ broadcasts(protocol, who, owned, source, eligible=eligible) for _ in range(count))
+        scores.append(np.array([weights @ one_run @ (apart[0] - apart[1]) for one_run in seen]))
+    return mu_lower_bound(*scores, confidence=SURE)
+
+
+@pytest.mark.parametrize(
+    ("count", "least"), [(120, 0.0), pytest.param(4000, 0.6, marks=pytest.mark.long)], ids=["quick", "long"]
+)
+def test_the_running_sum_loses_no_more_than_is_debited_for_it(count, least):
+    who = consortium(Approx(4.0, 1e-5))
+    protocol = auction(records=8, dimensions=2)
+    claimed = float(protocol.budget(who).running.mu)
+    assert least * claimed <= told(protocol, who, eligible=True, count=count) <= claimed
+    # Control: a record that bids in every round, as it does where rounds are not divided among records.
+    assert told(protocol, who, eligible=False, count=count) > claimed

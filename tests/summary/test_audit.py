@@ -1,0 +1,81 @@
+"""What colluding owners, or a curator, see of two neighbours: measured losses within those that are debited, and broken
+twins beyond them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.audit.bound import mu_lower_bound
+from comity.entropy import Stream
+from comity.privacy.loss import Approx
+from comity.protocols.summary import moments, ratio
+from comity.protocols.summary.features import FourierFeatures
+from comity.protocols.summary.spectrum import Spectrum
+from tests.averaging.test_default_audit import SURE, claimed_mu, heard
+
+from .consortia import COLUMNS, consortium, summary
+
+COUNT = 6000
+
+
+def told(release, who, one, other, *, parts=None):
+    """μ that a reader can tell two contributions by, whose difference it knows."""
+    apart = one - other
+    seen = [heard(release, who, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))]
+    return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
+
+
+def far_apart(features):
+    """Two records of a small search whose moments are nearly as far apart as any."""
+    rows = 20 * Stream.public("audit").normal((400, COLUMNS))
+    each = np.array([moments.summed(row[None, :], features) for row in rows])
+    gram = each @ each.T
+    square = np.diag(gram)[:, None] + np.diag(gram)[None, :] - 2 * gram
+    return [each[place] for place in np.unravel_index(int(square.argmax()), square.shape)]
+
+
+def test_moments_lose_no_more_than_is_debited_for_them():
+    built, who = summary(dimensions=6), consortium(Approx(6.0, 1e-5))
+    release = built.declare(who).accept(who)["moments"]
+    one, other = far_apart(FourierFeatures.drawn(COLUMNS, 6, 3.0, Stream.public("audit features")))
+    assert np.linalg.norm(one - other) > 0.95 * moments.MOVED
+    honest, claimed = release.parts(who), claimed_mu(release)
+    assert honest == 2
+    assert 0.7 * claimed < told(release, who, one, other, parts=honest) <= claimed
+    # Controls: features of twice the length, and noise that counts on the reader's own part.
+    assert told(release, who, 2 * one, 2 * other, parts=honest) > claimed
+    assert told(release, who, one, other, parts=1) > claimed
+
+
+def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged():
+    built, who = summary(dimensions=6), consortium(Approx(12.0, 1e-5))
+    release = built.declare(who).accept(who)["wish"]
+    seen = Spectrum(np.zeros(6), np.eye(6)[:, :2], np.array([0.5, 0.1]))
+    phi = np.array([[1.0, 0, 0, 0, 0, 0], [-1.0, 0, 0, 0, 0, 0]])
+    plain = seen.whitened(phi) * seen.variances**0.25 / seen.radius
+    one, other = np.zeros((2, *release.shape))
+    one[:2], other[:2] = seen.in_ball(phi)
+    claimed = claimed_mu(release)
+    assert 0.7 * claimed < told(release, who, one, other, parts=1) <= claimed
+    # Control: rows that were not brought into the ball.
+    one[:2], other[:2] = 1.3 * plain / np.linalg.norm(plain, axis=1, keepdims=True)
+    assert told(release, who, one, other, parts=1) > claimed
+
+
+def test_an_owners_mass_loses_no_more_than_is_debited_for_it():
+    built, who = summary(dimensions=6), consortium(Approx(80.0, 1e-5))
+    release = built.declare(who).accept(who)["mass"]
+    claimed = claimed_mu(release)
+    one, other = np.array([ratio.MOST**2]), np.array([0.0])
+    assert 0.6 * claimed < told(release, who, one, other, parts=1) <= claimed
+    # Control: a ratio without its upper end.
+    assert told(release, who, 4 * one, other, parts=1) > claimed
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_an_owners_two_releases_cost_no_more_than_the_study_and_the_consumers_one_no_less(epsilon):
+    built, who = summary(), consortium(Approx(epsilon, 1e-5))
+    declared = built.declare(who).accept(who)
+    owner = [float(declared[name].loss.square) for name in ("moments", "mass")]
+    assert sum(owner) <= float(declared["wish"].loss.square) <= sum(owner) * (1 + 1e-9)

@@ -1,0 +1,184 @@
+"""Features, discrepancy and herding against what they are defined as."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from comity.entropy import Stream
+from comity.errors import DataError
+from comity.protocols.summary.features import LENGTH, FourierFeatures, squared_distances, width
+from comity.protocols.summary.herding import herd, herd_features, herd_towards, herd_weighted
+from comity.protocols.summary.mmd import kernel, likeness, mmd2, mmd2_of_means
+
+
+def _rows(count: int, columns: int, seed: str = "rows") -> np.ndarray:
+    return Stream.public("summary tests", seed).normal((count, columns))
+
+
+def _kernel(one: np.ndarray, two: np.ndarray, gamma: float) -> np.ndarray:
+    return np.exp(-gamma * ((one[:, None, :] - two[None, :, :]) ** 2).sum(-1))
+
+
+def test_features_have_length_one_whatever_the_row_is():
+    features = FourierFeatures.drawn(5, 40, 0.3, Stream.public("length"))
+    rows = np.concatenate([_rows(300, 5), 1e6 * _rows(300, 5), 1e30 * _rows(300, 5)])
+    lengths = np.linalg.norm(features(rows), axis=1)
+    assert lengths.max() <= LENGTH
+    assert lengths.min() >= 2 - LENGTH
+
+
+def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other():
+    features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("finite"))
+    rows = _rows(4, 3)
+    broken = rows.copy()
+    broken[1, 2], broken[3, 0] = np.nan, np.inf
+    assert (features(broken)[[1, 3]] == 0).all()
+    assert features(broken)[[0, 2]] == pytest.approx(features(rows)[[0, 2]], abs=1e-6)
+
+
+def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch):
+    """Whatever a library's cosine gives: the sensitivity rests on the length alone."""
+    features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("long"))
+    cosine = np.cos
+    monkeypatch.setattr("comity.protocols.summary.features.np.cos", lambda angles: 1.01 * cosine(angles))
+    assert np.linalg.norm(features(_rows(200, 3)), axis=1).max() <= LENGTH
+
+
+@pytest.mark.parametrize("dimensions", [4000, 20000])
+def test_inner_products_are_about_the_kernel(dimensions):
+    rows = _rows(30, 12)
+    gamma = 0.05
+    mapped = FourierFeatures.drawn(12, dimensions, gamma, Stream.public("kernel"))(rows)
+    assert np.abs(mapped @ mapped.T - _kernel(rows, rows, gamma)).max() < 6 / np.sqrt(dimensions)
+
+
+def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_ones():
+    drawn = FourierFeatures.drawn(6, 2 * 15, 0.5, Stream.public("orthogonal"))
+    assert drawn.frequencies.shape == (6, 15)
+    for start in (0, 6, 12):
+        block = drawn.frequencies[:, start : start + 6]
+        products = block.T @ block
+        assert np.abs(products - np.diag(np.diag(products))).max() < 1e-9
+    lengths = np.linalg.norm(FourierFeatures.drawn(6, 2 * 3000, 0.5, Stream.public("lengths")).frequencies, axis=0)
+    # The squares of normal vectors' lengths: 6 columns of variance 2γ each.
+    assert (lengths**2).mean() == pytest.approx(6 * 2 * 0.5, rel=0.05)
+
+    rows, exact = _rows(40, 6), _kernel(_rows(40, 6), _rows(40, 6), 0.1)
+    errors: dict[str, list[float]] = {"orthogonal": [], "independent": []}
+    for repeat in range(20):
+        stream = Stream.public("variance", repeat)
+        independent = FourierFeatures(stream.normal((6, 30)) * np.sqrt(0.2))
+        for name, one in (("orthogonal", FourierFeatures.drawn(6, 60, 0.1, stream)), ("independent", independent)):
+            mapped = one(rows)
+            errors[name].append(float(((mapped @ mapped.T - exact) ** 2).mean()))
+    assert np.mean(errors["orthogonal"]) < 0.8 * np.mean(errors["independent"])
+
+
+def test_the_same_seed_gives_the_same_features_and_another_one_others():
+    one, same, other = (FourierFeatures.drawn(4, 10, 1.0, Stream.public(name)) for name in ("a", "a", "b"))
+    assert np.array_equal(one.frequencies, same.frequencies)
+    assert not np.array_equal(one.frequencies, other.frequencies)
+
+
+@pytest.mark.parametrize(("columns", "dimensions", "gamma"), [(0, 4, 1.0), (3, 5, 1.0), (3, 0, 1.0), (3, 4, 0.0)])
+def test_what_makes_no_features_is_refused(columns, dimensions, gamma):
+    with pytest.raises(DataError):
+        FourierFeatures.drawn(columns, dimensions, gamma, Stream.public("refused"))
+
+
+def test_the_width_is_that_of_the_median_public_pair():
+    public = _rows(50, 3)
+    apart = [((public[i] - public[j]) ** 2).sum() for i, j in combinations(range(50), 2)]
+    assert width(public) == pytest.approx(1 / np.median(apart))
+    # Scaling the columns does not change what two typical records are to each other.
+    assert width(7 * public) * 49 == pytest.approx(width(public))
+    # Copies say nothing.
+    assert width(np.concatenate([public, public])) == pytest.approx(width(public), rel=0.02)
+
+
+@pytest.mark.parametrize("public", [np.ones((5, 2)), np.ones((1, 2)), np.array([[1.0], [np.nan]])])
+def test_public_rows_without_a_width_are_refused(public):
+    with pytest.raises(DataError) as refused:
+        width(public)
+    assert refused.value.key == "summary.gamma"
+
+
+def test_discrepancy_is_that_of_all_pairs():
+    first, second = _rows(30, 4, "first"), 0.5 + _rows(41, 4, "second")
+    gamma, weights = 0.2, np.linspace(1, 2, 30) / np.linspace(1, 2, 30).sum()
+    for share, found in (
+        (np.full(30, 1 / 30), mmd2(first, second, gamma)),
+        (weights, mmd2(first, second, gamma, weights)),
+    ):
+        flat = np.full(41, 1 / 41)
+        exact = (
+            share @ _kernel(first, first, gamma) @ share
+            - 2 * share @ _kernel(first, second, gamma) @ flat
+            + flat @ _kernel(second, second, gamma) @ flat
+        )
+        assert found == pytest.approx(exact, abs=1e-6)
+    assert mmd2(first, first, gamma) == pytest.approx(0, abs=1e-6)
+    assert kernel(first, second, gamma) == pytest.approx(_kernel(first, second, gamma))
+    assert squared_distances(first, first).min() >= 0
+
+
+def test_discrepancy_of_features_comes_close_to_the_exact_one():
+    first, second = _rows(60, 4, "first"), 0.5 + _rows(60, 4, "second")
+    mapped = FourierFeatures.drawn(4, 6000, 0.2, Stream.public("mmd"))
+    found = mmd2_of_means(mapped(first).mean(axis=0), mapped(second).mean(axis=0))
+    assert found == pytest.approx(mmd2(first, second, 0.2), rel=0.1)
+
+
+def test_blocks_of_pairs_have_the_values_of_the_whole(monkeypatch):
+    rows, others = _rows(50, 3), _rows(20, 3, "others")
+    whole = likeness(rows, others, 0.4)
+    monkeypatch.setattr("comity.protocols.summary.mmd._ROWS", 7)
+    assert likeness(rows, others, 0.4) == pytest.approx(whole, abs=1e-6)
+
+
+def test_each_choice_is_the_one_that_brings_the_discrepancy_down_most():
+    rows, target = _rows(25, 3), 0.4 + _rows(10, 3, "target")
+    gamma, chosen = 0.3, []
+    for _ in range(6):
+        best = min(
+            (i for i in range(25) if i not in chosen),
+            key=lambda i: mmd2(rows[[*chosen, i]].astype(np.float64), target, gamma),
+        )
+        chosen.append(best)
+    assert herd_towards(rows, target, 6, gamma).tolist() == chosen
+    assert len(set(herd_towards(rows, target, 25, gamma).tolist())) == 25
+
+
+def test_herding_towards_weights_comes_close_to_the_weighted_distribution():
+    rows = _rows(200, 2)
+    weights = np.where(rows[:, 0] > 0, 1.0, 0.0)
+    weights /= weights.sum()
+    chosen = herd_weighted(rows, weights, 30, 0.5)
+    kept = rows[weights > 0]
+    assert mmd2(rows[chosen], kept, 0.5) < 0.3 * mmd2(kept[:30], kept, 0.5)
+
+
+def test_features_and_exact_kernel_choose_alike():
+    rows, target = _rows(150, 3), 0.8 + _rows(80, 3, "target")
+    mapped = FourierFeatures.drawn(3, 4000, 0.3, Stream.public("herding"))
+    by_features = herd_features(mapped(rows), mapped(target).mean(axis=0), 15)
+    exact = mmd2(rows[herd_towards(rows, target, 15, 0.3)], target, 0.3)
+    assert mmd2(rows[by_features], target, 0.3) < 1.3 * exact
+
+
+def test_records_that_are_there_already_count():
+    rows, target, seeds = _rows(30, 2), _rows(30, 2, "target"), 2 + _rows(4, 2, "seeds")
+    attraction = likeness(rows, target, 0.5)
+    present = np.concatenate([[4.0], 4 * likeness(rows, seeds, 0.5)])
+    gram = _kernel(rows, rows, 0.5)
+    found = herd(attraction, lambda i: gram[i], 1, present)[0]
+    values = [mmd2(np.concatenate([seeds, rows[[i]]]), target, 0.5) for i in range(30)]
+    assert found == int(np.argmin(values))
+
+
+def test_more_records_than_there_are_can_not_be_chosen():
+    with pytest.raises(DataError):
+        herd(np.zeros(3), lambda _: np.zeros(3), 4)

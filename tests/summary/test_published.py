@@ -1,0 +1,130 @@
+"""The published method: what it is printed to lose and what it loses, its bid, its first broadcast, its auction."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from comity.entropy import Stream
+from comity.errors import Refused, StudyError
+from comity.federation.plan import plan
+from comity.federation.policy import Policy
+from comity.privacy.accounting import Spent
+from comity.privacy.loss import ZCDP, Approx, Pure
+from comity.privacy.mechanisms.mean_weights import STEPS, quantised
+from comity.protocols.summary.auction import bids
+from comity.protocols.summary.published.budget import EACH_ROUND, PublishedBudget, iterations, printed, printed_share
+from comity.protocols.summary.published.direction import direction
+from comity.protocols.summary.published.opening import opening
+
+from .auctions import published
+from .consortia import consortium
+
+
+def test_the_printed_figures_are_those_of_the_paper():
+    """1656 iterations of .01 are printed as 1.4 at δ = .01, 500 of .01/√500 as .043 at δ = .0001."""
+    assert iterations(140) == 1656
+    assert printed(0.01, 0.01, 1656) == pytest.approx(1.40, abs=0.005)
+    assert printed(0.01 / math.sqrt(500), 1e-4, 500) == pytest.approx(0.043, abs=0.0005)
+    for whole, delta, count in ((1.0, 1e-5, 1656), (300.0, 1e-5, 495), (0.1, 1e-9, 5)):
+        assert printed(printed_share(whole, delta, count), delta, count) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("colluders", [0, 1, 2])
+def test_losses_are_the_true_ones(colluders):
+    who = consortium(Approx(1.0, 1e-5), colluders=colluders)
+    budget = PublishedBudget.of(who, 20, 8, 0.5)
+    readers = max(1, colluders)
+    assert budget.wished.charged == ZCDP(str(budget.wished.charged.rho))
+    assert float(budget.wished.charged.rho) == pytest.approx(2.5 * (2 * budget.wish) ** 2 * iterations(20))
+    # Printed as 1, in truth more than twice that; and the rounds for two records that are others.
+    assert float(Spent.zero().add(budget.wished.charged).epsilon_at(who.loss.delta)) > 2.5
+    assert float(budget.broadcasts.rho) == pytest.approx(7 * 2.5 * EACH_ROUND * (4 * budget.means) ** 2)
+    assert budget.auction == Approx(4 * readers, budget.auction.delta)
+    assert float(budget.auction.delta) == pytest.approx(1 - math.exp(-4 * readers))
+    owner = budget.owner
+    assert owner.delta >= budget.auction.delta and owner.epsilon > budget.auction.epsilon
+    assert float(owner.delta) == pytest.approx(1 - (1 - 1e-5) * math.exp(-4 * readers))
+
+
+def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refuses_it():
+    who = consortium(Approx(1.0, 1e-5))
+    declared = published().declare(who).accept(who)
+    assert declared.claim.startswith("not private as claimed: (eps 1.00, delta 1e-5) is claimed")
+    assert "no delta below 0.393 holds" in declared.claim
+    text = plan("s", published(), who).as_text()
+    assert "eps infinite" in text and "six times" in text and "selection" in text
+    policy = Policy(approved=None, disclosures=frozenset({"records_may_leave"}))
+    with pytest.raises(Refused, match="not private as claimed"):
+        policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", who=who)
+
+
+def test_terms():
+    for loss in (Pure(1), Approx(1, 0)):
+        with pytest.raises(StudyError) as found:
+            published().declare(consortium(loss))
+        assert found.value.key == "privacy.delta"
+    with pytest.raises(StudyError, match="at most 110"):
+        published(records=500).declare(consortium())
+
+
+def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not():
+    """Of all candidates the corrected one finds what brings the mean closest, the printed one nearly the opposite."""
+    chance = np.random.default_rng(3)
+    unit = chance.normal(size=(60, 6))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    target, held, total = unit[:10].mean(axis=0), 5, unit[10:15].sum(axis=0)
+    candidates = unit[15:]
+    after = (((total + candidates) / (held + 1) - target) ** 2).sum(axis=1)
+    right, wrong = (
+        bids.best(candidates, direction(sign, target, total / held, 6, held))[0] for sign in ("corrected", "printed")
+    )
+    assert right == int(after.argmin())
+    assert after[wrong] > np.quantile(after, 0.9)
+
+
+def test_the_first_broadcast_is_that_of_the_seeds():
+    chance = np.random.default_rng(1)
+    rows = np.clip(chance.normal([0.6, -0.4, 0.0, 0.2, 0.1, -0.8], 0.1, (150, 6)), -1, 1)
+    sums = quantised(rows).sum(axis=0)
+    found = np.array([opening(sums, 150, Stream.public("opening", number))[0] for number in range(20)])
+    assert np.array_equal(found[3], opening(sums, 150, Stream.public("opening", 3))[0])
+    # So few iterations pull it from zero half of the way at most, each towards its own coordinate.
+    assert np.corrcoef(found.mean(axis=0), sums / STEPS / 150)[0, 1] > 0.9
+
+
+def auctioned(owners: list[list[int]], worth: np.ndarray, coins: np.ndarray, epsilon: float) -> list[int]:
+    """What is chosen when bids are given for each round and record, and coins for each round and owner."""
+    left, pool, chosen = [list(one) for one in owners], [], []
+    for number, bid in enumerate(worth):
+        best = {k: max(own, key=lambda record: bid[record]) for k, own in enumerate(left) if own}
+        ranks = bids.ranks(
+            {str(k): float(bid[record]) for k, record in best.items()}, [str(k) for k in range(len(left))]
+        )
+        for k, record in best.items():
+            if coins[number, k] < math.exp(-epsilon * (ranks[k] - 1)):
+                left[k].remove(record)
+                pool.append(record)
+        chosen.append(max(pool, key=lambda record: bid[record]))
+        pool.remove(chosen[-1])
+    return chosen
+
+
+def test_one_record_changes_one_of_those_that_are_chosen_and_a_replaced_one_two():
+    """The same broadcasts, whatever the coins: the greedy choice, because the best is always asked."""
+    chance = np.random.default_rng(0)
+    gone, replaced = 0, 0
+    for _ in range(300):
+        worth = chance.random((6, 16))
+        coins, others = chance.random((2, 6, 3))
+        owners = [list(range(k, 15, 3)) for k in range(3)]
+        whole = auctioned(owners, worth, coins, 0.5)
+        assert auctioned(owners, worth, others, 3.0) == whole
+        less = auctioned([owners[0][1:], *owners[1:]], worth, others, 0.5)
+        assert set(whole) - set(less) <= {0}
+        gone = max(gone, len(set(whole) - set(less)))
+        swapped = auctioned([[15, *owners[0][1:]], *owners[1:]], worth, others, 0.5)
+        replaced = max(replaced, len(set(whole) - set(swapped)))
+    assert (gone, replaced) == (1, 2)

@@ -1,0 +1,97 @@
+"""An owner's view depends on the others only through the declared noisy releases.
+
+Two runs whose other parties hold entirely different records, and whose noisy releases are made to be the same: what one
+owner is asked, receives and keeps is the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from comity.data import Records
+from comity.federation.protection import Derived
+from comity.federation.site import Site
+from comity.runtime.simulate import simulate
+
+from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary
+
+
+def run(records, monkeypatch, *, seen=None):
+    """A run in which the noisy values of the others are those of `seen`; what ash was sent, by step."""
+    asked: dict[str, object] = {}
+    contribute = Site.contribute
+
+    def contributing(self, value=None, *, share=None):
+        # The first run's contributions, noise included, stand in for the others' own: only they may matter.
+        contribute(self, value, share=share)
+        name = self._sends
+        key = f"out:{name}/0"
+        kept = found.setdefault((self.party, name), (self.effects.state.get(key), self.contribution))
+        if seen is not None and self.party != "ash":
+            state, contribution = seen[self.party, name]
+            if state is not None:
+                self.effects.state[key] = state
+            self.contribution = contribution
+        assert kept is not None
+
+    found: dict[tuple[str, str], tuple[object, object]] = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(Site, "contribute", contributing)
+        for name in ("weigh", "choose"):
+            original = getattr(type(summary()), name)
+
+            def watched(self, site, *args, _of=original, **values):
+                if site.party == "ash":
+                    asked[_of.spec.name] = values
+                return _of(self, site, *args, **values)
+
+            watched.__dict__["spec"] = original.spec
+            patch.setattr(type(summary()), name, watched)
+        outcome = simulate(
+            summary(held()),
+            parties=records,
+            epsilon=4,
+            delta=1e-5,
+            unit="record",
+            roles=ROLES,
+            seed=3,
+            study="view",
+            study_hash="00" * 32,
+            run_id="run",
+        )
+    return asked, outcome.received["ash"], found
+
+
+def same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return np.array_equal(one, other)
+
+
+def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch):
+    first = held()
+    others = {
+        name: one if name == "ash" else Records(1 - one.features[::-1], one.labels[::-1]) for name, one in first.items()
+    }
+    asked, received, found = run(first, monkeypatch)
+    again, received_again, _ = run(others, monkeypatch, seen=found)
+    assert set(asked) == {"weigh", "choose"}
+    assert same(asked, again) and same(dict(received.releases), dict(received_again.releases))
+    # Control: without the same noisy releases it is another view.
+    apart, _, _ = run(others, monkeypatch)
+    assert not same(asked, apart)
+
+
+def test_whatever_reaches_an_owner_is_made_from_noisy_releases_alone():
+    who = consortium()
+    declared = summary().declare(who).accept(who)
+    paid = {release.name for release in declared.releases if release.loss is not None}
+    for owner in OWNERS:
+        for release in declared.seen_by(owner, who):
+            assert isinstance(release.protection, Derived) and set(release.protection.of) <= paid
+    assert {release.name for release in declared.seen_by(CONSUMER, who)} == {
+        "spectrum",
+        "ratio",
+        "attribution",
+        "summary",
+    }
