@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from comity.bench import deploy
 from comity.errors import Refused, StudyError
 from comity.federation.channel import Patience
 from comity.federation.codec import encode
@@ -236,3 +237,11 @@ def test_whoever_is_killed_the_run_ends_with_one_charge(deployed, who):
         process = deployed.submit("--resume", next((deployed.home / "coordinator" / "runs").iterdir()).name)
     assert process.wait(180) == 0, (deployed.home / "coordinator" / "log").read_text()
     wait_until(lambda: deployed.charges() == {"north": ["closed"], "south": ["closed"]})
+
+
+@pytest.mark.deploy
+def test_bench_rows_of_a_deployment():
+    rows = {row["case"]: row for row in deploy.measure(quick=True)}
+    assert set(rows) == {"empty round 3", "8MB 3"}
+    assert all(0 < row["ours"] < 30 and row["ratio"] > 1 for row in rows.values())
+    assert rows["8MB 3"]["relay_mb"] is None or rows["8MB 3"]["relay_mb"] < 100

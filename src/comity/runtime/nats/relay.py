@@ -35,10 +35,15 @@ _LOOK = 0.05
 _READY, _RELOADED, _FAILED = b"Server is ready", b"Reloaded server configuration", b"Failed to reload"
 
 
-def find_server() -> Path:
-    """The server's program: beside this Python, or on the path."""
+def installed_server() -> str | None:
+    """The server's program, of whatever version: beside this Python, or on the path."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    found = shutil.which("nats-server", path=places)
+    return shutil.which("nats-server", path=places)
+
+
+def find_server() -> Path:
+    """The server's program, of a version that knows what is written for it."""
+    found = installed_server()
     if found is None:
         raise BadInput(
             "there is no nats-server; install a release of https://nats.io, or to try it: "
