@@ -227,6 +227,6 @@ class AuctionSummary(Market):
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         return (
-            "every broadcast of an auction carries noise: at epsilon 1 and 100 records it came closer to the consumer's "
-            'records than a uniform sample on one of three datasets tried; selection = "one-shot" has less noise',
+            "every broadcast of an auction carries noise: at epsilon 1 and 100 records it came closer to the consumer "
+            'than a uniform sample on one of three datasets tried; selection = "one-shot" has less noise',
         )
