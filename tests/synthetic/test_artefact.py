@@ -89,7 +89,7 @@ def test_the_expected_error_is_that_of_the_noise():
     counts = found.presented.counts
     layout = counts.counting.layout
     exact = layout.tables(sum(layout.count(built.encoding.encode(own).records.features) for own in held.values()))
-    told = expected_errors(layout, counts.deviation, 6000)
+    told = expected_errors(layout, counts.deviations, 6000)
     real = {key: np.abs(counts.tables[key] - exact[key]).sum() / 2 / 6000 for key in exact}
     assert np.mean(list(real.values())) == pytest.approx(np.mean(list(told.values())), rel=0.1)
 

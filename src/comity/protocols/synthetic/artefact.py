@@ -90,11 +90,14 @@ class SyntheticDataset:
             "mixture": "a mixture of independent columns that has the released two-way counts",
             "naive-bayes": "columns that are independent given the target, each with its released counts",
         }[counts.model]
+        again = sum(one < 1 for one in counts.narrowed or ())
+        twice = f"those of {again} tables counted twice, " if again else ""
         parts = dict(own.parts)
         parts["Expected error"] = " ".join(_expected(counts))
         parts["How it was made"] = (
-            f"From {len(counts.values):,} noisy counts of {counts.parties} parties, the only thing that was released: "
-            f"{how}. Labels of classes are drawn anew from all columns of a row. Numbers are uniform inside their bins."
+            f"From {len(counts.values):,} noisy counts of {counts.parties} parties, {twice}the only thing that was "
+            f"released: {how}. Labels of classes are drawn anew from all columns of a row. Numbers are uniform inside "
+            "their bins."
         )
         parts["Files"] = (
             f"{own.parts['Files']} `counts.json` and `counts.npz` hold the counts: another number of rows, tables and "
@@ -105,7 +108,7 @@ class SyntheticDataset:
     def section(self, noise: float | None = None) -> Section:
         section, counts = self.dataset.section(noise), self.counts
         names = counts.counting.cells.names
-        errors = expected_errors(counts.counting.layout, counts.deviation, counts.records)
+        errors = expected_errors(counts.counting.layout, counts.deviations, counts.records)
         ranked = sorted(((error, key) for key, error in errors.items()), reverse=True)
         bars = tuple(Bar(" × ".join(names[k] for k in key), error) for error, key in ranked[:_SHOWN])
         plot = Bars("Expected total variation of noisy tables, the least exact first", "total variation", bars)
@@ -118,7 +121,7 @@ class SyntheticDataset:
 
 
 def _expected(counts: NoisyCounts) -> tuple[str, ...]:
-    errors = expected_errors(counts.counting.layout, counts.deviation, counts.records)
+    errors = expected_errors(counts.counting.layout, counts.deviations, counts.records)
     pairs = [error for key, error in errors.items() if len(key) == 2]
     found = [f"Counts carry noise of deviation {min(counts.deviations.values()):.3g} or more."]
     if pairs:

@@ -111,15 +111,23 @@ class CountedData(Protocol):
 
     # What a consumer works with.
 
-    def _dataset(self, values: Any, parties: int, total: int | None, who: Consortium) -> SyntheticDataset:
-        """The dataset of opened counts; `total` is the number of records where it is public."""
+    def _dataset(
+        self,
+        values: Any,
+        parties: int,
+        total: int | None,
+        who: Consortium,
+        narrowed: tuple[float, ...] | None = None,
+    ) -> SyntheticDataset:
+        """The dataset of opened counts; `total` is the number of records where it is public, `narrowed` by block how
+        much narrower noise is than that of the release."""
         from comity.protocols.synthetic.artefact import SyntheticDataset
         from comity.protocols.synthetic.counts import NoisyCounts
 
         counting = self.counting(who)
         deviation = self._deviation(self._counts(counting, who), who, parties)
         values = np.asarray(values, np.float64)
-        return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties))
+        return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties, narrowed))
 
     # What the plan says.
 
@@ -130,14 +138,18 @@ class CountedData(Protocol):
     def protected(self, who: Consortium) -> int | None:
         return self.rows
 
-    def expectation(self, who: Consortium) -> str:
+    def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
+        """The deviation of each table's counts, as far as it is known before anything runs."""
         counting = self.counting(who)
-        deviation = self._deviation(self._counts(counting, who), who, who.size)
-        found = [block.weight for block in counting.layout.blocks]
-        said = f"counts carry noise of deviation {deviation / max(found):.3g} to {deviation / min(found):.3g}"
+        return counting.layout.deviations(self._deviation(self._counts(counting, who), who, who.size))
+
+    def expectation(self, who: Consortium) -> str:
+        deviations = self._planned(who)
+        found = deviations.values()
+        said = f"counts carry noise of deviation {min(found):.3g} to {max(found):.3g}"
         if self.rows is None:
             return f"{said}; declare synthetic.rows, a round figure, to see what that is of your records"
-        errors = expected_errors(counting.layout, deviation, self.rows)
+        errors = expected_errors(self.counting(who).layout, deviations, self.rows)
         pairs = [error for key, error in errors.items() if len(key) == 2] or list(errors.values())
         mean = sum(pairs) / len(pairs)
         useless = ", so expect a useless dataset: raise epsilon or bring more records" if mean > 0.5 else ""

@@ -19,7 +19,7 @@ from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.data import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError
-from comity.protocols.synthetic.consistent import Consistent
+from comity.protocols.synthetic.consistent import Consistent, agree
 from comity.protocols.synthetic.counting import Counting
 from comity.protocols.synthetic.synthesis import Synthesis
 
@@ -39,8 +39,10 @@ MOST_ROWS = 20_000_000
 class NoisyCounts:
     """`values` are the weighted counts as they were opened; `deviation` is that of the noise in each of them.
 
-    `total` is the number of records where it is public. Whatever is computed from here is post-processing: it costs
-    nothing, and the same counts give the same rows to whoever holds them, because chance comes from their digest.
+    `narrowed` says by block how much narrower that noise is where tables were counted twice: their values are then the
+    mean of both, weighted by inverse variance. `total` is the number of records where it is public. Whatever is
+    computed from here is post-processing: it costs nothing, and the same counts give the same rows to whoever holds
+    them, because chance comes from their digest.
     """
 
     counting: Counting
@@ -49,6 +51,7 @@ class NoisyCounts:
     deviation: float
     total: int | None
     parties: int
+    narrowed: tuple[float, ...] | None = None
 
     @property
     def schema(self) -> Schema:
@@ -66,15 +69,20 @@ class NoisyCounts:
 
     @cached_property
     def deviations(self) -> Mapping[tuple[int, ...], float]:
-        return self.counting.layout.deviations(self.deviation)
+        layout = self.counting.layout
+        found = layout.deviations(self.deviation)
+        return found if self.narrowed is None else {k: s * f for (k, s), f in zip(found.items(), self.narrowed)}
 
     def noised(self, chance: Stream) -> Floats:
         """The values with noise of the same width once more, by public chance: to see how far it moves things."""
-        return self.values + self.deviation * chance.normal(self.values.shape)
+        width: float | Floats = self.deviation
+        if self.narrowed is not None:
+            width = self.deviation * np.repeat(self.narrowed, [block.cells for block in self.counting.layout.blocks])
+        return self.values + width * chance.normal(self.values.shape)
 
     @cached_property
     def agreed(self) -> Consistent:
-        return self._synthesis.agreed(self.values, self.deviation)
+        return agree(self.counting.layout, self.tables, self.deviations, self.total)
 
     @property
     def records(self) -> int:
@@ -116,6 +124,7 @@ class NoisyCounts:
 
     def _page(self) -> dict[str, Any]:
         counting = self.counting
+        twice = {} if self.narrowed is None else {"narrowed": list(self.narrowed)}
         return {
             "format": _FORMAT,
             "schema": counting.schema.to_toml(),
@@ -126,6 +135,7 @@ class NoisyCounts:
             "deviation": self.deviation,
             "total": self.total,
             "parties": self.parties,
+            **twice,
         }
 
     def save(self, folder: Path) -> None:
@@ -154,6 +164,7 @@ class NoisyCounts:
                 float(page["deviation"]),
                 total,
                 _whole(page["parties"], 1),
+                _narrowed(page["narrowed"], counting) if "narrowed" in page else None,
             )
             if made.model not in MODELS or not 0 < made.deviation < math.inf:
                 raise ValueError("its model or its deviation is none")
@@ -168,6 +179,13 @@ def _whole(value: Any, least: int) -> int:
     if type(value) is not int or value < least:
         raise ValueError(f"a whole number of at least {least} was expected, found {value!r}")
     return value
+
+
+def _narrowed(value: Any, counting: Counting) -> tuple[float, ...]:
+    found = tuple(float(one) for one in value)
+    if len(found) != len(counting.layout.blocks) or not all(0 < one <= 1 for one in found):
+        raise ValueError("tables that were counted twice need a factor between 0 and 1 for each table")
+    return found
 
 
 def _flag(value: Any) -> bool:

@@ -143,18 +143,7 @@ class Layout:
         `present` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
         whatever it says; cells that the layout does not have are refused, because they would be counted elsewhere.
         """
-        lead = codes.shape[:-2]
-        stack = codes.reshape(prod(lead), *codes.shape[-2:])
-        here = np.ones(stack.shape[:2], np.bool_) if present is None else present.reshape(stack.shape[:2])
-        owner, flat = np.nonzero(here)[0], as_cells(stack[here], self.sizes)
-        found = np.empty((len(stack), self.counts))
-        for block in self.blocks:
-            place = owner * block.cells + flat[:, block.first] * (block.shape[1] if block.second is not None else 1)
-            if block.second is not None:
-                place += flat[:, block.second]
-            one = np.bincount(place, minlength=len(stack) * block.cells).reshape(len(stack), block.cells)
-            found[:, block.start : block.stop] = one * block.weight
-        return found.reshape(*lead, self.counts)
+        return tally(self.blocks, self.sizes, self.counts, codes, present)
 
     def tables(self, weighted: Floats) -> dict[tuple[int, ...], Floats]:
         """Unweighted counts by column, (k,), and by pair of columns, (i, j)."""
@@ -165,3 +154,26 @@ class Layout:
     def deviations(self, deviation: float) -> dict[tuple[int, ...], float]:
         """Standard deviation of each table's cells, if that of a weighted count is `deviation`."""
         return {block.key: deviation / block.weight for block in self.blocks}
+
+
+def tally(
+    blocks: tuple[Block, ...],
+    sizes: tuple[int, ...],
+    counts: int,
+    codes: NDArray[Any],
+    present: NDArray[np.bool_] | None,
+) -> Floats:
+    """Weighted counts (..., counts) of these blocks, of records as cells of columns of these sizes; zero where no block
+    lies."""
+    lead = codes.shape[:-2]
+    stack = codes.reshape(prod(lead), *codes.shape[-2:])
+    here = np.ones(stack.shape[:2], np.bool_) if present is None else present.reshape(stack.shape[:2])
+    owner, flat = np.nonzero(here)[0], as_cells(stack[here], sizes)
+    found = np.zeros((len(stack), counts))
+    for block in blocks:
+        place = owner * block.cells + flat[:, block.first] * (block.shape[1] if block.second is not None else 1)
+        if block.second is not None:
+            place += flat[:, block.second]
+        one = np.bincount(place, minlength=len(stack) * block.cells).reshape(len(stack), block.cells)
+        found[:, block.start : block.stop] = one * block.weight
+    return found.reshape(*lead, counts)

@@ -48,6 +48,12 @@ class SyntheticParameters(PublishedKeys):
     pooling: Annotated[Literal["sum", "none"], Only(variant="default", held="rows")] = Field(
         "sum", description="one noise for the sum of all, or each party releases its own counts with noise of its own"
     )
+    rounds: Annotated[int, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
+        1,
+        ge=1,
+        le=2,
+        description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
+    )
     products: Annotated[Literal["rlwe", "dealer"], Only(variant="default", held="columns")] = Field(
         "rlwe", description="parties with different columns: how tables across parties are computed"
     )
@@ -83,7 +89,7 @@ class SyntheticParameters(PublishedKeys):
             "bins": None if self.bins == "auto" else self.bins,
         }
         if not setting.columns:
-            return SyntheticData(**common, pooling=self.pooling)
+            return SyntheticData(**common, pooling=self.pooling, rounds=self.rounds)
         # It comes with compiled products, which no study of whole records needs.
         from comity.protocols.synthetic.columns.protocol import SyntheticColumns
 
