@@ -114,6 +114,7 @@ VALUES: dict[str, list[str]] = {
     "synthetic.rows": ["500"],
     "synthetic.bins": ["3"],
     "synthetic.pooling": ['"none"'],
+    "synthetic.rounds": ["2"],
     "synthetic.products": ['"rlwe"', '"dealer"'],
     "synthetic.alignment": ['"ecdh"', '"keyed"'],
     "synthetic.rows_at_most": ["1000"],
@@ -254,6 +255,7 @@ EXPECTED_REFUSALS = {
     "softlabel.method": ("softlabel published private",),
     "summary.deliver": ("summary auction", "summary published"),
     "summary.selection": ("summary hashes", "summary weights"),
+    "synthetic.rounds": ("synthetic default pure",),
     "vertical.block_epsilon": ("vertical default", "vertical default gradient"),
     "vertical.products": ("vertical default gradient",),
 }

@@ -58,6 +58,13 @@ def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path):
     assert "counts of 7 columns" in text and "model: mixture, because" in text
 
 
+def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path):
+    plan = study(tmp_path, "rows = 600\nrounds = 2").plan()
+    text = plan.as_text()
+    assert "synthetic (mixture, Gaussian, two rounds)" in text and "two rounds: all tables with 40% of the loss" in text
+    assert all(f"\n  {name} " in text or f" {name} " in text for name in ("counts", "opened", "pairs", "again"))
+
+
 @pytest.mark.parametrize(
     ("own", "key"),
     [
@@ -65,6 +72,10 @@ def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path):
         ("rows = 0", "synthetic.rows"),
         ("bins = 1", "synthetic.bins"),
         ('pooling = "all"', "synthetic.pooling"),
+        ("rounds = 3", "synthetic.rounds"),
+        ('rounds = 2\npooling = "none"', "synthetic.rounds"),
+        ('rounds = 2\nmodel = "naive-bayes"', "synthetic.rounds"),
+        ('rounds = 2\nvariant = "published"', "synthetic.rounds"),
         ("rowz = 5", "synthetic.rowz"),
     ],
 )

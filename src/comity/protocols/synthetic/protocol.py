@@ -61,7 +61,7 @@ class SyntheticData(CountedData):
     are where records are replaced. With `pooling` = "none" each party noises its own counts, and holds against all
     others by itself. With `rounds` = 2 all tables are counted with a part of the loss, and those with the target and
     the strongest of the others again with the rest; each of the two sums has the sensitivity of its own tables
-    (proof.md, 5).
+    (proof.md, 4).
     """
 
     pooling: Pooling = "sum"
@@ -130,7 +130,7 @@ class SyntheticData(CountedData):
             to=EVERYONE,
             protection=Derived("counts", "again"),
             form=Fields(
-                {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties again": many}
+                {"counts": one, "parties": many, "pairs": pairs, "again": Array(again.shape), "parties_again": many}
             ),
         )
         return Declaration((counts, opened, listed, again, tables), adversary=_together(who))
@@ -188,7 +188,7 @@ class SyntheticData(CountedData):
             "parties": first.parties,
             "pairs": pairs,
             "again": second.value,
-            "parties again": second.parties,
+            "parties_again": second.parties,
         }
 
     def _strongest(self, opened: NDArray[np.float64], who: Consortium) -> NDArray[np.int64]:
@@ -220,7 +220,7 @@ class SyntheticData(CountedData):
     def present(self, released: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
         tables = released["tables"]
         # Without a party that was in the first, the second is about other records: no mean of both is about either.
-        if self.rounds == 2 and tables["parties"] == tables["parties again"]:
+        if self.rounds == 2 and tables["parties"] == tables["parties_again"]:
             return self._combined(tables, who)
         if self.pooling == "none":
             return self._made(sum(tables.values()), len(tables), who)

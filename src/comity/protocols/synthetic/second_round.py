@@ -3,7 +3,7 @@
 The first round counts every table with a part of the loss. The second spends the rest on pairs with the target and on
 the pairs that stand out most in what the first opened. Which those are is a function of released counts, so it tells
 nothing more about anybody, and how many there are and how heavy is public: the sensitivity is the same whatever is
-chosen (proof.md, 5).
+chosen (proof.md, 4).
 """
 
 from __future__ import annotations
