@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from comity.errors import StudyError
@@ -59,10 +61,13 @@ def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path):
 
 
 def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path):
-    plan = study(tmp_path, "rows = 600\nrounds = 2").plan()
-    text = plan.as_text()
+    text = study(tmp_path, "rows = 600\nrounds = 2").plan().as_text()
     assert "synthetic (mixture, Gaussian, two rounds)" in text and "two rounds: all tables with 40% of the loss" in text
-    assert all(f"\n  {name} " in text or f" {name} " in text for name in ("counts", "opened", "pairs", "again"))
+    for name in ("counts", "again"):
+        assert re.search(rf"  {name} +every party +coordinator +secure sum \+ shared noise +mu 0\.", text)
+    for name in ("opened", "pairs"):
+        assert re.search(rf"  {name} +coordinator +every party +made from counts +-", text)
+    assert "= (eps 2.00, delta 1e-6) for each party" in text
 
 
 @pytest.mark.parametrize(
