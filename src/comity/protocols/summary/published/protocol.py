@@ -241,8 +241,8 @@ class PublishedSummary(Market):
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         return (
-            "as published, the summary is further from the consumer's records than a uniform sample where noise is as "
-            'small as epsilon 1 asks; use selection = "one-shot" of the default variant for records to work with',
+            "with the noise of epsilon 1 the published summary was further from the consumer's records than a uniform "
+            'sample on all three datasets tried; use selection = "one-shot" of the default variant to work with',
         )
 
 
