@@ -26,7 +26,7 @@ TUNED = {
     "protocols/summary/dimensions.py": ("MOST", "_PER_RHO"),
     "protocols/summary/home.py": ("NEAREST", "_POWERS"),
     "protocols/summary/moments.py": ("MEAN",),
-    "protocols/summary/protocol.py": ("HEADROOM",),
+    "protocols/summary/sizes.py": ("HEADROOM",),
     "protocols/summary/ratio.py": ("MOST", "_RIDGE"),
     "protocols/summary/spectrum.py": ("MOST", "EDGE"),
     "protocols/synthetic/counting.py": ("BINS", "MOST_COUNTS"),

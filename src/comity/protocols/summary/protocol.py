@@ -20,23 +20,18 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import RecordSum
-from comity.federation.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.consortium import Consortium
 from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration, Release
-from comity.federation.forms import Array, Blob, Count, Fields
 from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Disclosed, Noised, Sealed, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary import dimensions as rule
 from comity.protocols.summary import home, moments, ratio, spectrum
-from comity.protocols.summary.budget import Budget
 from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.forms import Chosen
 from comity.protocols.summary.quotas import quotas
+from comity.protocols.summary.releases import handed_over, noisy_releases
 from comity.protocols.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
 
 if TYPE_CHECKING:
@@ -45,9 +40,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Deliver = Literal["records", "hashes", "weights"]
 
-# Sums have room for owners that hold so many times the records that the study says; beyond, they are shrunk. It decides
-# how wide the integers are, and moves no noise: a limit of size.
-HEADROOM = 2
 # Rows at a time: a limit of memory.
 _ROWS = 4096
 
@@ -150,119 +142,32 @@ class OneShotSummary(Protocol):
 
     def declare(self, who: Consortium) -> Declaration:
         check_terms(who, self.sizes, 0 if self.deliver == "weights" else self.records)
-        budget, width = Budget.of(who), self.width(who)
-        most = HEADROOM * max(self.sizes[party] for party in who.among(OWNER))
-        wished = HEADROOM * self.sizes[consumer_of(who)]
-        owners = len(who.among(OWNER))
-        releases = [
-            Release(
-                name="moments",
-                source=OWNER,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.moments)),
-                form=Array((moments.size(width),), "<i8"),
-                bound=RecordSum(moments.MOVED, moments.REACH * most, most),
-            ),
-            Release(
-                name="spectrum",
-                source=COORDINATOR,
-                to=EVERYONE,
-                protection=Derived("moments"),
-                form=Fields(
-                    {
-                        "mean": Array((width,)),
-                        "axes": Array((width, spectrum.MOST)),
-                        "variances": Array((spectrum.MOST,)),
-                    }
-                ),
-            ),
-            Release(
-                name="wish",
-                source=CONSUMER,
-                to=COORDINATOR,
-                protection=Noised(Gaussian(budget.wish)),
-                form=Array((spectrum.MOST,), "<i8"),
-                bound=RecordSum(2.0, float(wished), wished),
-            ),
-            Release(
-                name="ratio",
-                source=COORDINATOR,
-                to=EVERYONE,
-                protection=Derived("moments", "wish"),
-                form=Array((1 + spectrum.MOST,)),
-            ),
-            Release(
-                name="mass",
-                source=OWNER,
-                to=COORDINATOR,
-                protection=Noised(Gaussian(budget.mass)),
-                form=Array((1,), "<i8"),
-                bound=RecordSum(ratio.MOST**2, ratio.MOST**2 * most, most),
-            ),
-            Release(
-                name="attribution",
-                source=COORDINATOR,
-                to=EVERYONE,
-                protection=Derived("moments", "wish", "mass"),
-                form=Fields(
-                    {
-                        "quotas": Array((owners,), "<i8"),
-                        "shares": Array((owners,)),
-                        "discrepancy": Array((2,)),
-                    }
-                ),
-            ),
-        ]
-        if self.deliver == "weights":
-            adversary = (
-                f"whoever sees the noisy releases, curator and consumer included, with up to {who.colluders} of "
-            )
-            return Declaration(tuple(releases), adversary=f"{adversary}{owners} owners", claim=PRIVATE)
-        return Declaration(
-            (*releases, *self._handed_over(owners)),
-            adversary=f"up to {who.colluders} of {owners} owners that pool what they saw, and the consumer's records "
-            "against them and the curator; towards curator and consumer there is no differential privacy for the "
-            f"{'records' if self.deliver == 'records' else 'hashes of records'} that an owner hands over",
-            claim=DISCLOSING,
-        )
+        releases = (*noisy_releases(self.sizes, self.width(who), who), *self._handed_over(len(who.among(OWNER))))
+        return Declaration(releases, adversary=self._adversary(who), claim=DISCLOSING if self._discloses else PRIVATE)
+
+    @property
+    def _discloses(self) -> bool:
+        return self.deliver != "weights"
 
     def _handed_over(self, owners: int) -> tuple[Release, ...]:
+        if not self._discloses:
+            return ()
         hashed = self.deliver == "hashes"
         width = self.hash_dimensions if hashed else self.columns
-        what = (
-            "hashes of its chosen records, from which inner products and so distances follow" if hashed else "records"
+        return handed_over(width, self.records, self.labels, owners, hashed=hashed)
+
+    def _adversary(self, who: Consortium) -> str:
+        owners = len(who.among(OWNER))
+        if not self._discloses:
+            return (
+                f"whoever sees the noisy releases, curator and consumer included, with up to {who.colluders} of "
+                f"{owners} owners"
+            )
+        return (
+            f"up to {who.colluders} of {owners} owners that pool what they saw, and the consumer's records against "
+            "them and the curator; towards curator and consumer there is no differential privacy for the "
+            f"{'records' if self.deliver == 'records' else 'hashes of records'} that an owner hands over"
         )
-        quota = Release(
-            name="quota", source=COORDINATOR, to=OWNER, protection=Derived("mass"), form=Count(self.records)
-        )
-        chosen = Release(
-            name="chosen",
-            source=OWNER,
-            to=COORDINATOR,
-            protection=Disclosed(
-                f"exactly as many {what} as its quota; no differential privacy towards curator and consumer",
-                "records_may_leave",
-                sealed=True,
-            ),
-            form=Chosen(width, self.records, self.labels),
-        )
-        summary = Release(
-            name="summary",
-            source=COORDINATOR,
-            to=(COORDINATOR, CONSUMER),
-            protection=Derived("chosen"),
-            form=Chosen(width, self.records, self.labels, owners),
-        )
-        if not hashed:
-            return quota, chosen, summary
-        seed = Release(
-            name="seed",
-            source=CONSUMER,
-            to=OWNER,
-            protection=Sealed("the seed of the hashes, which the curator does not know"),
-            form=Blob(32),
-        )
-        return seed, quota, chosen, summary
 
     # What the coordinator does.
 

@@ -10,6 +10,9 @@ from comity.federation.consortium import Consortium
 from comity.privacy.unit import Neighbours, Unit
 
 OWNER, CONSUMER = "owner", "consumer"
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. It
+# decides how wide the integers are, and moves no noise: a limit of size.
+HEADROOM = 2
 _KEY = "summary.sizes"
 
 

@@ -39,12 +39,9 @@ from comity.protocols.summary.auction.market import Market
 from comity.protocols.summary.auction.pool import Offer, Pool
 from comity.protocols.summary.auction.rounds import rounds_of
 from comity.protocols.summary.features import LENGTH
-from comity.protocols.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
+from comity.protocols.summary.sizes import CONSUMER, HEADROOM, OWNER, check_terms, consumer_of
 
 Floats = NDArray[np.float64]
-
-# Contributions have room for so many times the records that the study says; beyond, they are shrunk.
-_HEADROOM = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +95,7 @@ class AuctionSummary(Market):
     def declare(self, who: Consortium) -> Declaration:
         check_terms(who, self.sizes, self.records)
         budget, width, owners = self.budget(who), self.dimensions, len(who.among(OWNER))
-        wished = _HEADROOM * self.sizes[consumer_of(who)]
+        wished = HEADROOM * self.sizes[consumer_of(who)]
         asked = asking.asking(budget.asked, budget.readers, self.missed)
         return Declaration(
             (
