@@ -34,6 +34,7 @@ TUNED = {
     "protocols/synthetic/layout.py": ("GAUSSIAN", "LAPLACE"),
     "protocols/synthetic/mixture.py": ("COMPONENTS", "_FLOOR"),
     "protocols/synthetic/rule.py": ("MOST_NOISE",),
+    "protocols/synthetic/second_round.py": ("PAIRS", "FIRST"),
     "protocols/vertical/gradients.py": ("SWITCH", "_TENTHS_FOR_MOMENTS"),
     "protocols/vertical/response.py": ("REACH",),
     "protocols/vertical/columns.py": ("LABEL_SHARE",),
