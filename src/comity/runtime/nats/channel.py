@@ -96,6 +96,8 @@ class NatsChannel:
         self._room = threading.Condition()
         self._held: dict[_Call, int] = {}
         self._waiting: set[_Call] = set()
+        # Shared with whoever asks: those that are open, also while their messages are on the way to the loop.
+        self._asked: set[Asking] = set()
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._link = Link(relay, COORDINATOR, self._parties, self._received)
@@ -122,7 +124,8 @@ class NatsChannel:
                 asking.lost(party, ABSENT)
         with self._room:
             self._waiting.update(calls)
-        asking.at_close(lambda: self._soon(self._forget, calls))
+            self._asked.add(asking)
+        asking.at_close(lambda: self._soon(self._forget, calls, asking))
         for call in calls:
             self._wanted.put(call)
         return asking
@@ -272,7 +275,9 @@ class NatsChannel:
                 self._waiting.add(call)
             self._wanted.put(call)
 
-    def _forget(self, calls: Iterable[_Call]) -> None:
+    def _forget(self, calls: Iterable[_Call], asking: Asking) -> None:
+        with self._room:
+            self._asked.discard(asking)
         for call in calls:
             self._start(self._finish(call))
 
@@ -293,11 +298,11 @@ class NatsChannel:
     async def _beats(self) -> None:
         while True:
             await asyncio.sleep(self._beat)
-            for asking in {call.asking for calls in self._calls.values() for call in calls}:
+            with self._room:
+                waiting, asked = list(self._waiting), list(self._asked)
+            for asking in asked:
                 self._excused_if_starved(asking)
             self._ticked = time.monotonic()
-            with self._room:
-                waiting = list(self._waiting)
             for call in waiting:
                 call.asking.excused(call.party)
             for call in [call for calls in self._calls.values() for call in calls]:
