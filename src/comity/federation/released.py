@@ -91,12 +91,7 @@ def curated(
     mechanism.check(values)
     permit = Permit(release.name, index)
 
-    def make() -> Any:
-        made = mechanism.run(drawn_from, values, permit=permit)
-        # Bits cross as whole numbers.
-        return made.astype("<i8") if isinstance(made, np.ndarray) and made.dtype.kind == "b" else made
-
-    found = once(f"noise:{release.name}/{index}", make)
+    found = once(f"noise:{release.name}/{index}", lambda: mechanism.run(drawn_from, values, permit=permit))
     if not release.form.fits(found, {}, who):
         raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
     return found

@@ -61,7 +61,7 @@ class _Released(ReleasedEstimator):
         return mixed
 
     def predict_proba(self, X: Any) -> Floats:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities")
 
     def predicted(self, rows: Any) -> dict[str, NDArray[Any]]:
         """Columns of a table of predictions: the class of each record, and the probability of each class."""

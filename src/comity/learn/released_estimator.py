@@ -28,7 +28,7 @@ class ReleasedEstimator:
         return True
 
     def predict(self, X: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} predicts nothing")
 
     @classmethod
     def _names(cls) -> list[str]:

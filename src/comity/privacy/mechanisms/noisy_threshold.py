@@ -57,10 +57,10 @@ class NoisyThreshold:
     def check(self, values: NDArray[Any]) -> None:
         checked_values(values, self.name, 0, WIDEST * self.scale.grid)
 
-    def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.bool_]:
-        """True where value plus noise is at least the threshold."""
+    def run(self, source: NoiseSource, values: NDArray[Any], *, permit: Permit) -> NDArray[np.int64]:
+        """1 where value plus noise is at least the threshold, else 0: whole numbers, as they are sent."""
         self.check(values)
         scale = self.scale
         steps = np.rint(np.asarray(values, np.float64) / scale.grid).astype(np.int64)
         noisy = steps + source.discrete_laplace(scale.total, steps.shape, permit=permit)
-        return np.asarray(noisy >= math.ceil(self.threshold / scale.grid))
+        return np.asarray(noisy >= math.ceil(self.threshold / scale.grid), np.int64)

@@ -70,9 +70,9 @@ class RankCoins:
         if found.min() < 1:
             raise StudyError(f"ranks begin at 1, found {found.min()}")
 
-    def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> NDArray[np.bool_]:
-        """Whether each is asked; `values` are the ranks."""
+    def run(self, source: NoiseSource, values: Any, *, permit: Permit) -> NDArray[np.int64]:
+        """1 for each that is asked, else 0; `values` are the ranks."""
         self.check(values)
         ranks = np.asarray(values, np.float64)
         coins = Stream(source.seed(permit=permit)).uniform(ranks.shape)
-        return np.asarray(coins < np.exp(-self.epsilon * (ranks - 1)))
+        return np.asarray(coins < np.exp(-self.epsilon * (ranks - 1)), np.int64)

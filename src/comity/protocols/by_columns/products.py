@@ -22,7 +22,7 @@ class ProductsAndOwn(Products):
 
     def summed(self, matrix: Floats) -> Floats:
         """What one party sums over these rows of its own; adds up over blocks of rows, exactly."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} sums nothing of its own")
 
     def own(self, site: Site) -> Floats:
         """The party's own sums, kept when its columns were first multiplied: never those of other records."""
