@@ -301,6 +301,19 @@ def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line):
         assert [event.reply for event in asking if isinstance(event, Replied)] == [echo(b"?")]
 
 
+def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(line, monkeypatch):
+    channel = line.channel({"ash": echo})
+    # What was made for the loop does not reach it.
+    monkeypatch.setattr(channel, "_soon", lambda *_: None)
+    with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=SOON)) as asking:
+        wait_until(lambda: not channel._waiting)
+        begun = asking._open["ash"]
+        # As if nothing of this process had run for long.
+        channel._ticked -= 100
+        wait_until(lambda: asking._open["ash"] > begun)
+        monkeypatch.undo()
+
+
 def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line):
     channel = line.channel({"ash": lambda raw: LONG, "birch": echo})
     site = line.sites["ash"].desk
