@@ -30,7 +30,7 @@ from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.rows import Rows
 from comity.federation.site import Site
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import in_unit_ball
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -39,6 +39,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
+from comity.protocols.averaging.moment_blocks import Blocks, blocks_of, entries, matrices, moments
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -119,14 +120,28 @@ class Averaging(Protocol):
     def shape(self) -> tuple[int, int]:
         return self.loss.width, self.features
 
-    @property
-    def cut(self) -> float:
+    def cut(self, who: Consortium) -> float:
         """The norm that residuals are clipped to."""
-        return self.loss.clip if self.clip is None else min(self.clip, self.loss.steepest)
+        if self.clip is not None:
+            return min(self.clip, self.loss.steepest)
+        if self.loss.clip is not None:
+            return self.loss.clip
+        return rule.clip_for(rule.noise_level(who, self.features, together(self.sizes, who)))
 
     @property
     def steps(self) -> int:
-        return rule.ROUNDS if self.rounds is None else self.rounds
+        return rule.rounds_for(self.features) if self.rounds is None else self.rounds
+
+    @property
+    def blocks(self) -> Blocks:
+        """Features whose second moments are released together."""
+        return blocks_of(self.features)
+
+    @property
+    def touched(self) -> int:
+        """In how many blocks a row has entries at most: each column fills one entry."""
+        groups = self.features if self.encoding is None else len(self.encoding.bounds.groups)
+        return min(len(self.blocks), groups)
 
     def by_gradient(self, who: Consortium) -> bool:
         pure = isinstance(who.loss, Pure)
@@ -173,17 +188,25 @@ class Averaging(Protocol):
         )
 
     def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
-        budget = rule.Budget.of(who, self.features, self.steps)
+        budget = rule.Budget.of(who, self.steps)
         most = HEADROOM * largest(self.sizes)
-        replaced = who.neighbours is Neighbours.REPLACE
-        releases = [
+        replaced, cut = who.neighbours is Neighbours.REPLACE, self.cut(who)
+        return (
+            Release(
+                name="second_moment",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(Gaussian(budget.second_moment)),
+                form=Array((entries(self.blocks),), "<i8"),
+                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
+            ),
             Release(
                 name="gradient",
                 source=EVERY_PARTY,
                 to=COORDINATOR,
                 protection=Summed(Gaussian(budget.gradient)),
                 form=Array(self.shape, "<i8"),
-                bound=RecordSum(self.cut * (2 if replaced else 1), self.cut * most, most),
+                bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
                 times=budget.rounds,
             ),
             Release(
@@ -194,18 +217,7 @@ class Averaging(Protocol):
                 form=Array(self.shape),
                 times=budget.rounds,
             ),
-        ]
-        if budget.second_moment is not None:
-            moment = Release(
-                name="second_moment",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.second_moment)),
-                form=Array((self.features * (self.features + 1) // 2,), "<i8"),
-                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
-            )
-            releases.insert(0, moment)
-        return tuple(releases)
+        )
 
     def _by_average(self, who: Consortium) -> tuple[Release, ...]:
         l2, most = self.penalty(who), largest(self.sizes)
@@ -235,28 +247,32 @@ class Averaging(Protocol):
     def descend(self, parties: Parties) -> Floats:
         """Steps along noisy gradients, from zero; the mean of the last half of the way."""
         who = parties.consortium
-        budget = rule.Budget.of(who, self.features, self.steps)
-        moment = None
-        if budget.second_moment is not None:
-            moment = from_upper_triangle(parties.sum(self.second_moment).value, self.features)
-        release = parties.declaration["gradient"]
-        matrix = rule.preconditioner(
-            moment,
-            curvature=self.loss.curvature(self.cut),
-            clip_moved=release.sensitivity,
-            budget=budget,
-            features=self.features,
-            records=together(self.sizes, who),
-            wider=rule.shared_factor(who),
-        )
+        budget = rule.Budget.of(who, self.steps)
+        opened = matrices(parties.sum(self.second_moment).value, self.blocks)
+        steps = self.steps_from(opened, who)
         weights, kept = np.zeros(self.shape), np.zeros(self.shape)
         first = rule.averaged_from(budget.rounds)
         for number in range(budget.rounds):
             noisy = parties.sum(self.gradient, iterate=weights).value
-            weights = weights - np.linalg.solve(matrix, noisy.T).T
+            weights = weights - steps.along(noisy)
             if number >= first:
                 kept += weights / (budget.rounds - first)
         return kept
+
+    def steps_from(self, moments: Sequence[Floats], who: Consortium) -> rule.Steps:
+        """Where a noisy gradient leads, from the noisy second moments of the blocks."""
+        return rule.steps_of(
+            moments,
+            self.blocks,
+            curvature=self.loss.curvature(self.cut(who)),
+            ridge=self._ridge(who),
+            touched=self.touched,
+        )
+
+    def _ridge(self, who: Consortium) -> float:
+        budget = rule.Budget.of(who, self.steps)
+        moved = self.declare(who)["gradient"].sensitivity
+        return rule.ridge_of(moved, budget, self.features, rule.shared_factor(who))
 
     def average(self, parties: Parties) -> Floats:
         """Σ m_j·w_j over those who answered, by the sum of their public sizes."""
@@ -267,16 +283,18 @@ class Averaging(Protocol):
 
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
-        site.contribute(site.total(lambda rows: upper_triangle(in_unit_ball(rows.features) * rows.present[..., None])))
+        blocks = self.blocks
+        site.contribute(site.total(lambda rows: moments(in_unit_ball(rows.features) * rows.present[..., None], blocks)))
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats) -> None:
         self._tell_owner(site)
-        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate)))
+        cut = self.cut(site.consortium)
+        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate, cut)))
 
-    def _gradient_of(self, rows: Rows, iterate: Floats) -> Floats:
+    def _gradient_of(self, rows: Rows, iterate: Floats, cut: float) -> Floats:
         inside = in_unit_ball(rows.features)
-        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, self.cut)
+        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, cut)
 
     @step(sends="models")
     def train(self, site: Site) -> None:
@@ -338,6 +356,25 @@ class Averaging(Protocol):
     def protected(self, who: Consortium) -> int:
         return together(self.sizes, who)
 
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        if not self.by_gradient(who):
+            return ()
+        reached = rule.reached(
+            curvature=self.loss.curvature(self.cut(who)),
+            ridge=self._ridge(who),
+            records=together(self.sizes, who),
+            features=self.features,
+            rounds=self.steps,
+            touched=self.touched,
+        )
+        if reached >= rule.FAR_ENOUGH:
+            return ()
+        return (
+            f"the steps can't converge: {self.steps} rounds go at most {reached:.0%} of the way in an average one of "
+            f"{self.features} directions, at this epsilon and {together(self.sizes, who):,} records; raise "
+            "privacy.epsilon, bring more records, or declare fewer features",
+        )
+
     def expectation(self, who: Consortium) -> str:
         declared = self.declare(who)
         records, wider = together(self.sizes, who), rule.shared_factor(who)
@@ -345,10 +382,11 @@ class Averaging(Protocol):
             release = declared["gradient"]
             scale = release.scale(who)
             noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
-            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > self.cut else ""
+            cut = self.cut(who)
+            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""
             return (
                 f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{self.cut:.3g}; {self.steps} rounds are averaged{useless}"
+                f"{cut:.3g}; {self.steps} rounds are averaged{useless}"
             )
         release = declared["models"]
         scale = release.scale(who)
