@@ -47,7 +47,7 @@ def descended(built, records, who, present_in=lambda number: NAMES):
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_without_noise_are_the_descent_in_one_place(kind):
     records, who = made(kind), consortium(Approx(1.0, 1e-5))
-    built = protocol(kind, records, rounds=4)
+    built = protocol(kind, records, rounds=4, solver="gradient")
     released = run(parties(built, records, who)[0])["model"]
     np.testing.assert_allclose(released, descended(built, records, who), atol=2e-3)
 
@@ -55,7 +55,7 @@ def test_gradients_without_noise_are_the_descent_in_one_place(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_average_without_noise_is_the_size_weighted_mean(kind):
     records, who = made(kind), consortium(Pure(1.0))
-    built = protocol(kind, records, l2=0.02)
+    built = protocol(kind, records, l2=0.02, solver="average")
     released = run(parties(built, records, who)[0])["model"]
     sizes = np.array(list(built.sizes.values()))
     fits = [np.atleast_2d(built.loss.fit(r.features, built.targets(r.labels), 0.02).weights) for r in records.values()]

@@ -36,7 +36,7 @@ def disc(count):
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_a_gradient_sum_further_than_declared(kind, neighbours):
     loss = loss_of(kind, classes_of(kind))
-    built = protocol(kind)
+    built = protocol(kind, solver="gradient")
     who = consortium(neighbours=neighbours)
     declared, cut = built.declare(who)["gradient"].sensitivity, built.cut(who)
     points, generator = disc(12), np.random.default_rng(1)

@@ -3,14 +3,15 @@
 After M. Pathak, S. Rane, B. Raj, Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers, NIPS
 2010. Weighting local models by their sizes takes the smallest party out of the noise, and shared noise takes the search
 for it out of the protocol (`solver="average"`). With δ > 0 the parties do better by descending together: each round
-opens one noisy sum of clipped gradients (`solver="gradient"`). Derivations are in `proof.md`.
+opens one noisy sum of clipped gradients (`solver="gradient"`). A linear model needs no rounds: one sum of second
+moments holds all of it (`solver="moments"`). Derivations are in `proof.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -36,10 +37,12 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import rule
+from comity.protocols.averaging import forecast, rule
 from comity.protocols.averaging.baselines import baselines, error_of
+from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
-from comity.protocols.averaging.moment_blocks import Blocks, blocks_of, entries, matrices, moments
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
+from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -48,7 +51,8 @@ if TYPE_CHECKING:
     from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
-Solver = Literal["auto", "gradient", "average"]
+Solver = Literal["auto", "gradient", "average", "moments"]
+Way = Literal["gradient", "average", "moments"]
 
 # Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
 # on data: it decides how wide the integers are, and moves no noise.
@@ -65,7 +69,8 @@ class Averaging(Protocol):
     Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
     Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
     Sensitivity  gradient: 2·clip for a sum of gradients and √2 for Σxxᵀ (add-remove: clip and 1); average: c(λ)/λ for
-                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4).
+                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4); moments: that of
+                 `by_moments` (proof.md, 7).
 
     `features` is the width of an encoded row; None for `l2`, `rounds`, `clip` leaves them to `rule`.
     """
@@ -92,6 +97,18 @@ class Averaging(Protocol):
         if self.solver not in get_args(Solver):
             known = ", ".join(get_args(Solver))
             raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
+        if self.solver == "moments" and self.model not in ("linear", "logistic"):
+            raise StudyError(
+                f'averaging.solver = "moments" makes linear and logistic models, found model = {self.model!r}; choose '
+                "another solver",
+                key="averaging.solver",
+            )
+        if self.solver == "moments" and self.features > WIDEST_WHOLE:
+            raise StudyError(
+                f'averaging.solver = "moments" releases all products of at most {WIDEST_WHOLE} features, found '
+                f'{self.features}; set solver = "gradient", or declare fewer',
+                key="averaging.solver",
+            )
         if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
             raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
@@ -143,14 +160,29 @@ class Averaging(Protocol):
         groups = self.features if self.encoding is None else len(self.encoding.bounds.groups)
         return min(len(self.blocks), groups)
 
-    def by_gradient(self, who: Consortium) -> bool:
+    def way(self, who: Consortium) -> Way:
+        """How the model is made: as the study says, or by public figures."""
         pure = isinstance(who.loss, Pure)
         if self.solver == "gradient" and pure:
             raise StudyError(
                 'averaging.solver = "gradient" needs privacy.delta above 0; set it, or solver = "average"',
                 key="averaging.solver",
             )
-        return self.solver == "gradient" or (self.solver == "auto" and not pure)
+        if self.solver != "auto":
+            return self.solver
+        if self.model == "linear" and self.features <= WIDEST_WHOLE:
+            return "moments"
+        if not pure:
+            return "gradient"
+        if self.model == "logistic" and self.l2 is None and self.features <= WIDEST_WHOLE:
+            noise = deviation_of(self._moments(who), who) * sqrt(self.features) / together(self.sizes, who)
+            return "moments" if rule.moments_are_better(noise) else "average"
+        return "average"
+
+    def layout(self, who: Consortium) -> Moments:
+        """Of the one release of `moments`."""
+        reach = sqrt(self.features) if self.encoding is None else min(sqrt(self.features), self.encoding.bounds.l1)
+        return Moments(self.features, reach, pure=isinstance(who.loss, Pure))
 
     def penalty(self, who: Consortium) -> float:
         """λ of the local fits."""
@@ -174,18 +206,24 @@ class Averaging(Protocol):
                 key="privacy.unit",
             )
         checked_sizes(self.sizes, who)
-        sent = self._by_gradient(who) if self.by_gradient(who) else self._by_average(who)
-        model = Release(
-            name="model",
-            source=COORDINATOR,
-            to=EVERYONE,
-            protection=Derived("gradient" if self.by_gradient(who) else "models"),
-            form=Array(self.shape),
-        )
+        way, errors = self.way(who), False
+        if way == "gradient":
+            sent, of = self._by_gradient(who), "gradient"
+        elif way == "average":
+            sent, of = self._by_average(who), "models"
+        else:
+            sent, of, errors = (self._moments(who),), "moments", True
+        made = [
+            Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(of), form=Array(self.shape))
+            for name in (("model", "errors") if errors else ("model",))
+        ]
         return Declaration(
-            (*sent, model),
+            (*sent, *made),
             adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
         )
+
+    def _moments(self, who: Consortium) -> Release:
+        return self.layout(who).release(who, HEADROOM * largest(self.sizes))
 
     def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
         budget = rule.Budget.of(who, self.steps)
@@ -237,12 +275,27 @@ class Averaging(Protocol):
 
     def streams(self, who: Consortium) -> bool:
         """A local fit goes over the records many times."""
-        return self.by_gradient(who)
+        return self.way(who) != "average"
 
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        return {"model": self.descend(parties) if self.by_gradient(parties.consortium) else self.average(parties)}
+        way = self.way(parties.consortium)
+        if way == "moments":
+            return self.solved(parties)
+        return {"model": self.descend(parties) if way == "gradient" else self.average(parties)}
+
+    def solved(self, parties: Parties) -> dict[str, Any]:
+        """Least squares from the opened moments, with standard errors."""
+        who, total = parties.consortium, parties.sum(self.moments)
+        found = fitted(
+            self.layout(who),
+            total.value,
+            records=together(self.sizes, who, total.names),
+            deviation=deviation_of(self.declare(who)["moments"], who),
+            classes=self.model != "linear",
+        )
+        return {"model": found.coef[None], "errors": found.errors[None]}
 
     def descend(self, parties: Parties) -> Floats:
         """Steps along noisy gradients, from zero; the mean of the last half of the way."""
@@ -265,11 +318,11 @@ class Averaging(Protocol):
             moments,
             self.blocks,
             curvature=self.loss.curvature(self.cut(who)),
-            ridge=self._ridge(who),
+            ridge=self.ridge(who),
             touched=self.touched,
         )
 
-    def _ridge(self, who: Consortium) -> float:
+    def ridge(self, who: Consortium) -> float:
         budget = rule.Budget.of(who, self.steps)
         moved = self.declare(who)["gradient"].sensitivity
         return rule.ridge_of(moved, budget, self.features, rule.shared_factor(who))
@@ -284,7 +337,9 @@ class Averaging(Protocol):
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
         blocks = self.blocks
-        site.contribute(site.total(lambda rows: moments(in_unit_ball(rows.features) * rows.present[..., None], blocks)))
+        site.contribute(
+            site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.present[..., None], blocks))
+        )
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats) -> None:
@@ -295,6 +350,12 @@ class Averaging(Protocol):
     def _gradient_of(self, rows: Rows, iterate: Floats, cut: float) -> Floats:
         inside = in_unit_ball(rows.features)
         return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, cut)
+
+    @step(sends="moments", stacked=True)
+    def moments(self, site: Site) -> None:
+        self._tell_owner(site)
+        layout = self.layout(site.consortium)
+        site.contribute(site.total(lambda rows: layout.of(rows.features, self.signed(rows.labels), rows.present)))
 
     @step(sends="models")
     def train(self, site: Site) -> None:
@@ -323,6 +384,10 @@ class Averaging(Protocol):
             return values
         return np.clip(2 * (values - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
 
+    def signed(self, labels: NDArray[Any]) -> Floats:
+        """Targets on [−1, 1], classes at its ends."""
+        return self.targets(labels) if self.model == "linear" else 2 * self.targets(labels) - 1
+
     # Where records are set aside.
 
     @property
@@ -343,7 +408,8 @@ class Averaging(Protocol):
 
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":
-            return LinearRegressor(weights[0], self.low, self.high, self.encoding)
+            errors = np.asarray(released["errors"], np.float64)[0] if "errors" in released else None
+            return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors)
         return LinearClassifier(self.loss.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
@@ -357,46 +423,10 @@ class Averaging(Protocol):
         return together(self.sizes, who)
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
-        if not self.by_gradient(who):
-            return ()
-        reached = rule.reached(
-            curvature=self.loss.curvature(self.cut(who)),
-            ridge=self._ridge(who),
-            records=together(self.sizes, who),
-            features=self.features,
-            rounds=self.steps,
-            touched=self.touched,
-        )
-        if reached >= rule.FAR_ENOUGH:
-            return ()
-        return (
-            f"the steps can't converge: {self.steps} rounds go at most {reached:.0%} of the way in an average one of "
-            f"{self.features} directions, at this epsilon and {together(self.sizes, who):,} records; raise "
-            "privacy.epsilon, bring more records, or declare fewer features",
-        )
+        return forecast.warnings(self, who)
 
     def expectation(self, who: Consortium) -> str:
-        declared = self.declare(who)
-        records, wider = together(self.sizes, who), rule.shared_factor(who)
-        if self.by_gradient(who):
-            release = declared["gradient"]
-            scale = release.scale(who)
-            noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
-            cut = self.cut(who)
-            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""
-            return (
-                f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{cut:.3g}; {self.steps} rounds are averaged{useless}"
-            )
-        release = declared["models"]
-        scale = release.scale(who)
-        noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
-        radius = self.loss.radius(self.penalty(who))
-        useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
-        return (
-            f"the model carries noise of norm {noise:.3g}; no fit with l2 = {self.penalty(who):.3g} is longer than "
-            f"{radius:.3g}{useless}"
-        )
+        return forecast.expectation(self, who)
 
 
 def _labels(records: Records) -> NDArray[Any]:
