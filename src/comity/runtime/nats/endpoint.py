@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
-from comity.errors import ComityError, StudyError
+from comity.errors import StudyError
 from comity.runtime.nats.certificates import CERTIFICATE
 from comity.runtime.nats.consortium import membership
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.serving import serve
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.site_file import SiteFile
-
-log = logging.getLogger("comity.site")
 
 
 class NatsEndpoint:
@@ -51,10 +47,4 @@ class _AtDesk:
         return self._desk.answered(raw).reply
 
     def receive(self, pack: bytes) -> bytes:
-        """A refusal crosses as its code; the sentence stays in the log of this site."""
-        try:
-            self._desk.received(pack)
-        except ComityError as error:
-            log.warning("%s refused a packed study: %s", self.party, error)
-            return error.code.encode("ascii", "replace")[:40]
-        return b""
+        return self._desk.submitted(pack)

@@ -40,7 +40,7 @@ class Answering(Protocol):
         """The signed reply to an ask."""
 
     def receive(self, pack: bytes) -> bytes:
-        """Take in a packed study; the public code of a refusal, or nothing."""
+        """Take in a packed study; the signed reply to it."""
 
 
 def serve(
