@@ -295,6 +295,37 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     assert "model" in values and sorted(draws) == ["gradient", "second_moment"]
 
 
+def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(sites: Sites) -> None:
+    """Steps that ran are not run again: what they made of the old records would be mixed with the new ones."""
+    study = sites.study()
+    desks: dict[str, Any] = {**approved(sites, study)}
+    journal, path = Journal(), sites.home("north") / "patients.csv"
+    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    with pytest.raises(Stopped, match="cancelled"):
+        whole_run(when(parties, "gradient[0]", parties.cancel))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-2]]) + "\n")
+    before = ledger(sites, "north").commit_head()
+    with pytest.raises(Stopped, match=r"north.*stopped"):
+        whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert ledger(sites, "north").commit_head() == before, "nothing is drawn"
+    assert "run run-1 began with other records than are there now" in sentence(sites)
+    # Another run may begin with them; this one goes on with its own, in however other a file.
+    path.write_text("\n".join(lines) + "\n\n")
+    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert "model" in values
+
+
+def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
+    study = sites.study()
+    parties = coordinated(study, approved(sites, study), sites.coordinator, journal=(journal := Journal()))
+    with pytest.raises(Stopped, match="cancelled"):
+        whole_run(when(parties, "run.end[0]", parties.cancel))
+    (sites.home("north") / "patients.csv").unlink()
+    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert "model" in values and runs_of(ledger(sites, "north"))[0].state == "closed"
+
+
 # Datasets.
 
 

@@ -92,20 +92,24 @@ class Desk:
             refusal = error
             log.warning("%s refused a packed study: %s", party, error)
         except Exception:
-            refusal = Stopped("a packed study could not be kept; the log of this site says why", code="stopped")
+            refusal = Stopped("a packed study could not be kept; the log of this site says why")
             log.exception("%s: a packed study could not be kept", party)
-        if refusal is not None:
             self._note(refusal, None, "")
         return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
 
     def received(self, pack: bytes) -> Arrival:
-        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides."""
+        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides. A refusal
+        is written down for the owner and raised."""
         with self._lock:
             self.refresh()
             if self._is_closed:
                 raise self._shut()
             key = self._owner.keys.public
-            arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            try:
+                arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            except ComityError as error:
+                self._note(error, None, "")
+                raise
             if self.site.approval == "within-policy" and arrival.decision is None:
                 self._approve_within_policy(arrival)
                 self.refresh()
