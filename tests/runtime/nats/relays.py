@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
@@ -13,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from comity.federation.channel import MOST
 from comity.runtime.nats import loopback, relay
-from comity.runtime.nats.certificates import Authority, new_request
+from comity.runtime.nats.certificates import Authority, load_certificate, new_request
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.desk import Desk
 from comity.runtime.nats.dialling import Relay
@@ -80,6 +82,33 @@ class Loopback(loopback.Loopback):
         return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
 
 
+class Operated(Loopback):
+    """A relay whose operator does what it can: it gave itself a user in the coordinator's account, who hears all that
+    is carried and speaks at every subject."""
+
+    @property
+    def operator(self) -> Relay:
+        folder = self.home / "operator"
+        if not folder.exists():
+            return self.stranger(folder, "operator")
+        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+
+    def start(self) -> None:
+        user = load_certificate(self.operator.certificate).subject.rfc4514_string()
+        written = relay.server_configuration
+        everything = json.dumps({"publish": [">"], "subscribe": [">"]})
+        place = f'"{COORDINATOR}" {{\n    users: [ '
+
+        def with_operator(*arguments: Any, **options: Any) -> str:
+            text = written(*arguments, **options)
+            assert place in text
+            return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(relay, "server_configuration", with_operator)
+            super().start()
+
+
 class Loop:
     """An event loop in a thread, for the sides of many sites in one process."""
 
@@ -109,9 +138,13 @@ class Function:
 
     def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
         self.party, self.answer = party, answer
+        self.told: list[bytes] = []
 
     def receive(self, pack: bytes) -> bytes:
         return b"" if pack.startswith(b"pack") else b"policy"
+
+    def dropped(self, why: bytes) -> None:
+        self.told.append(why)
 
 
 class Site:

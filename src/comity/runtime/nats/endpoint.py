@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comity.errors import StudyError
+from comity.errors import Refused, StudyError
 from comity.runtime.nats.certificates import CERTIFICATE
 from comity.runtime.nats.consortium import membership
 from comity.runtime.nats.dialling import Relay
@@ -48,3 +48,16 @@ class _AtDesk:
 
     def receive(self, pack: bytes) -> bytes:
         return self._desk.submitted(pack)
+
+    def dropped(self, why: bytes) -> None:
+        word = why.decode("ascii")
+        self._desk.refused(
+            Refused(f"refused: {_DROPPED.get(word, 'something that can not be read arrived')}", code=word)
+        )
+
+
+_DROPPED = {
+    "size": "a message was announced that is larger than a site takes",
+    "frame": "something arrived at this site's subject that is no message of Comity",
+    "untrue": "a message arrived that is another than was announced",
+}

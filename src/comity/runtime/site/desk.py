@@ -61,7 +61,7 @@ class Desk:
             ask = opened_ask(keys, party, raw)
         except Malformed as error:
             # To nobody in particular: there is no key to seal it to, and it says nothing.
-            self._note(error, None, "")
+            self.refused(error)
             return Answer(sign_reply(keys, party, raw, _said(error)), error)
         if self._is_closed:
             # No decision about any study: runs that are open go on once the file is mended.
@@ -83,7 +83,7 @@ class Desk:
         try:
             box = opened_ask(keys, party, raw, "study")
         except Malformed as error:
-            self._note(error, None, "")
+            self.refused(error)
             return sign_reply(keys, party, raw, _said(error))
         refusal: ComityError | None = None
         try:
@@ -94,7 +94,7 @@ class Desk:
         except Exception:
             refusal = Stopped("a packed study could not be kept; the log of this site says why")
             log.exception("%s: a packed study could not be kept", party)
-            self._note(refusal, None, "")
+            self._note(refusal)
         return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
 
     def received(self, pack: bytes) -> Arrival:
@@ -108,7 +108,7 @@ class Desk:
             try:
                 arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
             except ComityError as error:
-                self._note(error, None, "")
+                self._note(error)
                 raise
             if self.site.approval == "within-policy" and arrival.decision is None:
                 self._approve_within_policy(arrival)
@@ -129,7 +129,7 @@ class Desk:
             except ComityError as error:
                 log.error("%s serves nothing: %s", self.site.party, error)
                 self._close()
-                self._note(error, None, "")
+                self._note(error)
             self._stamp = stamp
 
     def _open(self) -> None:
@@ -207,7 +207,13 @@ class Desk:
     def _folder(self, study: str, run: str) -> Path:
         return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
 
-    def _note(self, error: ComityError, study: str | None, run: str) -> None:
+    def refused(self, error: ComityError) -> None:
+        """Log a refusal of what belongs to no study, and write it down for the owner."""
+        log.warning("%s refused: %s", self.site.party, error)
+        self._note(error)
+
+    def _note(self, error: ComityError, study: str | None = None, run: str = "") -> None:
+        """Write a refusal down for the owner, who sees it by: comity site status"""
         try:
             self.refusals.note(error, study=study, run=run)
         except OSError:
