@@ -181,6 +181,7 @@ class NatsLine:
 
     can_go_down = True
     copies = 1
+    margin = 0
 
     def __init__(self, loopback: Loopback, *, beat: float = 0.2, grace: float = 0.5) -> None:
         self.loopback, self.beat, self.grace = loopback, beat, grace
@@ -212,6 +213,17 @@ class NatsLine:
         for one in self.channels:
             one._grace = 10.0
         self.loopback.down(seconds)
+
+    def cut(self, party: str) -> bool:
+        for one in self.channels:
+            one._grace = 10.0
+        link = self.sites[party].desk._link if party else self.channels[-1]._link
+        loop = self.loop.loop if party else self.channels[-1]._loop
+        before = link._client
+        assert before is not None
+        loop.call_soon_threadsafe(before._transport._io_writer.transport.abort)
+        wait_until(lambda: link._client is not before)
+        return True
 
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
         """Between both ends and their clients, where the bus and its client may drop what they like."""
