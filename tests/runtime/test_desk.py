@@ -274,6 +274,9 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
         whole_run(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
     assert desks["north"].studies == ()
     assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
+    # Nor does it take studies in, by terms that may not hold any more.
+    with pytest.raises(Refused, match="can't be used"):
+        desks["north"].received(sites.packed(sites.study(epsilon=0.8, at="second")))
     # A decision does not open it: it would be served by the terms that were read last.
     desks["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):

@@ -119,7 +119,7 @@ class Attacked:
 
     def run(self, study: Study, run: str | None = None, **more: Any) -> Any:
         run = run or self.new_run()
-        journal = self.sites.folder / f"{run}.journal"
+        journal = self.sites.folder / f"{run.rpartition('/')[2]}.journal"
         asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "patience": PATIENCE}
         return run_deployed(study, run=run, **{**asked, **more})
 

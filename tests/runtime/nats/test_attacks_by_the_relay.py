@@ -127,7 +127,10 @@ def test_what_is_replayed_is_not_done_again(row, consortium_under_attack):
     one = consortium_under_attack
     start = len(one.operator.carried)
     one.hand_over(one.study)
-    one.run(one.study)
+    # Under an id that would lead elsewhere, were it a path.
+    run = one.new_run()
+    one.run(one.study, f"../../{run}")
+    assert [path.parent.name for path in one.sites.folder.rglob(f"*{run}") if path.is_dir()] == ["results"] * 2
     recorded = {each.frame.id: each.raw for each in one.operator.carried[start:] if is_whole_ask(each)}
     before, since = one.heads(), len(one.operator.carried)
     one.operator.says(NORTH, *recorded.values())
