@@ -21,7 +21,7 @@ from comity.runtime.site.desk import WITHIN_POLICY, Desk
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.refusals import MOST, Refusals
 from comity.runtime.site.runs import end_run, runs_of
-from comity.runtime.site.serving import ENDPOINTS, endpoint_of
+from comity.runtime.site.serving import ENDPOINTS, alone, endpoint_of
 from comity.runtime.site.site_file import SiteFile
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
@@ -412,6 +412,15 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
         approve(desk, desk.received(sites.packed(study)))
         endpoint_of(desk.site).serve(desk)
     ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
+
+
+def test_one_process_serves_with_a_ledger(sites: Sites) -> None:
+    """Two would answer two asks of one run at once."""
+    north, south = (SiteFile.load(sites.site(name)) for name in NAMES)
+    with alone(north), alone(south), pytest.raises(BadInput, match="another process serves with this ledger"):
+        alone(north, patience=0.0).__enter__()
+    with alone(north, patience=0.0):
+        assert ledger(sites, "north").summary()
 
 
 NOWHERE = {"": "is missing", '[relay]\naddress = "tls:x"\n': "no engine", '[relay]\naddress = "ftp://x"\n': "no engine"}

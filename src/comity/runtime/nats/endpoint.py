@@ -8,6 +8,7 @@ from comity.runtime.nats.consortium import membership
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.serving import serve
 from comity.runtime.site.desk import Desk
+from comity.runtime.site.serving import alone
 from comity.runtime.site.site_file import SiteFile
 
 
@@ -35,7 +36,8 @@ class NatsEndpoint:
         self.relay.require()
 
     def serve(self, desk: Desk) -> None:
-        serve(_AtDesk(desk), self.relay)
+        with alone(desk.site):
+            serve(_AtDesk(desk), self.relay)
 
 
 class _AtDesk:
