@@ -33,7 +33,10 @@ from .bare import Bare
 from .relays import Loop, Operated, Site, wait_until
 
 SOON = 20.0
-PATIENCE = Patience(silent=5.0, deadline=SOON)
+PATIENCE = Patience(silent=SOON, deadline=3 * SOON)
+
+
+_NOBODY = "comity.ask.nobody"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Operator:
     """Whoever runs the relay: hears everything and says what it likes where it likes."""
 
     def __init__(self, loop: Loop, loopback: Operated) -> None:
-        self.loop, self.carried = loop, []
+        self.loop = loop
+        self.carried: list[Carried] = []
         self._bare = Bare(loopback.operator)
         self._do(self._begin())
 
@@ -73,6 +77,12 @@ class Operator:
             await self._bare.client.flush(10)
 
         self._do(said())
+
+    def since(self, start: int) -> list[Carried]:
+        """All that was carried after the first `start`, until now."""
+        self.says(_NOBODY, b"")
+        wait_until(lambda: self.carried[-1].subject == _NOBODY)
+        return [one for one in self.carried[start:] if one.subject != _NOBODY]
 
     def end(self) -> None:
         self._do(self._bare.__aexit__())
