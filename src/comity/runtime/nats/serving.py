@@ -40,7 +40,10 @@ class Answering(Protocol):
         """The signed reply to an ask."""
 
     def receive(self, pack: bytes) -> bytes:
-        """Take in a packed study; the public code of a refusal, or nothing."""
+        """Take in a packed study; the signed reply to it."""
+
+    def dropped(self, why: bytes) -> None:
+        """Something arrived that nobody works on (`frames`); said once a second at most."""
 
 
 def serve(
@@ -107,6 +110,8 @@ class Worker:
                     with suppress(RuntimeError):  # it is told to end; the coordinator asks again
                         self._threads.submit(self._work, work, frame.id, message)
                     del message
+                case Kind.FAILED:
+                    self._site.dropped(bytes(frame.body))
                 case Kind.DONE:
                     self._coming.pop(frame.id, None)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.data import explain
 from comity.errors import BadInput
 from comity.federation.hosting import Approval, Owner, host_of
+from comity.runtime.encodings import encoding_of
 from comity.runtime.held_records import held_records
-from comity.runtime.simulate import encoding_of
 from comity.runtime.simulation_data import sentences
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.site.view import OwnersView, view_of
@@ -60,5 +59,8 @@ def _check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...
     _, frame = held_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
     if frame is None:
         return ()
+    # It brings pandas, which a site that serves needs for files of its own alone.
+    from comity.data import explain
+
     declared, schema = study.parameters.declared_records(party), encoding_of(protocol, where, party).schema
     return sentences(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))
