@@ -16,7 +16,7 @@ from threading import RLock
 from comity.errors import ComityError, Malformed, Refused
 from comity.federation.ask import study_of
 from comity.federation.codec import encode
-from comity.federation.delivery import presented_to
+from comity.federation.delivery import measured_by, presented_to
 from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
 from comity.federation.hosting import Approval, host_of
@@ -169,6 +169,7 @@ class Desk:
                 declaration=host.declaration,
                 who=host.who,
                 kept=host.agreed.protocol.present_own(found.own, host.who),
+                measured=measured_by(host.agreed, found),
             )
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)
