@@ -118,7 +118,7 @@ def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration
 def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:
     """What a receiver works with, or None where it was not released what that takes."""
     try:
-        return protocol.present(found.releases, who)
+        return protocol.present_received(found, who)
     except KeyError:
         return None
 

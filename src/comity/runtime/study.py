@@ -32,6 +32,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
+from comity.runtime.predicting import PredictionTable, joint_prediction_of, read_weights
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
 from comity.runtime.tables import Table, hint, validate
@@ -135,12 +136,13 @@ class _File(Table):
     parties: dict[str, Any]
     coordinator: CoordinatorTable = CoordinatorTable()
     evaluation: EvaluationTable | None = None
+    prediction: PredictionTable | None = None
     simulation: SimulationTable = SimulationTable()
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study as agreed. `folder` is where its relative paths start."""
+    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key."""
 
     name: str
     protocol_name: str
@@ -156,7 +158,9 @@ class Study:
     where: str
     protocol: Protocol
     setting: Setting
+    files: Mapping[str, str]
     evaluation: EvaluationTable | None = None
+    prediction: PredictionTable | None = None
 
     @property
     def consortium(self) -> Consortium:
@@ -281,6 +285,10 @@ class Study:
             protocol = parameters.build(setting)
             _, terms = _divided(file.privacy, file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
+            files = {"study.schema": file.study.schema_, **parameters.files()}
+            if file.prediction is not None:
+                files["prediction.weights"] = file.prediction.weights
+                protocol = _predicting(file.prediction, protocol, schema, file.evaluation, parties, folder, where)
         _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
@@ -294,6 +302,9 @@ class Study:
         }
         if file.evaluation is not None:
             agreed["evaluation"] = file.evaluation.model_dump()
+        if file.prediction is not None:
+            weights = _digest(folder, file.prediction.weights, "prediction.weights", where)
+            agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
         return cls(
             name=file.study.name,
             protocol_name=protocol_name,
@@ -309,8 +320,40 @@ class Study:
             where=where,
             protocol=protocol,
             setting=setting,
+            files=files,
             evaluation=file.evaluation,
+            prediction=file.prediction,
         )
+
+
+def _predicting(
+    table: PredictionTable,
+    method: Protocol,
+    schema: Schema,
+    evaluation: EvaluationTable | None,
+    parties: Mapping[str, PartyTable] | int,
+    folder: Path,
+    where: str,
+) -> Protocol:
+    """The protocol of a study that applies a model instead of training one."""
+    if evaluation is not None:
+        raise StudyError(
+            "[evaluation] measures a model that the study trains, and one with [prediction] trains none; leave one out",
+            key="evaluation",
+        )
+    if table.receiver is not None and (isinstance(parties, int) or table.receiver not in parties):
+        raise StudyError(
+            f"prediction.receiver = {table.receiver!r} is no party of the study; name one of [parties], or leave it "
+            "out: then the coordinator alone has the scores",
+            key="prediction.receiver",
+        )
+    path = _confined(folder, table.weights, "prediction.weights", where)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"prediction.weights: {path} can't be read ({error})", key="prediction.weights") from error
+    coef = read_weights(text, where)
+    return joint_prediction_of(method, schema, coef, most=table.records, receiver=table.receiver)
 
 
 def _divided(privacy: PrivacyTable, table: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from comity.data import explain
 from comity.errors import BadInput
-from comity.federation.hosting import Approval, Owner, host_of
+from comity.federation.hosting import Approval, Owner
 from comity.runtime.held_records import held_records
 from comity.runtime.simulate import encoding_of
 from comity.runtime.simulation_data import sentences
+from comity.runtime.site.hosting import host_for
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.site.view import OwnersView, view_of
 from comity.runtime.study import Study
@@ -41,7 +42,7 @@ def dataset_for(site: SiteFile, named: str | None) -> str:
 
 def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> Considered:
     """What an approval of the study for so many runs in all would mean, or why there can be none."""
-    host = host_of(owner, study.agreed, Approval(study=study.hash, dataset=dataset, runs=runs))
+    host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
     begun = host.store.runs_of(study.hash, other_than="")
     if begun >= runs:
         raise BadInput(

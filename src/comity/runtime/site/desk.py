@@ -19,12 +19,13 @@ from comity.federation.codec import encode
 from comity.federation.delivery import measured_by, presented_to
 from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
-from comity.federation.hosting import Approval, host_of
+from comity.federation.hosting import Approval
 from comity.federation.paths import END
 from comity.federation.registry import Registry
 from comity.federation.sealed_channel import opened_ask
 from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
+from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.runs import runs_of
@@ -77,13 +78,20 @@ class Desk:
         return replace(answer, reply=ask.reply(answer.reply))
 
     def received(self, pack: bytes) -> Arrival:
-        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides."""
+        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides; a joint
+        prediction always waits, because each tells as many exact scores as the policy allows a run. A refusal is
+        written down for the owner and raised."""
         with self._lock:
             self.refresh()
             key = self._owner.keys.public
-            arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            try:
+                arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            except ComityError as error:
+                self._note(error, None, "")
+                raise
             if self.site.approval == "within-policy" and arrival.decision is None:
-                self._approve_within_policy(arrival)
+                if self.inbox.study(arrival.study).prediction is None:
+                    self._approve_within_policy(arrival)
                 self.refresh()
             return self.inbox.find(arrival.study)
 
@@ -128,7 +136,7 @@ class Desk:
 
     def _admit(self, study: str, approval: Approval) -> None:
         try:
-            host = host_of(self._owner, self.inbox.study(study).agreed, approval)
+            host = host_for(self.site, self._owner, self.inbox.study(study), approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)

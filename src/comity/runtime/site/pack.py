@@ -59,7 +59,7 @@ def pack(study: Study, keys: Identity) -> bytes:
             key="coordinator.keys",
         )
     files = {STUDY: _without_simulation(study).encode()}
-    for name in (_schema_of(study), *study.parameters.files().values()):
+    for name in study.files.values():
         _check_name(name, study.where)
         if name == STUDY:
             raise StudyError(f"{study.where}: a file of the study can't be called {STUDY}; rename it", key="study")
@@ -118,12 +118,6 @@ def _check_name(name: str, where: str) -> None:
             code="form",
             key="files",
         )
-
-
-def _schema_of(study: Study) -> str:
-    import tomllib
-
-    return str(tomllib.loads(study.text)["study"]["schema"])
 
 
 def _without_simulation(study: Study) -> str:
