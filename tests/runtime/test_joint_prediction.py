@@ -204,6 +204,9 @@ def test_it_waits_for_its_owner_also_where_the_policy_decides(columns: Any) -> N
     """Another number of records is another study: approved by terms alone, the number would bound nothing."""
     sites, coef = columns
     sites.terms("south", more='approval = "within-policy"')
+    # With one dataset, which is the only reason for which terms alone could not decide.
+    text = sites.site("south").read_text()
+    sites.site("south").write_text(text.replace('[data.patients]\nsource = "csv"\npath = "patients.csv"\n', ""))
     assert sites.desks()["south"].received(sites.packed(sites.prediction(coef))).decision is None
 
 
