@@ -53,13 +53,6 @@ def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(site
         assert Figures.from_json(json.loads(page.read_text())["evaluation"]) == found
 
 
-def test_without_an_evaluation_nobody_is_told_how_good_the_model_is(sites: Sites) -> None:
-    outcome = run(sites, sites.study())
-    assert outcome.evaluation is None
-    (page,) = sites.home("north").glob("results/*/received.json")
-    assert json.loads(page.read_text())["evaluation"] is None
-
-
 def test_the_owner_sees_its_release_and_its_cost_before_it_approves_and_pays_that(sites: Sites) -> None:
     study = measured(sites)
     desk = sites.desks()["north"]

@@ -210,15 +210,6 @@ def test_it_waits_for_its_owner_also_where_the_policy_decides(columns: Any) -> N
     assert sites.desks()["south"].received(sites.packed(sites.prediction(coef))).decision is None
 
 
-def test_more_new_records_than_agreed_on_are_not_scored(columns: Any) -> None:
-    sites, coef = columns
-    study = sites.prediction(coef, records=NEW - 1)
-    desks = approved(sites, study)
-    with pytest.raises(Refused):
-        whole_run(coordinated(study, desks, sites.coordinator))
-    assert not list(sites.home("north").glob(f"results/{study.hash[:12]}-*/table"))
-
-
 def test_an_owner_reads_what_would_leave_exactly(columns: Any) -> None:
     sites, coef = columns
     study = sites.prediction(coef)

@@ -123,6 +123,29 @@ def add(
 
 
 @app.command()
+def renew(
+    folder: Folder,
+    authority: Annotated[
+        Path | None, typer.Option(help="The authority's folder, where it is kept elsewhere.", show_default=False)
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1, max=1825)] = 365,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a new certificate for the relay itself; remove relay/key.pem before to give it a new key too.
+
+    Example: comity consortium renew consortium
+    """
+    from comity.runtime.nats.consortium import renew as sign_again
+
+    issued, taken = sign_again(folder, authority=authority, life=timedelta(days=days))
+    lines = [f"the relay's certificate holds until {issued.until:%Y-%m-%d}"]
+    lines.append(
+        "the relay has it" if taken else f"where it runs elsewhere, copy {folder / 'relay'} there and restart it"
+    )
+    show("\n".join(lines), {"until": issued.until.isoformat(), "relay_has_it": taken}, as_json=as_json)
+
+
+@app.command()
 def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")], as_json: AsJson = False) -> None:
     """Take a member out, for good: a relay that runs here cuts it off at once.
 

@@ -51,10 +51,11 @@ def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs
             key="runs",
         )
     view = view_of(host, study.plan(), dataset=dataset, runs=runs)
-    return Considered(view, _check_records(site, study, dataset))
+    return Considered(view, check_records(site, study, dataset))
 
 
-def _check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
+def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
+    """What is odd about a dataset's records for a study, in sentences without values; all of them are read."""
     where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
     limit = int(site.memory * 2**30)
     source = site.source(dataset)
