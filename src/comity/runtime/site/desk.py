@@ -9,6 +9,7 @@ become narrower.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -22,6 +23,7 @@ from comity.federation.host import Answer, Host
 from comity.federation.hosting import Approval
 from comity.federation.paths import END
 from comity.federation.registry import Registry
+from comity.federation.replies import plain
 from comity.federation.sealed_channel import opened_ask
 from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
@@ -56,6 +58,7 @@ class Desk:
 
     def answered(self, raw: bytes) -> Answer:
         """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
+        began = time.monotonic()
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
@@ -71,6 +74,7 @@ class Desk:
             return Answer(ask.reply(stopped), shut)
         answer = self._registry.answered(ask.raw)
         study = study_of(ask.raw)
+        self._log(answer, study, time.monotonic() - began)
         if answer.refusal is not None:
             self._note(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
@@ -184,6 +188,22 @@ class Desk:
 
     def _folder(self, study: str, run: str) -> Path:
         return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
+
+    def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
+        """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""
+        if answer.path is None:
+            return
+        code = "" if answer.refusal is None else answer.refusal.code
+        told = {
+            "party": self.site.party,
+            "study": plain((study or "")[:12]),
+            "run": plain(answer.run),
+            "step": plain(str(answer.path)),
+            "milliseconds": round(seconds * 1e3, 1),
+            **({"code": code} if code else {}),
+        }
+        how = f"refused ({code})" if code else "answered"
+        log.info("%s %s %s of run %s", self.site.party, how, told["step"], told["run"], extra=told)
 
     def _note(self, error: ComityError, study: str | None, run: str) -> None:
         try:
