@@ -22,6 +22,7 @@ from comity._version import __version__
 from comity.crypto import key_file
 from comity.errors import ComityError
 from comity.privacy.ledger import Ledger
+from comity.privacy.ledger_witness import frozen_sentence
 from comity.runtime.site.approving import check_records
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.site_file import SiteFile
@@ -163,7 +164,7 @@ def _ledger(site: SiteFile) -> list[Finding]:
     except ComityError as error:
         return [Finding("ledger", "failure", str(error))]
     if verified.frozen:
-        return [Finding("ledger", "failure", f"{site.ledger}: frozen: {verified.frozen}")]
+        return [Finding("ledger", "failure", frozen_sentence(str(site.ledger), verified.frozen))]
     found = [Finding("ledger", "ok", f"{site.ledger}: {verified.entries} entries, the chain holds")]
     for account in accounts:
         spent = account.left is not None and account.left <= 0
