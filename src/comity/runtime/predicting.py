@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from comity.artefacts.writing import write_text
 from comity.errors import StudyError
+from comity.runtime.study_files import confined
 from comity.runtime.tables import Table
 
 if TYPE_CHECKING:
@@ -68,6 +70,25 @@ def joint_prediction_of(
         most=most,
         receiver=receiver,
     )
+
+
+def predicting(
+    table: PredictionTable, method: Protocol, schema: Schema, parties: Collection[str] | int, folder: Path, where: str
+) -> Protocol:
+    """The protocol of a study that applies a model instead of training one."""
+    if table.receiver is not None and (isinstance(parties, int) or table.receiver not in parties):
+        raise StudyError(
+            f"prediction.receiver = {table.receiver!r} is no party of the study; name one of [parties], or leave it "
+            "out: then the coordinator alone has the scores",
+            key="prediction.receiver",
+        )
+    path = confined(folder, table.weights, "prediction.weights", where)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"prediction.weights: {path} can't be read ({error})", key="prediction.weights") from error
+    coef = read_weights(text, where)
+    return joint_prediction_of(method, schema, coef, most=table.records, receiver=table.receiver)
 
 
 def weights_text(coef: Floats) -> str:

@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema
-from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
+from comity.errors import BudgetExceeded, ComityError, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.evaluation.terms import Evaluation, divided
@@ -30,11 +30,11 @@ from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
-from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
-from comity.runtime.predicting import PredictionTable, joint_prediction_of, read_weights
+from comity.runtime.predicting import PredictionTable, predicting
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import require_no_evaluation, require_stacks, runs_as_stacks
+from comity.runtime.study_files import digest_of, public_records, schema_in
 from comity.runtime.tables import Table, hint, validate
 
 if TYPE_CHECKING:
@@ -268,10 +268,10 @@ class Study:
         parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
         parties = _parties(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
-        schema = _schema(folder, file.study.schema_, where)
+        schema = schema_in(folder, file.study.schema_, where)
 
         def read(name: str, key: str) -> pd.DataFrame:
-            return _public(folder, name, key, where)
+            return public_records(folder, name, key, where)
 
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
         if held and not parameters.by_columns:
@@ -289,8 +289,14 @@ class Study:
             protocol = protocol if terms is None else protocol.on_training_part(terms)
             files = {"study.schema": file.study.schema_, **parameters.files()}
             if file.prediction is not None:
+                if file.evaluation is not None:
+                    raise StudyError(
+                        "[evaluation] measures a model that the study trains, and one with [prediction] trains none; "
+                        "leave one out",
+                        key="evaluation",
+                    )
                 files["prediction.weights"] = file.prediction.weights
-                protocol = _predicting(file.prediction, protocol, schema, file.evaluation, parties, folder, where)
+                protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
         _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
@@ -300,12 +306,12 @@ class Study:
             "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
             "coordinator": file.coordinator.model_dump(),
             "parameters": parameters.model_dump(mode="json"),
-            "files": {name: _digest(folder, name, key, where) for key, name in parameters.files().items()},
+            "files": {name: digest_of(folder, name, key, where) for key, name in parameters.files().items()},
         }
         if file.evaluation is not None:
             agreed["evaluation"] = file.evaluation.model_dump()
         if file.prediction is not None:
-            weights = _digest(folder, file.prediction.weights, "prediction.weights", where)
+            weights = digest_of(folder, file.prediction.weights, "prediction.weights", where)
             agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
         return cls(
             name=file.study.name,
@@ -326,36 +332,6 @@ class Study:
             evaluation=file.evaluation,
             prediction=file.prediction,
         )
-
-
-def _predicting(
-    table: PredictionTable,
-    method: Protocol,
-    schema: Schema,
-    evaluation: EvaluationTable | None,
-    parties: Mapping[str, PartyTable] | int,
-    folder: Path,
-    where: str,
-) -> Protocol:
-    """The protocol of a study that applies a model instead of training one."""
-    if evaluation is not None:
-        raise StudyError(
-            "[evaluation] measures a model that the study trains, and one with [prediction] trains none; leave one out",
-            key="evaluation",
-        )
-    if table.receiver is not None and (isinstance(parties, int) or table.receiver not in parties):
-        raise StudyError(
-            f"prediction.receiver = {table.receiver!r} is no party of the study; name one of [parties], or leave it "
-            "out: then the coordinator alone has the scores",
-            key="prediction.receiver",
-        )
-    path = _confined(folder, table.weights, "prediction.weights", where)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"prediction.weights: {path} can't be read ({error})", key="prediction.weights") from error
-    coef = read_weights(text, where)
-    return joint_prediction_of(method, schema, coef, most=table.records, receiver=table.receiver)
 
 
 def _divided(privacy: PrivacyTable, table: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
@@ -428,51 +404,3 @@ def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
         if not isinstance(at, dict):
             raise StudyError(f"--set {key}: {name} is no table of {where}")
     at[leaf] = value
-
-
-def _confined(folder: Path, name: str, key: str, where: str) -> Path:
-    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: the study was
-    written by somebody else, and what a plan or an error says of a file is something about it."""
-    path = folder / name
-    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
-        raise StudyError(
-            f"{where}: {key} = {name!r} leads out of the study's folder; copy the file beside the study and name it "
-            "by its relative path",
-            key=key,
-        )
-    return path
-
-
-def _schema(folder: Path, name: str, where: str) -> Schema:
-    key = "study.schema"
-    path = _confined(folder, name, key, where)
-    if not path.is_file():
-        raise SchemaError(f"{where}: {key}: there is no file {path}; put it there, or correct the key", key=key)
-    try:
-        return Schema.load(path)
-    except SchemaError as error:
-        raise SchemaError(f"{where}: {key}: {error}", code=error.code, key=error.key) from error
-
-
-def _public(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
-    """The records of a file that a key of the study names."""
-    path = _confined(folder, name, key, where)
-    if not path.is_file():
-        raise DataError(
-            f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
-        )
-    from comity.data.sources import open_source
-
-    try:
-        return open_source(name, where=f"{where}: {key}", base=folder).read()
-    except BadInput as error:
-        sentence = str(error)
-        raise type(error)(sentence if sentence.startswith(where) else f"{where}: {key}: {sentence}", key=key) from error
-
-
-def _digest(folder: Path, name: str, key: str, where: str) -> str:
-    try:
-        with _confined(folder, name, key, where).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StudyError(f"{where}: {key}: {name} can't be read ({error.strerror}); put it there", key=key) from error

@@ -46,7 +46,10 @@ def owners(tmp_path):
             sites.terms(name, relay=relay_of(loopback, name))
         stack.enter_context(loopback.relay())
         serve = [
-            (["-m", "comity", "site", "serve", "--site", str(sites.site(name))], sites.home(name) / "log")
+            (
+                ["-m", "comity", "site", "serve", "--site", str(sites.site(name)), "--log", "json"],
+                sites.home(name) / "log",
+            )
             for name in NAMES
         ]
         stack.enter_context(processes(serve))
@@ -91,6 +94,12 @@ def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners,
     (table,) = sites.home("north").glob(f"results/{prediction[:12]}-*/table/table.csv")
     found = pd.read_csv(table)
     assert set(found["person"]) == set(sites.new["person"])
+    # Both processes of a site log objects, with the run's id and nobody's identifier.
+    told = [line for line in (sites.home("north") / "log").read_text().splitlines() if line.startswith("{")]
+    pages = [json.loads(line) for line in told]
+    assert {page["logger"] for page in pages} >= {"comity.site", "comity.relay"}
+    assert any(page.get("run") == table.parents[1].name.partition("-")[2] for page in pages)
+    assert not [one for one in sites.new["person"] if any(f"{one}'" in line or f'{one}"' in line for line in told)]
     # The same answers as the whole model gives to whole records.
     new = sites.new.drop(columns="sick")
     new.to_csv(tmp_path / "whole.csv", index=False)
