@@ -18,7 +18,7 @@ from tests.faults.outcomes import Tally
 
 LOCAL = "processes"
 SEED = 1
-_MEMORY = Path("/dev/shm")  # noqa: S108
+_MEMORY = Path("/dev/shm")
 
 
 def main(words: list[str]) -> int:
