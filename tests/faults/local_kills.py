@@ -32,8 +32,10 @@ from tests.federation.children import fork
 from tests.federation.pipes import PIDS, PipeChannel
 
 ROLES = ("site", "coordinator", "everyone")
-AGAIN = 0.25
-"""The share of resumed runs that are killed once more."""
+AGAIN = 0.4
+"""The share of killed runs that are killed once more while they are resumed."""
+RERUN = 0.2
+"""The share of runs that are run again when they are over."""
 _MEASURED_EVERY = 25
 _DONE, _DEFECT = 0, 1
 
@@ -187,7 +189,7 @@ def tried(
         outcome = RESUMED if code == _DONE else ENDED
         if code not in (_DONE, 4, 5):
             trial.wrong.append(f"the resumed run has no clear status: {trial.said}")
-    if code == _DONE:
+    if code == _DONE and chance.random() < RERUN:
         _look_at_end(trial)
     # What became of a run that was killed again is told by its last kill.
     return [*((role, RESUMED if outcome != ENDED else ENDED) for role in kills[:-1]), (kills[-1], outcome)], trial.wrong

@@ -38,7 +38,9 @@ def main(words: list[str]) -> int:
 
 def counted(method: str, kills: int, seed: int) -> Tally:
     # In memory where there is such a folder: a killed process loses nothing that it gave to the system, on any disk.
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="comity-faults-", dir=_MEMORY if _MEMORY.is_dir() else None, ignore_cleanup_errors=True
+    ) as folder:
         there = Path(folder)
         return local_kills.kills(make(there / "pristine", method), there, kills, seed)
 
