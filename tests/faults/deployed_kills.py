@@ -13,8 +13,9 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -68,15 +69,20 @@ class Deployment:
         words = ["site", "serve", "--site", str(self.place.site(party))]
         self.sites[party] = self._forked(words, self.place.folder / party / "log", seen.at_a_site)
 
-    def submit(self, run: Path | None = None) -> int:
-        """The coordinator's process, which begins a run or goes on with one."""
+    def submit(self, run: Path | None = None, also: Callable[[], None] = lambda: None) -> int:
+        """The coordinator's process, which begins a run or goes on with one; `also` is called in it first."""
         place, folder = self.place, self.place.folder / COORDINATOR
         words = ["study", "submit", str(place.study_file), "--keys", str(place.key_file), "--quiet"]
         words += ["--relay", str(place.loopback.relay_folder(COORDINATOR)), "--out", str(self.runs)]
         words += [] if run is None else ["--resume", str(run)]
-        return self._forked(words, folder / "log", _watch_coordinator)
 
-    def _forked(self, words: list[str], log: Path, watch) -> int:
+        def watch(record: seen.Record) -> None:
+            _watch_coordinator(record)
+            also()
+
+        return self._forked(words, folder / "log", watch)
+
+    def _forked(self, words: list[str], log: Path, watch: Callable[[seen.Record], None]) -> int:
         child = fork()
         if child:
             return child
@@ -87,6 +93,8 @@ class Deployment:
             said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(said, 1)
             os.dup2(said, 2)
+            # Whoever runs tests may have put something else in their places.
+            sys.stdout = sys.stderr = os.fdopen(said, "w", buffering=1)
             watch(self.record)
             code = main(words)
         finally:

@@ -248,6 +248,15 @@ class Journal:
             row = self._connection.execute("select 1 from closed where run = ? and path = ?", (run, path)).fetchone()
         return row is not None
 
+    def unheard(self, run: str, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Of these asks the ones that were sent and not decided, with the parties that have not answered them."""
+        asked = set(self._paths(run))
+        return {
+            path: [party for party, here in self.standing(run, path).items() if not here]
+            for path in paths
+            if path in asked and not self.is_closed(run, path)
+        }
+
     # What the coordinator itself makes.
 
     def once(self, run: str, name: str, make: Callable[[], Any]) -> Any:

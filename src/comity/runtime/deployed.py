@@ -17,6 +17,7 @@ from comity.federation.asking import Lost, Replied
 from comity.federation.channel import Patience
 from comity.federation.journal import Journal
 from comity.federation.parties import Progress, whole_run
+from comity.federation.paths import ABANDON, END
 from comity.federation.replies import plain
 from comity.runtime.coordinating import coordinator
 from comity.runtime.nats.channel import SILENT, NatsChannel
@@ -57,6 +58,12 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
     if missing:
         named = ", ".join(f"{party} ({why})" for party, why in missing.items())
         raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when they serve")
+
+
+def not_told(journal: Path, run: str) -> list[str]:
+    """The parties that have not heard the end of a run, for which it is still open: running it again tells them."""
+    unheard = Journal(journal).unheard(run, (str(END), str(ABANDON)))
+    return sorted({party for parties in unheard.values() for party in parties})
 
 
 def run_deployed(
