@@ -19,6 +19,9 @@ class Tally:
     def kills(self) -> int:
         return self.outcomes.total()
 
+    def number(self, outcome: str) -> int:
+        return sum(count for (*_, of), count in self.outcomes.items() if of == outcome)
+
     def add(self, method: str, role: str, outcome: str) -> None:
         self.outcomes[method, role, outcome] += 1
 

@@ -22,7 +22,6 @@ from comity.runtime.nats import relay
 from comity.runtime.nats.roster import Roster
 from comity.runtime.site.desk import Desk
 from tests.faults.checks import lines_of
-from tests.faults.consortia import make
 from tests.runtime.nats.relays import Loopback, needs_server
 
 YEARS = timedelta(days=20 * 365)
@@ -46,11 +45,6 @@ def clock(monkeypatch):
     return made
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("clock") / "pristine", "softlabel", runs=2)
-
-
 def run(place, name, progress=None):
     desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
@@ -64,8 +58,8 @@ def run(place, name, progress=None):
     return whole_run(parties)
 
 
-def test_a_run_goes_through_a_clock_that_jumps(pristine, tmp_path, clock):
-    place = pristine.copied(tmp_path / "consortium")
+def test_a_run_goes_through_a_clock_that_jumps(small, tmp_path, clock):
+    place = small.copied(tmp_path / "consortium")
     jumps = iter([YEARS, -2 * YEARS, 2 * YEARS, -YEARS] * 20)
 
     def jumping(_):

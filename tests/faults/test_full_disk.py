@@ -19,14 +19,15 @@ from tests.faults.checks import broken
 from tests.faults.consortia import RUN, make
 
 
-@pytest.fixture(scope="module", params=["softlabel", "averaging"])
-def pristine(request, tmp_path_factory):
-    return make(tmp_path_factory.mktemp("consortium") / "pristine", request.param)
+@pytest.fixture(scope="module")
+def averaging(tmp_path_factory):
+    """Of four parties, one of whom may be lost."""
+    return make(tmp_path_factory.mktemp("disk") / "pristine", "averaging")
 
 
-@pytest.fixture
-def place(pristine, tmp_path, monkeypatch):
-    made = pristine.copied(tmp_path / "consortium")
+@pytest.fixture(params=["small", pytest.param("averaging", marks=pytest.mark.long)])
+def place(request, tmp_path):
+    made = request.getfixturevalue(request.param).copied(tmp_path / "consortium")
     with made.witnessed():
         yield made
 
