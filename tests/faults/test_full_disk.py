@@ -1,5 +1,4 @@
-"""A disk that takes no more, at a site or at the coordinator: nothing is spent twice, and the run goes on once there is
-room."""
+"""A disk that takes no more, at a site: nothing is spent twice, and the run goes on once there is room."""
 
 from __future__ import annotations
 
@@ -49,13 +48,13 @@ def full(monkeypatch, path):
         yield
 
 
-def run(place, *, progress=None, desks=None, journal=None):
-    desks = desks or {party: Desk(place.site(party)) for party in place.parties}
+def run(place, *, progress=None):
+    desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
         place.study,
         run=RUN,
         channel=LocalChannel(desks),
-        journal=journal or Journal(place.journal),
+        journal=Journal(place.journal),
         keys=place.keys,
         progress=progress,
     )
@@ -121,20 +120,3 @@ def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(place, record, 
     run(place)
     lines = held(place, record)
     assert all(of[-1].kind == "close" for of in lines.values())
-
-
-def test_a_coordinator_whose_disk_is_full_stops_with_a_clear_word_and_goes_on(place, record):
-    class Full(Journal):
-        """Takes a few writes, and then no more."""
-
-        def __init__(self, path):
-            super().__init__(path)
-            (pages,) = self._connection.execute("pragma page_count").fetchone()
-            self._connection.execute(f"pragma max_page_count = {pages + 8}")
-
-    with pytest.raises(Stopped, match="disk") as stopped:
-        run(place, journal=Full(place.journal))
-    assert stopped.value.exit_code == 5
-    held(place, record)
-    run(place)
-    assert all(of[-1].kind == "close" for of in held(place, record).values())
