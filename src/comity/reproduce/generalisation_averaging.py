@@ -34,7 +34,7 @@ class Size:
 
 
 PURE_REPEATS = 5
-FULL = Size(TABLES, EPSILONS, 20, without_pure=("adult-600", "har"))
+FULL = Size(TABLES, EPSILONS, 10, without_pure=("adult-600", "har"))
 QUICK = Size(("adult-20", "credit"), (1.0,), 3)
 
 
