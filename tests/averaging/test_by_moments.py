@@ -207,6 +207,11 @@ def test_public_figures_choose_moments_for_pure_classes():
     assert protocol(sizes=2_000, l2=0.1).way(consortium(Pure(1.0))) == "average"
     assert protocol(sizes=2_000).way(consortium(Approx(1.0, 1e-6))) == "gradient"
     assert protocol("svm", sizes=2_000).way(consortium(Pure(1.0))) == "average"
+    assert (
+        protocol("linear", rounds=4).way(consortium()) == protocol("linear", clip=0.5).way(consortium()) == "gradient"
+    )
+    assert protocol("linear", l2=0.1).way(consortium(Pure(1.0))) == "average"
+    assert protocol("linear").way(consortium(Pure(1.0))) == protocol("linear").way(consortium()) == "moments"
     assert replace(protocol("linear"), features=1501).way(consortium()) == "gradient"
 
 

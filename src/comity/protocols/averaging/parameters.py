@@ -60,11 +60,13 @@ class AveragingParameters(Parameters):
     )
 
     def resolved(self, setting: Setting) -> dict[str, Any]:
-        """The published method averages local models; the default's `auto` sums moments for a linear model, and
-        otherwise descends where there is a delta. Without one `l2` asks for the average."""
+        """The published method averages local models; the default's `auto` sums moments for a linear model, unless a
+        key asks for another solver, and otherwise descends where there is a delta."""
         target = setting.schema.target
         auto = "average" if setting.pure or self.variant == "published" else "gradient"
-        if self.variant == "default" and target is not None and (self.model or _model_of(target)) == "linear":
+        asked = any(one != "auto" for one in (self.l2, self.rounds, self.clip))
+        linear = target is not None and (self.model or _model_of(target)) == "linear"
+        if self.variant == "default" and linear and not asked:
             auto = "moments"
         return {**super().resolved(setting), "solver": auto if self.solver == "auto" else self.solver}
 

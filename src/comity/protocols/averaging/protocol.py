@@ -170,7 +170,9 @@ class Averaging(Protocol):
             )
         if self.solver != "auto":
             return self.solver
-        if self.model == "linear" and self.features <= WIDEST_WHOLE:
+        # A penalty, rounds or a clip ask for a solver that has them.
+        asked = any(one is not None for one in (self.l2, self.rounds, self.clip))
+        if self.model == "linear" and self.features <= WIDEST_WHOLE and not asked:
             return "moments"
         if not pure:
             return "gradient"
