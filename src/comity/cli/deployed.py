@@ -9,6 +9,8 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
+    from comity.crypto.sealed import Identity
+    from comity.report.result import Result
     from comity.runtime.study import Study
 
 JOURNAL = "journal.sqlite"
@@ -21,6 +23,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.consortium import COORDINATOR
     from comity.report.result import Result
+    from comity.runtime.signed_files import NAME as SIGNED
     from comity.runtime.study import Study
 
     try:
@@ -43,7 +46,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
         folder = find_folder(resume, out)
         if read_begun(folder).study_hash != study.hash:
             raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
-        if (folder / "result.json").exists():
+        if (folder / SIGNED).exists():
             return folder
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
@@ -63,7 +66,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
                 journal=folder / JOURNAL,
                 progress=progress,
             )
-            Result.of(outcome).save(folder)
+            save_signed(Result.of(outcome), folder, identity)
     except (KeyboardInterrupt, Stopped) as stop:
         why = f" ({stop})" if isinstance(stop, Stopped) else ""
         raise Stopped(f"{folder}: the run was stopped before its end{why}. Go on with: {remedy}") from stop
@@ -80,6 +83,15 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     return folder
 
 
+def save_signed(result: Result, folder: Path, keys: Identity) -> None:
+    """The files of a result beside the study as run, signed as a whole. Journal and logs are no part of it."""
+    from comity.runtime.signed_files import sign_files
+
+    result.save(folder)
+    names = ["result.json", "transcript.json", "report.html", "study.toml", "released", *result.artefacts]
+    sign_files(folder, names, keys, study=result.study_hash, run=result.run)
+
+
 def _begun(path: Path, study: Study) -> Begun:
     from comity.cli.run_folder import Begun
     from comity.runtime.simulate import new_run_id
@@ -93,4 +105,5 @@ def _begun(path: Path, study: Study) -> Begun:
         overrides={},
         parties=study.consortium.size,
         resumable=True,
+        deployed=True,
     )

@@ -44,7 +44,11 @@ def checked_files(folder: Path, signer: PublicIdentity, *, study: str, run: str)
             # A link would be followed to whatever it names.
             content = b"" if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()) else _read(path)
         except OSError as error:
-            raise Refused(f"{path}: is part of the result and can't be read ({error.strerror})", code="signature", key=name)
+            raise Refused(
+                f"{path}: is part of the result and can't be read ({error.strerror}); put it back from a backup",
+                code="signature",
+                key=name,
+            ) from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise Refused(
                 f"{path}: was altered after the result was signed; put it back from a backup, or fetch the result from "
@@ -65,15 +69,15 @@ def _listed(folder: Path, signer: PublicIdentity, study: str, run: str) -> Mappi
         files = {str(name): str(digest) for name, digest in page["files"].items()}
         signature = bytes.fromhex(page["signature"])
     except FileNotFoundError:
-        raise DataError(f"{path}: is not there, so that nobody vouches for the files; fetch a run that has ended") from None
+        raise DataError(f"{path}: is not there, so that nobody vouches for the files; fetch a run that ended") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: can't be read ({error!r}); put it back from a backup") from error
     try:
         signer.verify(signature, _said(study, run, files))
     except Malformed as error:
         raise Refused(
-            f"{path}: is not signed for run {run} of study {study[:12]} by who should have signed it; it was altered, or "
-            "belongs to another run",
+            f"{path}: is not signed for run {run} of study {study[:12]} by who should have signed it; it was altered, "
+            "or belongs to another run: put it back from a backup",
             code="signature",
             key=NAME,
         ) from error
