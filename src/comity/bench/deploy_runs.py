@@ -1,0 +1,177 @@
+"""Whole runs between processes over a relay on this machine, beside the same runs in one process.
+
+    averaging K    a study of K organisations with site files, ledgers and keys in folders of their own, from the first
+                   ask to the last; beside it the same sites called in this process. Processes run before the clock does
+    sum KxN        one secure sum of N numbers over K parties, sealed to both ends. Parties share a few processes, which
+                   have a core or two here, and each has its own connection, certificate and process at the relay
+
+Seconds are those of the clock: run it on a machine that is idle.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median, stdev
+from typing import Any
+
+from comity.bench.memory import peak
+from comity.bench.securesum_runs import coordinator_of, host_of, keys_of, one_sum
+from comity.crypto import key_file
+from comity.federation.channel import Channel, Patience
+from comity.federation.host import Answer, Host
+from comity.federation.journal import Journal
+from comity.federation.parties import run, whole_run
+from comity.federation.sealed_channel import SealedChannel, opened_ask
+from comity.privacy.randomness import ReleasedNoise
+from comity.runtime.coordinating import coordinator
+from comity.runtime.deployed import hand_over, run_deployed
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.nats import trying
+from comity.runtime.nats.channel import NatsChannel
+from comity.runtime.nats.loopback import Loopback, processes
+from comity.runtime.nats.serving import serve
+from comity.runtime.nats.subjects import COORDINATOR
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.inbox import Inbox
+from comity.runtime.study import Study
+
+BAR = 1.3
+"""Of a deployed averaging run over 10 sites to the local one."""
+_LONGEST_START = 120.0
+_PATIENCE = Patience(silent=60.0)
+_TOGETHER = 8
+"""Parties of a sum that share a process."""
+
+
+def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
+    """Seconds of a study of two runs each, in turns: with the sites' processes, and with their desks in this one."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        home, names = Path(folder), trying.names_of(sites)
+        stack.enter_context(trying.witnessed(home))
+        loopback = trying.make(home, names)
+        asker = home / COORDINATOR
+        path, keys = asker / "study.toml", key_file.load(asker / "coordinator.key")
+        # All runs together stay below what its policy allows a study.
+        path.write_text(path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}"))
+        study = Study.load(path)
+        relay = stack.enter_context(loopback.relay())
+        stack.enter_context(processes(trying.served(home, name) for name in names))
+        channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
+        hand_over(study, keys=keys, channel=channel)
+        for name in names:
+            Inbox(home / name).approve(study.hash, dataset=trying.DATASET, runs=2 * (repeats + 1))
+        desks = {name: Desk(home / name / "site.toml") for name in names}
+
+        def deployed(number: int) -> None:
+            journal = asker / f"{number}.sqlite"
+            run_deployed(study, run=f"deployed-{number}", keys=keys, channel=channel, journal=journal)
+
+        def local(number: int) -> None:
+            journal = Journal(asker / f"local-{number}.sqlite")
+            whole_run(
+                coordinator(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys)
+            )
+
+        # The first of each imports the method and compiles, and is not counted.
+        pairs = [(_seconds(deployed, number), _seconds(local, number)) for number in range(repeats + 1)][1:]
+        note = f"bar: {BAR} times the local run" if sites == 10 else ""
+        return _row(f"averaging {sites}", pairs, "local run", note) | {"relay_mb": peak(relay.pid)}
+
+
+def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
+    """Seconds of one secure sum of all parties; its opened value is looked at."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        agreed = one_sum(parties, length)
+        names = list(agreed.consortium.parties)
+        loopback = Loopback.make(Path(folder), names)
+        relay = stack.enter_context(loopback.relay())
+        groups = [names[start : start + _TOGETHER] for start in range(0, parties, _TOGETHER)]
+        commands = [
+            (["-m", __name__, folder, str(parties), str(length), *group], Path(folder, f"log-{number}"))
+            for number, group in enumerate(groups)
+        ]
+        stack.enter_context(processes(commands))
+        channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
+
+        def over(reached: Channel) -> Callable[[int], None]:
+            def once(number: int) -> None:
+                asked = coordinator_of(agreed, SealedChannel(reached, agreed.consortium.roster), run=f"sum-{number}")
+                asked.patience = _PATIENCE
+                opened = run(asked)["result"]
+                # Each contributes the same unit vector; the noise of the mean is far below one.
+                if opened.shape != (length,) or not abs(float(opened.mean()) * length**0.5 - 1) < 1:
+                    raise ArithmeticError(f"the sum of {parties} parties is not what they contributed")
+
+            return once
+
+        here = LocalChannel({name: _Sealed(host_of(agreed, name, ReleasedNoise())) for name in names})
+        pairs = [(_seconds(over(channel), number), _seconds(over(here), number)) for number in range(repeats)]
+        row = _row(f"sum {parties}x{length}", pairs, "local channel", "one core or two for all parties")
+        return row | {"relay_mb": peak(relay.pid)}
+
+
+def _seconds(work: Callable[[int], None], number: int) -> float:
+    started = time.perf_counter()
+    work(number)
+    return time.perf_counter() - started
+
+
+def _row(case: str, pairs: list[tuple[float, float]], anchor: str, note: str) -> dict[str, Any]:
+    ours, local = ([pair[place] for pair in pairs] for place in (0, 1))
+    return {
+        "case": case,
+        "ours": median(ours),
+        "anchor": median(local),
+        "anchor_name": anchor,
+        "ratio": median(ours) / median(local),
+        "unit": "s",
+        "better": "lower",
+        "repeats": len(pairs),
+        "spread": stdev(ours) if len(ours) > 1 else 0.0,
+        "note": "; ".join(one for one in ("seconds of the clock", note) if one),
+    }
+
+
+class _Sealed:
+    """A host behind a seal, as an owner's desk has it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.party = host.party
+
+    def answered(self, raw: bytes) -> Answer:
+        return Answer(self.answer(raw))
+
+    def answer(self, raw: bytes) -> bytes:
+        ask = opened_ask(keys_of(self.party), self.party, raw)
+        return ask.reply(self._host.answer(ask.raw))
+
+    def receive(self, pack: bytes) -> bytes:
+        return b""
+
+
+def _serve(folder: str, parties: str, length: str, *names: str) -> None:
+    agreed, stop = one_sum(int(parties), int(length)), threading.Event()
+    ends = [
+        threading.Thread(
+            target=serve,
+            args=(_Sealed(host_of(agreed, name, ReleasedNoise())), Loopback(Path(folder)).relay_of(name)),
+            kwargs={"stop": stop},
+            daemon=True,
+        )
+        for name in names
+    ]
+    for end in ends:
+        end.start()
+    for end in ends:
+        end.join()
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])
