@@ -8,11 +8,12 @@ import pytest
 from comity.errors import Malformed
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR
+from comity.federation.kept import Sent
 from comity.federation.parties import run
 from comity.federation.protection import Noised
-from comity.federation.vouched import check_vouched
+from comity.federation.vouched import by_party, check_vouched
 
-from .test_delivery import Delivering, begun, boxed, who
+from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
 from .toy import STUDY, answer, ask_for, identity, setup, signature
 
 
@@ -60,3 +61,13 @@ def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused():
     # What a step brought and nobody signed stays as it came, and is shown as unsigned.
     found = one.received("run-1")
     assert set(found.releases) == {"centre", "result"} and set(found.signatures) == {"result"}
+
+
+def test_signatures_on_what_is_for_others_are_given_to_nobody_else():
+    parties, _ = setup(Delivering(protection=Noised), who())
+    sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
+    found = by_party(parties.agreed, identity(COORDINATOR), "run-1", sent)
+    assert {party: {name: list(of) for name, of in names.items()} for party, names in found.items()} == {
+        party: {"result": ["lean[0]"], **({"hint": ["lean[0]"]} if party == "elm" else {})}
+        for party in parties.consortium.parties
+    }
