@@ -18,7 +18,7 @@ from statistics import median, stdev
 from typing import Any
 
 from comity.bench.deploy_runs import averaging, summed
-from comity.bench.memory import peak
+from comity.bench.other_processes import peak
 from comity.federation.asking import Replied
 from comity.federation.channel import Channel
 from comity.federation.host import Answer

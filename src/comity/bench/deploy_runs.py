@@ -1,11 +1,12 @@
 """Whole runs between processes over a relay on this machine, beside the same runs in one process.
 
     averaging K    a study of K organisations with site files, ledgers and keys in folders of their own, from the first
-                   ask to the last; beside it the same sites called in this process. Processes run before the clock does
+                   ask to the last; beside it the same sites called in this process
     sum KxN        one secure sum of N numbers over K parties, sealed to both ends. Parties share a few processes, which
                    have a core or two here, and each has its own connection, certificate and process at the relay
 
-Seconds are those of the clock: run it on a machine that is idle.
+Seconds are those of the clock: run it on a machine that is idle. On a busy one many processes get more of it than one
+does, so that the ratio of processor times, `cpu_ratio`, is the one to look at.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
-from comity.bench.memory import peak
+from comity.bench.other_processes import peak, processor_time
 from comity.bench.securesum_runs import coordinator_of, host_of, keys_of, one_sum
 from comity.crypto import key_file
 from comity.federation.channel import Channel, Patience
@@ -61,7 +63,7 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
         path.write_text(path.read_text("utf-8").replace("epsilon = 1.0", f"epsilon = {0.2 / (repeats + 1):.3f}"))
         study = Study.load(path)
         relay = stack.enter_context(loopback.relay())
-        stack.enter_context(processes(trying.served(home, name) for name in names))
+        running = stack.enter_context(processes(trying.served(home, name) for name in names))
         channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
         hand_over(study, keys=keys, channel=channel)
         for name in names:
@@ -78,8 +80,7 @@ def averaging(sites: int, *, repeats: int) -> dict[str, Any]:
                 coordinator(study, run=f"local-{number}", channel=LocalChannel(desks), journal=journal, keys=keys)
             )
 
-        # The first of each imports the method and compiles, and is not counted.
-        pairs = [(_seconds(deployed, number), _seconds(local, number)) for number in range(repeats + 1)][1:]
+        pairs = _measured(deployed, local, [relay.pid, *(one.pid for one in running)], repeats)
         note = f"bar: {BAR} times the local run" if sites == 10 else ""
         return _row(f"averaging {sites}", pairs, "local run", note) | {"relay_mb": peak(relay.pid)}
 
@@ -96,7 +97,7 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
             (["-m", __name__, folder, str(parties), str(length), *group], Path(folder, f"log-{number}"))
             for number, group in enumerate(groups)
         ]
-        stack.enter_context(processes(commands))
+        running = stack.enter_context(processes(commands))
         channel = stack.enter_context(NatsChannel(loopback.relay_of(COORDINATOR), names, grace=_LONGEST_START))
 
         def over(reached: Channel) -> Callable[[int], None]:
@@ -111,25 +112,51 @@ def summed(parties: int, length: int, *, repeats: int = 1) -> dict[str, Any]:
             return once
 
         here = LocalChannel({name: _Sealed(host_of(agreed, name, ReleasedNoise())) for name in names})
-        pairs = [(_seconds(over(channel), number), _seconds(over(here), number)) for number in range(repeats)]
+        pairs = _measured(over(channel), over(here), [relay.pid, *(one.pid for one in running)], repeats)
         row = _row(f"sum {parties}x{length}", pairs, "local channel", "one core or two for all parties")
         return row | {"relay_mb": peak(relay.pid)}
 
 
-def _seconds(work: Callable[[int], None], number: int) -> float:
-    started = time.perf_counter()
+@dataclass(frozen=True)
+class _Took:
+    """Seconds of the clock, and of all processors for everybody together, where the system says so."""
+
+    clock: float
+    cpu: float | None
+
+
+Pairs = list[tuple[_Took, _Took]]
+
+
+def _measured(deployed: Callable[[int], None], local: Callable[[int], None], pids: list[int], repeats: int) -> Pairs:
+    """In turns. The first of each waits for processes that start, imports and compiles, and is not counted."""
+    turns = range(repeats + 1)
+    return [(_took(deployed, number, pids), _took(local, number, [])) for number in turns][1:]
+
+
+def _took(work: Callable[[int], None], number: int, others: list[int]) -> _Took:
+    """`others` work beside this process."""
+    before, started = (time.process_time(), processor_time(others)), time.perf_counter()
     work(number)
-    return time.perf_counter() - started
+    clock, after = time.perf_counter() - started, (time.process_time(), processor_time(others))
+    theirs = None if before[1] is None or after[1] is None else after[1] - before[1]
+    return _Took(clock, None if theirs is None else after[0] - before[0] + theirs)
 
 
-def _row(case: str, pairs: list[tuple[float, float]], anchor: str, note: str) -> dict[str, Any]:
-    ours, local = ([pair[place] for pair in pairs] for place in (0, 1))
+def _row(case: str, pairs: Pairs, anchor: str, note: str) -> dict[str, Any]:
+    ours, local = ([pair[place].clock for pair in pairs] for place in (0, 1))
+    spent = [[pair[place].cpu for pair in pairs] for place in (0, 1)]
+    known = [[cpu for cpu in one if cpu is not None] for one in spent]
+    cpu = [median(one) if len(one) == len(pairs) else None for one in known]
     return {
         "case": case,
         "ours": median(ours),
         "anchor": median(local),
         "anchor_name": anchor,
         "ratio": median(ours) / median(local),
+        "cpu": cpu[0],
+        "anchor_cpu": cpu[1],
+        "cpu_ratio": None if cpu[0] is None or not cpu[1] else cpu[0] / cpu[1],
         "unit": "s",
         "better": "lower",
         "repeats": len(pairs),

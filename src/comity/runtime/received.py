@@ -32,7 +32,7 @@ from comity.federation.vouched import Signatures, check_vouched
 from comity.runtime.released import Released, load_released, released_of, save_released
 
 _FORMAT: Final = "comity-received-1"
-_PAGE: Final = "received.json"
+PAGE: Final = "received.json"
 _SIGNED: Final = "comity-signatures-1"
 _SIGNATURES: Final = "signatures.json"
 
@@ -78,13 +78,13 @@ def save_received(
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
     }
-    write_text(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
 
 
 def load_received(folder: str | Path) -> tuple[Received, Artefact | None]:
     """What `save_received` wrote, and the artefact beside it; a `DataError` whatever is wrong with it."""
     folder = Path(folder)
-    path = folder / _PAGE
+    path = folder / PAGE
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT:

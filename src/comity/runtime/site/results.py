@@ -21,7 +21,7 @@ from comity.federation.delivery import presented_to
 from comity.federation.transcript import Transcript
 from comity.privacy.ledger import Ledger
 from comity.runtime.outcome import Outcome
-from comity.runtime.received import check_received, load_received, safe_name, save_received
+from comity.runtime.received import PAGE, check_received, load_received, safe_name, save_received
 from comity.runtime.signed_files import NAME, checked_files, sign_files
 from comity.runtime.simulate import outcome_of
 from comity.runtime.site.inbox import Inbox
@@ -40,8 +40,8 @@ def results_folder(home: Path, study: str, run: str) -> Path:
 
 
 def are_written(home: Path, study: str, run: str) -> bool:
-    """Whether they are there as a whole: what is signed is written last."""
-    return (results_folder(home, study, run) / NAME).exists()
+    """Whether they are there as a whole: these two are written last."""
+    return all((results_folder(home, study, run) / last).exists() for last in (PAGE, NAME))
 
 
 def write_results(host: Host, home: Path, run: str) -> None:
