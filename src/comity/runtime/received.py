@@ -4,7 +4,8 @@
     own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
     signatures.json   the coordinator's, on each value that it released (`federation.vouched`)
-    received.json   written last: a folder that has it has everything
+    received.json   written last: a folder that has it has everything. Where the study has an evaluation, its figures
+                    with their intervals stand here
 
 It is written from the owner's file, where the values stay: writing it again after a crash gives the same folder.
 """
@@ -26,6 +27,7 @@ from comity.federation.codec import encode
 from comity.federation.consortium import ITSELF, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received
+from comity.federation.evaluation.figures import Figures
 from comity.federation.kept import is_kept
 from comity.federation.paths import END
 from comity.federation.vouched import Signatures, check_vouched
@@ -48,9 +50,10 @@ def save_received(
     declaration: Declaration,
     who: Consortium,
     kept: Mapping[str, Artefact] | None = None,
+    measured: Figures | None = None,
 ) -> None:
     """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing; `kept` is
-    what it makes of the owner's own values, by their names."""
+    what it makes of the owner's own values, by their names; `measured` is what an evaluation found."""
     folder.mkdir(parents=True, exist_ok=True)
     save_released(released_of(found.releases, declaration, who), folder / "released")
     if found.own:
@@ -77,6 +80,7 @@ def save_received(
         # Declared to this party and not there: of a run that it was lost in, or that made none.
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
+        "evaluation": None if measured is None else measured.as_json(),
     }
     write_text(folder / PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from comity.crypto import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.consortium import COORDINATOR
-from comity.federation.delivery import presented_to
+from comity.federation.delivery import measured_by, presented_to
 from comity.federation.transcript import Transcript
 from comity.privacy.ledger import Ledger
 from comity.runtime.outcome import Outcome
@@ -58,6 +58,7 @@ def write_results(host: Host, home: Path, run: str) -> None:
         declaration=host.declaration,
         who=host.who,
         kept=host.agreed.protocol.present_own(found.own, host.who),
+        measured=measured_by(host.agreed, found),
     )
     names = sorted(one.name for one in folder.iterdir() if one.name != NAME and not one.name.startswith("."))
     sign_files(folder, names, host.keys, study=study, run=run)
