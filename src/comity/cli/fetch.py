@@ -44,7 +44,7 @@ def fetch(
 def _at_site(run: str, to: Path | None, path: Path) -> Path:
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
-    from comity.runtime.site.results import fetched
+    from comity.runtime.site.fetching import fetched
     from comity.runtime.site.site_file import SiteFile
 
     study, outcome = fetched(SiteFile.load(path), run)
