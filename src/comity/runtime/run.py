@@ -242,6 +242,12 @@ def gather(study: Study) -> Material:
 
 def _dealt(study: Study) -> Material:
     table = study.simulation
+    if study.prediction is not None:
+        raise StudyError(
+            f"{study.where}: a study with [prediction] trains nothing that could be simulated; to try a joint "
+            "prediction here: comity predict RUN PARTY=FILE ... --jointly",
+            key="prediction",
+        )
     # What public figures decide is decided before a record is read.
     study.plan()
     if table.data is None:

@@ -4,7 +4,7 @@ It listens at its own subject and knows no clock: the coordinator repeats what i
 through to the process that answers, piece by piece; of replies it holds a copy until the coordinator has them. Whatever
 is lost, on the way or with either process, is asked again, and a site gives the reply that it stored.
 
-    python -m comity.runtime.nats.desk PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
+    python -m comity.runtime.nats.desk FORM PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nats.aio.msg import Msg
 
+from comity.runtime.logs import Form, log_to_stderr
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import (
     FRAME,
@@ -242,8 +243,8 @@ class Desk:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 
-def main(party: str, most: str, address: str, *files: str) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+def main(log_form: str, party: str, most: str, address: str, *files: str) -> None:
+    log_to_stderr(Form(log_form))
     relay = Relay(address, *map(Path, files))
     asyncio.run(Desk(party, relay, socket.socket(fileno=0), most=int(most)).run())
 

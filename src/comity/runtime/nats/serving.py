@@ -19,6 +19,7 @@ from io import BytesIO
 from typing import Protocol
 
 from comity.federation.channel import MOST
+from comity.runtime.logs import current_form
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, Frame, Kind, piece_of
 from comity.runtime.nats.pipe import frames, packed
@@ -69,7 +70,8 @@ def _serve_once(site: Answering, relay: Relay, most: int, stop: threading.Event)
     """As long as the desk's process lives, or until `stop`."""
     ours, its = socket.socketpair()
     with ours, its:
-        words = [site.party, str(most), relay.address, *map(str, (relay.certificate, relay.key, relay.authority))]
+        files = map(str, (relay.certificate, relay.key, relay.authority))
+        words = [current_form().value, site.party, str(most), relay.address, *files]
         # A session of its own: Ctrl-C is for us, and what we are doing is finished first. It ends with our end of the
         # pipe, however we end.
         desk = subprocess.Popen(

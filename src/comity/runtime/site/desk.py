@@ -9,6 +9,7 @@ desk until it can: the terms in it may have become narrower.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -16,15 +17,17 @@ from threading import RLock
 from comity.errors import ComityError, Malformed, Refused, Stopped
 from comity.federation.ask import study_of
 from comity.federation.codec import encode
-from comity.federation.delivery import presented_to
+from comity.federation.delivery import measured_by, presented_to
 from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
-from comity.federation.hosting import Approval, host_of
+from comity.federation.hosting import Approval
 from comity.federation.paths import END
 from comity.federation.registry import Registry
+from comity.federation.replies import plain
 from comity.federation.sealed_channel import opened_ask
 from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
+from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.runs import runs_of
@@ -55,6 +58,7 @@ class Desk:
 
     def answered(self, raw: bytes) -> Answer:
         """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
+        began = time.monotonic()
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
@@ -69,6 +73,7 @@ class Desk:
             return Answer(ask.reply(sign_reply(keys, party, ask.raw, _said(shut))), shut)
         answer = self._registry.answered(ask.raw)
         study = study_of(ask.raw)
+        self._log(answer, study, time.monotonic() - began)
         if answer.refusal is not None:
             self._note(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
@@ -98,8 +103,9 @@ class Desk:
         return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
 
     def received(self, pack: bytes) -> Arrival:
-        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides. A refusal
-        is written down for the owner and raised."""
+        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides; a joint
+        prediction always waits, because each tells as many exact scores as the policy allows a run. A refusal is
+        written down for the owner and raised."""
         with self._lock:
             self.refresh()
             if self._is_closed:
@@ -111,7 +117,8 @@ class Desk:
                 self._note(error)
                 raise
             if self.site.approval == "within-policy" and arrival.decision is None:
-                self._approve_within_policy(arrival)
+                if self.inbox.study(arrival.study).prediction is None:
+                    self._approve_within_policy(arrival)
                 self.refresh()
             return self.inbox.find(arrival.study)
 
@@ -159,7 +166,7 @@ class Desk:
 
     def _admit(self, study: str, approval: Approval) -> None:
         try:
-            host = host_of(self._owner, self.inbox.study(study).agreed, approval)
+            host = host_for(self.site, self._owner, self.inbox.study(study), approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)
@@ -200,12 +207,29 @@ class Desk:
                 declaration=host.declaration,
                 who=host.who,
                 kept=host.agreed.protocol.present_own(found.own, host.who),
+                measured=measured_by(host.agreed, found),
             )
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)
 
     def _folder(self, study: str, run: str) -> Path:
         return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
+
+    def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
+        """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""
+        if answer.path is None:
+            return
+        code = "" if answer.refusal is None else answer.refusal.code
+        told = {
+            "party": self.site.party,
+            "study": plain((study or "")[:12]),
+            "run": plain(answer.run),
+            "step": plain(str(answer.path)),
+            "milliseconds": round(seconds * 1e3, 1),
+            **({"code": code} if code else {}),
+        }
+        how = f"refused ({code})" if code else "answered"
+        log.info("%s %s %s of run %s", self.site.party, how, told["step"], told["run"], extra=told)
 
     def refused(self, error: ComityError) -> None:
         """Log a refusal of what belongs to no study, and write it down for the owner."""

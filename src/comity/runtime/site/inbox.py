@@ -137,7 +137,7 @@ class Inbox:
             _check_addressed(study, packed.submitter, party, key, policy)
             page = {
                 "name": study.name,
-                "protocol": study.protocol_name,
+                "protocol": study.protocol_name + ("" if study.prediction is None else ", joint prediction"),
                 "submitter": packed.submitter,
                 "arrived": self._now(),
             }
@@ -210,6 +210,9 @@ def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdenti
             key="keys",
         )
     policy.check_pinned(study.consortium)
+    if study.prediction is not None:
+        # Terms rule exact scores out unless their owner wrote otherwise; then it is not asked about each study.
+        policy.check_disclosures(study.agreed.declaration, party, study.consortium)
 
 
 def _is_hash(name: str) -> bool:

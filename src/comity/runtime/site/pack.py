@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,7 @@ def pack(study: Study, keys: Identity) -> bytes:
             key="coordinator.keys",
         )
     files = {STUDY: _without_simulation(study).encode()}
-    for name in _named_in(study):
+    for name in study.files.values():
         _check_name(name, study.where)
         if name == STUDY:
             raise StudyError(f"{study.where}: a file of the study can't be called {STUDY}; rename it", key="study")
@@ -88,7 +87,7 @@ def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
 
 def require_no_more(packed: Packed, study: Study) -> None:
     """Refuses what lies in a pack beside the files that its study names: no hash covers it, and nobody approves it."""
-    more = sorted(set(packed.files) - {STUDY, *_named_in(study)})
+    more = sorted(set(packed.files) - {STUDY, *study.files.values()})
     if more:
         raise Refused(
             f"refused: the pack of study {study.hash[:12]} brings {more[0]}, which its study does not name; let "
@@ -144,11 +143,6 @@ def _check_name(name: str, where: str) -> None:
             code="form",
             key="files",
         )
-
-
-def _named_in(study: Study) -> tuple[str, ...]:
-    """The files that the study's hash covers, beside its own text."""
-    return str(tomllib.loads(study.text)["study"]["schema"]), *study.parameters.files().values()
 
 
 def _without_simulation(study: Study) -> str:
