@@ -10,7 +10,7 @@ import pytest
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.protocols.summary.features import LENGTH, FourierFeatures, squared_distances, width
-from comity.protocols.summary.herding import herd, herd_features, herd_towards, herd_weighted
+from comity.protocols.summary.herding import exchanged, herd, herd_features, herd_towards, herd_weighted
 from comity.protocols.summary.mmd import kernel, likeness, mmd2, mmd2_of_means
 
 
@@ -159,6 +159,29 @@ def test_herding_towards_weights_comes_close_to_the_weighted_distribution():
     chosen = herd_weighted(rows, weights, 30, 0.5)
     kept = rows[weights > 0]
     assert mmd2(rows[chosen], kept, 0.5) < 0.3 * mmd2(kept[:30], kept, 0.5)
+
+
+def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way():
+    rows, target, gamma = _rows(30, 2), 0.3 + _rows(20, 2, "target"), 0.5
+    attraction, gram = likeness(rows, target, gamma), _kernel(rows, rows, gamma)
+
+    def apart(places):
+        return mmd2(rows[list(places)], target, gamma)
+
+    first = herd_towards(rows, target, 6, gamma)
+    values = [apart(exchanged(attraction, lambda i: gram[i], first, passes)) for passes in range(4)]
+    assert values[0] == apart(first) and values[1] < 0.98 * values[0]
+    assert all(after <= before + 1e-12 for before, after in zip(values, values[1:]))
+    found = exchanged(attraction, lambda i: gram[i], first, 50).tolist()
+    assert len(set(found)) == 6
+    singles = [[*found[:k], other, *found[k + 1 :]] for k in range(6) for other in set(range(30)) - set(found)]
+    assert apart(found) <= min(map(apart, singles)) + 1e-9
+
+
+def test_a_set_without_choice_is_left_as_it_is():
+    gram = _kernel(_rows(4, 2), _rows(4, 2), 0.5)
+    assert exchanged(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
+    assert exchanged(np.zeros(4), lambda i: gram[i], np.zeros(0, np.int64), 3).tolist() == []
 
 
 def test_features_and_exact_kernel_choose_alike():
