@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -171,7 +171,7 @@ def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way(
     first = herd_towards(rows, target, 6, gamma)
     values = [apart(exchanged(attraction, lambda i: gram[i], first, passes)) for passes in range(4)]
     assert values[0] == apart(first) and values[1] < 0.98 * values[0]
-    assert all(after <= before + 1e-12 for before, after in zip(values, values[1:]))
+    assert all(after <= before + 1e-12 for before, after in pairwise(values))
     found = exchanged(attraction, lambda i: gram[i], first, 50).tolist()
     assert len(set(found)) == 6
     singles = [[*found[:k], other, *found[k + 1 :]] for k in range(6) for other in set(range(30)) - set(found)]
