@@ -1,4 +1,5 @@
-"""What an owner does with its quota, at home: the ratio made smooth over its own records, and herding towards them.
+"""What an owner does with its quota, at home: the ratio made smooth over its own records, and herding towards them,
+with exchanges.
 
 Nothing of it leaves but the records themselves, exactly as many as the quota says.
 """
@@ -22,7 +23,7 @@ NEAREST = 12
 """A record's ratio is averaged over so many nearest ones, itself included. Settled on MNIST."""
 # Settled on MNIST.
 _POWERS = (0.8, 3.0)
-_ROWS = 1024
+_ROWS = 256
 
 
 def chosen(
