@@ -178,6 +178,11 @@ def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way(
     assert apart(found) <= min(map(apart, singles)) + 1e-9
 
 
+def test_what_is_taken_is_not_taken_again_in_an_exchange():
+    found = exchanged(np.array([3.0, 2.0, 1.0, 0.0]), lambda _: np.zeros(4), np.array([2, 3]), 1)
+    assert found.tolist() == [0, 1]
+
+
 def test_a_set_without_choice_is_left_as_it_is():
     gram = _kernel(_rows(4, 2), _rows(4, 2), 0.5)
     assert exchanged(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
