@@ -25,6 +25,10 @@ Places = NDArray[np.int64]
 PASSES = 2
 """Of exchanges after herding. On splits of credit defaults, CPS and MNIST that no figure is reported of, two take off
 most of what five do; a limit of time."""
+OF_CLASSES = 0.3
+"""How much of a likeness is lost where classes differ. Chosen among 0, 0.3, 0.5 and 0.8 on credit defaults, motion and
+splits of Adult that no figure is reported of: a linear classifier gains two to four points in a hundred, MMD² of rows
+loses a tenth at most; more of it takes more from the rows. Neither MNIST nor CPS was looked at for it."""
 
 
 def herd(
@@ -83,11 +87,29 @@ def herd_rows(rows: Floats, attraction: Floats, count: int, gamma: float) -> Pla
     return herd(attraction, lambda best: kernel(single, single[best : best + 1], gamma)[:, 0], count)
 
 
-def herd_weighted(rows: Floats, weights: Floats, count: int, gamma: float) -> Places:
-    """By the exact kernel, towards the rows' own distribution under `weights`, which sum to one, with exchanges."""
+def herd_weighted(
+    rows: Floats, weights: Floats, count: int, gamma: float, labels: NDArray[np.int64] | None = None
+) -> Places:
+    """By the exact kernel, towards the rows' own distribution under `weights`, which sum to one, with exchanges.
+
+    With `labels`, classes, towards the distribution of rows and classes together: rows of different classes are less
+    alike by `OF_CLASSES`, which is a kernel too, the product of two. A summary of a hundred rows then has each class
+    where it belongs, and not by chance.
+    """
     single, attraction = np.asarray(rows, np.float32), likeness(rows, rows, gamma, weights)
-    found = herd_rows(rows, attraction, count, gamma)
-    return exchanged(attraction, lambda best: kernel(single, single[best : best + 1], gamma)[:, 0], found, PASSES)
+    if labels is not None:
+        attraction *= 1 - OF_CLASSES
+        for one in np.unique(labels):
+            own = np.flatnonzero(labels == one)
+            attraction[own] += OF_CLASSES * likeness(rows[own], rows[own], gamma, weights[own])
+
+    def alike(best: int) -> NDArray[np.float32]:
+        found = kernel(single, single[best : best + 1], gamma)[:, 0]
+        if labels is not None:
+            found[labels != labels[best]] *= 1 - OF_CLASSES
+        return found
+
+    return exchanged(attraction, alike, herd(attraction, alike, count), PASSES)
 
 
 def herd_towards(rows: Floats, target: Floats, count: int, gamma: float) -> Places:
