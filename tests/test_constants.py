@@ -41,7 +41,7 @@ TUNED = {
     "protocols/vertical/descent.py": ("_DOUBT", "_LEAST"),
     "protocols/vertical/columns.py": ("LABEL_SHARE",),
     "protocols/vertical/dissection.py": ("DIAGONAL",),
-    "protocols/vertical/fit.py": ("ridge = norm / 2",),
+    "protocols/vertical/fit.py": ("found = solve",),
     "learn/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
     "learn/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
     "learn/clusters.py": ("_STARTS",),

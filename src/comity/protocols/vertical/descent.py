@@ -44,6 +44,10 @@ class Descent:
     def step(self, opened: Floats) -> Descent:
         """The weights of the next round, from the sums that this one opened."""
         past = (*self.past, (self.weights, opened))
+        nearest = self._nearest(past)
+        if nearest is not None:
+            # The last step went too far: halfway back.
+            return replace(self, weights=(nearest + self.weights) / 2, past=past)
         curvature = self.whitened @ self.landscape.curvature(self.weights) @ self.whitened.T
         values, axes = np.linalg.eigh((curvature + curvature.T) / 2)
         values = np.maximum(values, _LEAST * self.landscape.rows)
@@ -56,10 +60,19 @@ class Descent:
         aim = self.whitened.T @ (axes @ (kept * look))
         return replace(self, weights=self._towards(aim), past=past)
 
+    def _nearest(self, past: tuple[tuple[Floats, Floats], ...]) -> Floats | None:
+        """The weights of an earlier round that were clearly nearer to the solution than the latest: what they opened is
+        smaller by more than noise explains."""
+        squares = [float(found @ found) for _, found in past]
+        best = int(np.argmin(squares))
+        expected = len(self.weights) * self.deviation**2
+        return past[best][0] if squares[-1] > 1.5 * squares[best] + 2 * expected else None
+
     def _towards(self, aim: Floats) -> Floats:
-        """No step changes scores by more than their own deviation, or 1: further away the curvature is another."""
+        """No step changes scores by more than half of their own deviation, or 1: further away the curvature is another,
+        and where classes can be separated it is much less than it looks from here."""
         change = aim - self.weights
-        size, most = self.landscape.size(change), max(1.0, self.landscape.deviation(self.weights))
+        size, most = self.landscape.size(change), max(1.0, self.landscape.deviation(self.weights) / 2)
         return np.asarray(self.weights + change * min(1.0, most / max(size, 1e-12)), np.float64)
 
 
