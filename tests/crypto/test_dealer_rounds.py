@@ -38,6 +38,17 @@ def test_shares_add_up_to_the_curve_within_its_rounding(parties):
     assert np.abs(found).max() <= CURVE.largest
 
 
+def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt():
+    rows, highest = 1 << 12, 0.0
+    for turn in range(8):
+        hands = waves.deal_waves(seeds(2, f"rounding {turn}"), rows, CURVE)
+        every = np.arange(rows).astype(np.uint16)
+        shown = waves.opened([waves.masked(hands[0], every), waves.masked(hands[1], np.zeros_like(every))])
+        total = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        highest = max(highest, np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
+    assert np.abs(CURVE.values).max() < highest <= CURVE.largest
+
+
 def test_every_machine_has_the_same_integers():
     """Parties multiply shares by sines that each computes by itself: no table entry may be near a half."""
     from comity.protocols.vertical.response import CURVE as RESPONSE
