@@ -7,21 +7,21 @@ import warnings
 import numpy as np
 import pytest
 
-import comity
 from comity.errors import DataError, StudyError
 from comity.estimators import VerticalClassifier, VerticalRegressor
 from comity.privacy.ledger import Ledger
+from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 
 
-def table(rows=3000, width=4):
+def table(rows=1500, width=4):
     generator = np.random.default_rng(0)
     X = generator.uniform(-2, 2, (rows, width))
     score = X @ np.array([1.5, -1.0, 0.5, 0.0])[:width] - 0.5
     return X, score, generator
 
 
-def labelled(rows=3000, width=4):
+def labelled(rows=1500, width=4):
     X, score, generator = table(rows, width)
     return X, np.where(generator.uniform(size=rows) < 1 / (1 + np.exp(-score)), "yes", "no")
 
@@ -34,13 +34,13 @@ def test_a_classifier_learns_from_columns_of_several_parties():
         chance = made.predict_proba(X[:5])
         assert chance.shape == (5, 2) and list(made.classes_) == ["no", "yes"]
         assert made.coef_.shape == (1, 5) and made.clipped_ == 0.0
-        assert made.guarantee_.epsilon <= 20 and "simulation" in str(made.guarantee_).lower()
+        assert "simulation" in str(made.guarantee_).lower()
 
 
 def test_weights_are_those_of_a_logistic_fit_where_noise_is_small():
     from comity.learn.logistic import logistic
 
-    X, y = labelled(6000)
+    X, y = labelled(4000)
     made = VerticalClassifier(bounds=(-2, 2), epsilon=500, rounds=8, random_state=1).fit(X, y)
     rows = np.column_stack([X / 2, np.ones(len(X))])
     wanted = logistic(rows, (y == "yes").astype(float), 1e-6).weights
@@ -66,11 +66,7 @@ def test_a_regressor_has_intervals_and_says_what_a_ridge_decides():
 def test_groups_name_the_party_of_each_column():
     X, y = labelled(400)
     made = VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y, groups=["east", "west", "west", "north"])
-    assert (
-        set(made.result_.outcome.transcript.parties) == {"east", "west", "north"}
-        if hasattr(made.result_.outcome.transcript, "parties")
-        else True
-    )
+    assert made.result_.outcome.parties == 3
     with pytest.raises(DataError, match="4 columns"):
         made.fit(X, y, groups=["east", "west"])
     with pytest.raises(DataError, match="two parties"):
@@ -84,8 +80,9 @@ def test_one_column_is_enough_for_two_parties():
 
 def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path):
     X, y = labelled(300)
-    ledger = Ledger.create(tmp_path / "t.ledger", dataset="t", unit=Unit.RECORD, neighbours=Neighbours.REPLACE)
-    ledger.grant(comity.Approx(2, 1e-5) if hasattr(comity, "Approx") else _approx(2, 1e-5))
+    ledger = Ledger.create(
+        tmp_path / "t.ledger", dataset="t", grant=Approx(2, 1e-5), unit=Unit.RECORD, neighbours=Neighbours.REPLACE
+    )
     for options, key in (
         ({}, "bounds"),
         ({"bounds": (2, -2)}, "bounds"),
@@ -101,12 +98,6 @@ def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path
     assert not any(float(one.spent.gaussian) for one in ledger.summary())
     VerticalClassifier(bounds=(-2, 2), epsilon=1.0, ledger=ledger).fit(X, y)
     assert any(float(one.spent.gaussian) for one in ledger.summary())
-
-
-def _approx(epsilon, delta):
-    from comity.privacy.loss import Approx
-
-    return Approx(epsilon, delta)
 
 
 def test_the_share_of_clipped_rows_is_told_to_the_caller_alone():

@@ -59,16 +59,21 @@ def _fit(columns: Columns, rows: Floats) -> Floats:
     return np.asarray(columns.mapping @ logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
 
 
-def baselines(columns: Columns, train: Sequence[Records], test: Records) -> list[Baseline]:
-    rows = pooled(columns, train)
-    if not len(rows):
-        return []
-    # Columns of others held at zero carry nothing: what the label's holder reaches by itself.
+def alone_and_together(columns: Columns, rows: Floats) -> tuple[Floats, Floats]:
+    """Coefficients of encoded rows: what the label's holder reaches by itself, and all columns in one place."""
+    # Columns of others held at zero carry nothing.
     own = rows.copy()
     for piece in columns.pieces:
         if piece.party != columns.label_at and piece.kind != LABEL:
             own[:, piece.start : piece.stop] = 0.0
-    whole, alone = _fit(columns, rows), _fit(columns, own)
+    return _fit(columns, own), _fit(columns, rows)
+
+
+def baselines(columns: Columns, train: Sequence[Records], test: Records) -> list[Baseline]:
+    rows = pooled(columns, train)
+    if not len(rows):
+        return []
+    alone, whole = alone_and_together(columns, rows)
     assert test.labels is not None
     if columns.classes:
         most = np.mean(rows[:, columns.label.start] > 0) > 0.5
