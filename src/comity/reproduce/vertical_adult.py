@@ -12,8 +12,8 @@ sixteen pure ones between 0.66 and 0.80, 0.77 and 0.83, 0.83 and 0.84. The publi
 ε = 10 it stays below the paper's own figure here; DPSGD has the best of a dozen settings.
 
 The `gradients` rows make six private rounds after the moments, at every ε, so that it shows where they help (from about
-ε = 0.3). At t = 0 their noise is laid out for K − 1 parts too: a round shows the weights to the parties, who each know a
-part of the noise.
+ε = 0.3). At t = 0 their noise is laid out for K − 1 parts too: a round shows the weights to the parties, who each know
+a part of the noise.
 
 Models are computed in one place, from the very numbers that the secure run opens; two cases are runs over hosts.
 """
