@@ -11,7 +11,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.descent import Descent, likeliest_variance
+from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
 from comity.protocols.vertical.parameters import VerticalParameters
@@ -310,12 +310,17 @@ def test_wrong_terms_are_found_before_anything_runs():
 # What the coordinator makes of it.
 
 
-def test_the_variance_that_explains_a_look_is_found_and_none_where_there_is_only_noise():
+def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
     generator, values = np.random.default_rng(1), np.full(400, 50.0)
+    nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
     for true in (0.5, 1.0, 20.0):
-        look = values * np.sqrt(true) * generator.normal(size=400) + 30 * generator.normal(size=400)
-        assert likeliest_variance(look, values, 900.0) == pytest.approx(true, rel=0.4)
-    assert likeliest_variance(30 * generator.normal(size=400), values, 900.0) < 0.1
+        look = values * np.sqrt(true) * generator.normal(size=400) + noise
+        assert likeliest(look, nothing, values, 900.0)[1] == pytest.approx(true, rel=0.4)
+    before = values * generator.normal(size=400)
+    multiple, variance = likeliest(2 * before + noise, before, values, 900.0)
+    assert multiple == pytest.approx(2, rel=0.1) and variance < 0.1
+    multiple, variance = likeliest(noise, before, values, 900.0)
+    assert multiple < 0.1 and variance < 0.1
 
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():

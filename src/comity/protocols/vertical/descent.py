@@ -3,9 +3,9 @@
 A round opens r = Σ u (s(z) − y + ½) at its weights w, u the whitened and cut features of a record. With J = Σ u xᵀσ'(z)
 the equation r(w*) = 0 is, to first order around w, J w* = J w − r: every round is a noisy look at J w*. All of them are
 averaged, each weighed by its noise and by how far its weights are from the latest ones, where J may be another; and
-what is taken from their average is the mean of w* given it, if whitened weights were normal around zero with a variance
-that the average itself suggests (empirical Bayes). So directions that the noise hides stay near zero, and none do where
-it is small.
+what is taken from their average is the mean of w* given it, if whitened weights were normal around a multiple of the
+quadratic's, with the multiple and the variance that the average itself suggests (empirical Bayes). So directions that
+the noise hides stay where the moments saw them, or near zero if these saw nothing, and none do where it is small.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _LEAST = 1e-4
 
 _DOUBT = 0.5
 """How far the curvature may be off, as a part of itself. Not tuned on data."""
+
+_LARGEST_MULTIPLE = 10.0
+"""A tangent's slope is a tenth of the curve's in no table seen. Not tuned on data."""
 
 _VARIANCES = np.exp(np.linspace(-6.0, 10.0, 65))
 """Tried ones of a whitened weight."""
@@ -56,8 +59,10 @@ class Descent:
         share /= share.sum()
         look = share @ (at - np.stack([axes.T @ found for _, found in past]))
         noise = self.deviation**2 * float(share @ share)
-        kept = values / (values**2 + noise / likeliest_variance(look, values, noise))
-        aim = self.whitened.T @ (axes @ (kept * look))
+        before = values * (axes.T @ np.linalg.solve(self.whitened.T, past[0][0]))
+        multiple, variance = likeliest(look, before, values, noise)
+        kept = values / (values**2 + noise / variance)
+        aim = self.whitened.T @ (axes @ (multiple * before / values + kept * (look - multiple * before)))
         return replace(self, weights=self._towards(aim), past=past)
 
     def _nearest(self, past: tuple[tuple[Floats, Floats], ...]) -> Floats | None:
@@ -76,8 +81,14 @@ class Descent:
         return np.asarray(self.weights + change * min(1.0, most / max(size, 1e-12)), np.float64)
 
 
-def likeliest_variance(look: Floats, values: Floats, noise: float) -> float:
-    """Of weights w, normal around zero, if `look` is values·w and noise of that variance."""
-    spread = values**2 * _VARIANCES[:, None] + noise
-    surprise = (np.log(np.maximum(spread, 1e-300)) + look**2 / np.maximum(spread, 1e-300)).sum(axis=1)
-    return float(_VARIANCES[int(surprise.argmin())])
+def likeliest(look: Floats, before: Floats, values: Floats, noise: float) -> tuple[float, float]:
+    """The multiple m and the variance v that explain `look` best: values·w and noise of that variance, with w normal
+    around m·before/values with variance v."""
+    spread = np.maximum(values**2 * _VARIANCES[:, None] + noise, 1e-300)
+    # For every variance the best multiple is a weighted least-squares fit.
+    size = (before**2 / spread).sum(axis=1)
+    multiple = np.clip((look * before / spread).sum(axis=1) / np.maximum(size, 1e-300), 0.0, _LARGEST_MULTIPLE)
+    rest = look - multiple[:, None] * before
+    surprise = (np.log(spread) + rest**2 / spread).sum(axis=1)
+    best = int(surprise.argmin())
+    return float(multiple[best]), float(_VARIANCES[best])
