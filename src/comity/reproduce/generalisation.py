@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.artefacts.writing import write_text
 
-METHODS = ("averaging",)
+METHODS = ("averaging", "vertical")
 """Modules `generalisation_METHOD`, in the order of their rows."""
 
 SHOWN = (
