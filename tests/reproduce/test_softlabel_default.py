@@ -51,7 +51,7 @@ def test_rows_have_the_common_form_and_say_why(rows):
     for case, row in rows.items():
         assert set(row) == FIELDS and row["repeats"] == 4
         assert 0 < row["constant"] < row["non_private"] <= 1
-        assert ("records per party" in row["note"]) == case.startswith("default")
+        assert ("the noise allows" in row["note"]) == case.startswith("default")
 
 
 def test_accuracy_falls_with_epsilon_and_sums_learn(rows):
