@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long test-deploy mutants lint install dev bench-vertical bench-synthetic clean
+.PHONY: demo test test-long test-deploy mutants picture lint install dev bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ test-deploy: $(VENV)/.dev
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tools.mutants
+
+# The rooms of the house and the way of a run through them, into docs/architecture.md.
+picture: $(VENV)/.dev
+	$(BIN)/python -m tools.picture
 
 # diffprivlib needs an older scikit-learn than Comity does, so that the bench beside it has an environment of its own.
 # pip says that they do not fit together; what the bench calls of Comity does. Adult is compared too where COMITY_DATA

@@ -299,10 +299,10 @@ def on_a_terminal(arguments: list[str], extra: dict[str, str]) -> bytes:
 
 
 def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
-    from comity.runtime import run as runtime_run
+    from comity.runtime import stacks
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime_run, "REAL_HOSTS", 4)
+        patch.setattr(stacks, "REAL_HOSTS", 4)
         told = comity("run", "study.toml", "--seed", "1")
         assert told.code == 0 and "can't be resumed" in told.err and told.err.count("\n") == 1
         assert comity("run", "study.toml", "--seed", "1", "--json").err == ""

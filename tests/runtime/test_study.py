@@ -257,7 +257,7 @@ def test_a_simulation_never_lowers_colluders_that_were_asked_for():
 
 
 def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch):
-    monkeypatch.setattr(simulation, "REAL_HOSTS", 2)
+    monkeypatch.setattr("comity.runtime.stacks.REAL_HOSTS", 2)
     reserved = []
     monkeypatch.setattr(simulation, "Cohort", lambda *_, **__: reserved.append(1))
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b", "c")}

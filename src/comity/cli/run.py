@@ -71,7 +71,7 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
         if progress is not None:
             progress("reading data")
         material = gather(study)
-    if not can_resume(material) and notes:
+    if not can_resume(study, material) and notes:
         typer.echo(
             f"note: the sites of {len(material.parties):,} parties live in memory; if this run is stopped, it can't be "
             "resumed",
@@ -85,7 +85,7 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
         seed=seed,
         overrides=settings,
         parties=len(material.parties),
-        resumable=can_resume(material),
+        resumable=can_resume(study, material),
     )
     folder = make_folder(out)
     begin(folder, begun, text_as_run(study.text, settings))

@@ -36,6 +36,11 @@ REPRODUCTIONS = {
             _redo("averaging_adult"),
         ),
         Reproduction(
+            "generalisation",
+            "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",
+            _redo("generalisation"),
+        ),
+        Reproduction(
             "softlabel-har",
             "activity recognition of Hamm, Cao and Belkin (2016): accuracy against epsilon",
             _redo("softlabel_har"),

@@ -47,7 +47,7 @@ from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
 from comity.runtime.simulate import Granted, delta_of, encoded, encoding_of, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
-from comity.runtime.stacks import REAL_HOSTS
+from comity.runtime.stacks import runs_as_stacks
 from comity.runtime.study import Study
 
 # Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
@@ -81,15 +81,15 @@ def run_study(
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
-    Without a folder, or above `REAL_HOSTS` parties, sites and journal live in memory and end with the process. `models`
-    stand in for those of the file, where they are made in Python. A folder whose run began with other records is
-    refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
+    Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
+    `models` stand in for those of the file, where they are made in Python. A folder whose run began with other records
+    is refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
     """
     if material is None:
         if progress is not None:
             progress("reading data")
         material = gather(study)
-    durable = folder is not None and can_resume(material)
+    durable = folder is not None and can_resume(study, material)
     grants = grants_of(study, list(material.parties))
     if durable and folder is not None:
         require_same(study, material, folder)
@@ -120,6 +120,7 @@ def run_study(
             evaluation=None if study.evaluation is None else study.evaluation.model_dump(),
             laid_out=True,
             results=results,
+            hosts=study.simulation.hosts,
         )
         return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:
@@ -136,9 +137,9 @@ def run_study(
         ) from refusal
 
 
-def can_resume(material: Material) -> bool:
+def can_resume(study: Study, material: Material) -> bool:
     """Whether each party has a host, with a store that outlives the process; stacks of parties have none."""
-    return len(material.parties) <= REAL_HOSTS
+    return not runs_as_stacks(len(material.parties), hosts=study.simulation.hosts)
 
 
 def grant_of(study: Study) -> Pure | Approx:

@@ -13,12 +13,18 @@ from comity.federation.protocol import Protocol, StepSpec
 REAL_HOSTS = 1000
 
 
+def runs_as_stacks(parties: int, *, hosts: bool) -> bool:
+    """Whether a simulation of so many parties runs stacks of them: where there are too many for a host each, or nobody
+    asked for hosts."""
+    return parties > REAL_HOSTS or not hosts
+
+
 def require_no_evaluation(who: Consortium) -> None:
     """Refuse to measure a model over stacks of parties, which are not split into what is trained on and what is not."""
     if who.evaluation is not None:
         raise StudyError(
-            f"[evaluation] is simulated with at most {REAL_HOSTS} parties, found {who.size}; leave it out, or simulate "
-            "fewer",
+            f"[evaluation] is simulated with a host for each of at most {REAL_HOSTS} parties, found stacks of "
+            f"{who.size}; leave it out, or simulate fewer with hosts",
             key="evaluation",
         )
 
@@ -38,7 +44,7 @@ def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
     if single or not protocol.stackable:
         why = f"{single[0]} is made at one site at a time" if single else "it asks each party by itself"
         raise StudyError(
-            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties runs stacks of them, and {why}; simulate "
-            f"at most {REAL_HOSTS} parties",
+            f"{protocol.name}: a simulation of more than {REAL_HOSTS} parties, or without hosts, runs stacks of them, "
+            f"and {why}; simulate at most {REAL_HOSTS} parties, with hosts",
             key="parties",
         )

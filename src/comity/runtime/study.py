@@ -33,7 +33,7 @@ from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
 from comity.runtime.simulation_data import check_data
-from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks
+from comity.runtime.stacks import require_no_evaluation, require_stacks, runs_as_stacks
 from comity.runtime.tables import Table, hint, validate
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ class SimulationTable(Table):
     # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.
     memory: float = Field(1.0, gt=0)
     models: dict[str, ModelTable] | None = None
+    # Without, parties run as stacks: no masks, messages or ledgers of their own.
+    hosts: bool = True
 
 
 class _File(Table):
@@ -202,7 +204,7 @@ class Study:
         # A protocol knows the key that is wrong, not the file that it came from.
         with naming(self.where):
             who = self.consortium
-            if isinstance(self.parties, int) and self.parties > REAL_HOSTS:
+            if runs_as_stacks(who.size, hosts=self.simulation.hosts):
                 require_stacks(self.protocol, self.protocol.accepted(who))
                 require_no_evaluation(who)
             return plan(self.name, self.protocol, who)

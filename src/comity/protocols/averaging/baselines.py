@@ -1,12 +1,16 @@
-"""Simulation only: errors of a constant, of parties alone and of all records pooled, by the same kind of model."""
+"""Simulation only: errors, log losses and AUCs of a constant, of parties alone and of all records pooled, by the same
+kind of model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
+from comity.federation.assessment import auc, log_loss
 from comity.federation.baseline import Baseline
 from comity.protocols.averaging.losses import Loss
 
@@ -14,6 +18,15 @@ Floats = NDArray[np.float64]
 
 # Own-data scores are averaged over at most this many parties.
 SAMPLED = 50
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """One model on test records; the last two where it gives probabilities of classes."""
+
+    error: float
+    log_loss: float | None = None
+    auc: float | None = None
 
 
 def error_of(loss: Loss, coef: Floats, features: Floats, targets: Floats) -> float:
@@ -30,19 +43,26 @@ def baselines(loss: Loss, sets: Sequence[tuple[Floats, Floats]], features: Float
     if not filled:
         return []
     everything = np.concatenate([y for _, y in filled])
-    if loss.kind == "linear":
-        constant, said = float(np.mean((everything.mean() - targets) ** 2)), "always the mean target"
-    else:
-        most = np.bincount(everything.astype(np.int64)).argmax()
-        constant, said = float(np.mean(targets != most)), "always the most frequent class"
-    alone = [error_of(loss, trained(loss, x, y), features, targets) for x, y in filled[:SAMPLED]]
-    pooled = trained(loss, np.concatenate([x for x, _ in filled]), everything)
+    alone = [_scored(loss, trained(loss, x, y), features, targets) for x, y in filled[:SAMPLED]]
+    errors = [one.error for one in alone]
+    pooled = _scored(loss, trained(loss, np.concatenate([x for x, _ in filled]), everything), features, targets)
     return [
-        Baseline("constant", constant, note=said),
+        _constant(loss, everything, targets),
         Baseline(
-            "own data", float(np.mean(alone)), float(np.std(alone)), note=f"mean of {len(alone)} parties, each alone"
+            "own data",
+            float(np.mean(errors)),
+            float(np.std(errors)),
+            note=f"mean of {len(alone)} parties, each alone",
+            log_loss=_mean([one.log_loss for one in alone]),
+            auc=_mean([one.auc for one in alone]),
         ),
-        Baseline("pooled", error_of(loss, pooled, features, targets), note="all records in one place, no privacy"),
+        Baseline(
+            "pooled",
+            pooled.error,
+            note="all records in one place, no privacy",
+            log_loss=pooled.log_loss,
+            auc=pooled.auc,
+        ),
     ]
 
 
@@ -50,3 +70,33 @@ def trained(loss: Loss, features: Floats, targets: Floats) -> Floats:
     """A fit without privacy, penalised as little as the number of records asks for."""
     fit = loss.fit(features, targets, max(1e-6, 1.0 / len(features)))
     return loss.coefficients(np.atleast_2d(fit.weights))
+
+
+def _constant(loss: Loss, seen: Floats, targets: Floats) -> Baseline:
+    if loss.kind == "linear":
+        error = float(np.mean((seen.mean() - targets) ** 2))
+        return Baseline("constant", error, note="always the mean target")
+    known, asked = seen.astype(np.int64), targets.astype(np.int64)
+    shares = np.bincount(known, minlength=int(max(known.max(), asked.max(initial=0))) + 1) / len(known)
+    return Baseline(
+        "constant",
+        float(np.mean(asked != shares.argmax())),
+        note="always the most frequent class",
+        log_loss=log_loss(np.tile(shares, (len(asked), 1)), asked) if loss.kind != "svm" else None,
+    )
+
+
+def _scored(loss: Loss, coef: Floats, features: Floats, targets: Floats) -> _Scored:
+    error = error_of(loss, coef, features, targets)
+    if loss.kind in ("linear", "svm"):
+        return _Scored(error)
+    scores, labels = features @ coef.T, targets.astype(np.int64)
+    if len(coef) == 1:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    shares = np.asarray(softmax(scores, axis=1), np.float64)
+    return _Scored(error, log_loss(shares, labels), auc(shares[:, 1], labels > 0) if shares.shape[1] == 2 else None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

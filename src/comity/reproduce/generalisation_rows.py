@@ -1,0 +1,144 @@
+"""What a row of the comparison says, and what stands beside every method in the same run.
+
+A case is `METHOD DATASET K=… t=… eps=…`. Accuracies are shares of right classes on test records; of a target that is a
+number they are R². `below_pooled` is pooled − ours. Beside ours stand a constant, the parties alone, all records pooled
+by the same kind of model, a fit of scikit-learn with its defaults, and diffprivlib at the same ε where it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.data import Records
+from comity.federation.assessment import auc, log_loss
+
+Floats = NDArray[np.float64]
+
+NOT_INSTALLED = "not installed"
+"""What stands for diffprivlib where it can't be imported."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method by name on a table by name, over `parties` of which `colluders` may pool what they saw."""
+
+    method: str
+    dataset: str
+    parties: int
+    colluders: int
+    epsilon: float
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.dataset} K={self.parties} t={self.colluders} eps={self.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of one model on test records: accuracy (or R²), and log loss and AUC where it gives probabilities of classes."""
+
+    accuracy: float
+    log_loss: float | None = None
+    auc: float | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What our runs are compared with. `diffprivlib` is None where it is not installed, or does not do it."""
+
+    pooled: Scores
+    constant: float
+    own: float
+    sklearn: Scores | None = None
+    diffprivlib: Scores | None = None
+    without: str = ""
+    """Why there is no figure of diffprivlib."""
+
+
+def scores(probabilities: Floats, labels: NDArray[Any]) -> Scores:
+    """From probabilities (n, C) of classes that labels are indices of."""
+    places = np.asarray(labels, np.int64)
+    curve = auc(probabilities[:, 1], places > 0) if probabilities.shape[1] == 2 else None
+    return Scores(float(np.mean(probabilities.argmax(1) == places)), log_loss(probabilities, places), curve)
+
+
+def scores_of_numbers(predicted: Floats, targets: Floats) -> Scores:
+    """R² of predicted numbers."""
+    return Scores(1 - float(np.mean((predicted - targets) ** 2) / np.var(targets)))
+
+
+def row(case: Case, runs: Sequence[Scores], beside: Beside, *, note: str = "", **more: Any) -> dict[str, Any]:
+    """One line of the table; `runs` are repeats of ours with fresh noise."""
+    found = np.array([one.accuracy for one in runs])
+    other = beside.diffprivlib
+    return {
+        "case": str(case),
+        "ours": float(found.mean()),
+        "spread": float(found.std()),
+        "worst": float(found.min()),
+        "repeats": len(runs),
+        "pooled": beside.pooled.accuracy,
+        "constant": beside.constant,
+        "own": beside.own,
+        "below_pooled": float(beside.pooled.accuracy - found.mean()),
+        "log_loss": _mean([one.log_loss for one in runs]),
+        "pooled_log_loss": beside.pooled.log_loss,
+        "auc": _mean([one.auc for one in runs]),
+        "pooled_auc": beside.pooled.auc,
+        "sklearn": None if beside.sklearn is None else beside.sklearn.accuracy,
+        "diffprivlib": beside.without or None if other is None else other.accuracy,
+        **more,
+        "note": note,
+    }
+
+
+def classifiers(train: Records, test: Records, epsilon: float, *, seed: int = 0) -> tuple[Scores, Scores | None, str]:
+    """Logistic regressions of scikit-learn and of diffprivlib (ε, pure, one owner) on rows in the unit ball, by their
+    own defaults; the third is why there is none of diffprivlib."""
+    from sklearn.linear_model import LogisticRegression
+
+    labels = np.asarray(train.labels)
+    plain = LogisticRegression(max_iter=1000).fit(train.features, labels)
+    ours = scores(plain.predict_proba(test.features), np.asarray(test.labels))
+    private = _diffprivlib("LogisticRegression")
+    if private is None:
+        return ours, None, NOT_INSTALLED
+    model = private(epsilon=epsilon, data_norm=1.0, max_iter=1000, random_state=seed).fit(train.features, labels)
+    return ours, scores(np.asarray(model.predict_proba(test.features)), np.asarray(test.labels)), ""
+
+
+def regressors(
+    train: Records, test: Records, epsilon: float, *, low: float, high: float, seed: int = 0
+) -> tuple[Scores, Scores | None, str]:
+    """As `classifiers`, linear regressions of a number between `low` and `high`."""
+    from sklearn.linear_model import LinearRegression
+
+    targets, held = (np.clip(np.asarray(one.labels, np.float64), low, high) for one in (train, test))
+    plain = LinearRegression().fit(train.features, targets)
+    ours = scores_of_numbers(plain.predict(test.features), held)
+    private = _diffprivlib("LinearRegression")
+    if private is None:
+        return ours, None, NOT_INSTALLED
+    model = private(epsilon=epsilon, bounds_X=(-1.0, 1.0), bounds_y=(low, high), random_state=seed)
+    model.fit(train.features, targets)
+    return ours, scores_of_numbers(np.asarray(model.predict(test.features)), held), ""
+
+
+def _diffprivlib(name: str) -> Callable[..., Any] | None:
+    """A model of the library, if it is there and works beside this scikit-learn."""
+    try:
+        models = import_module("diffprivlib.models")
+    except Exception:  # its own imports break with versions of scikit-learn that it does not know
+        return None
+    found: Callable[..., Any] = getattr(models, name)
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,80 @@
+"""The comparison of the defaults: what a row says, what stands beside ours, and that the document is its print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from comity.data import Records, Schema
+from comity.data.columns import Classes, Numeric
+from comity.reproduce import REPRODUCTIONS, generalisation, generalisation_averaging, generalisation_rows
+from comity.reproduce.generalisation_rows import Beside, Case, Scores, classifiers, row, scores
+from comity.reproduce.generalisation_tables import Table
+
+FIELDS = {"case", "ours", "spread", "pooled", "constant", "own", "below_pooled", "log_loss"}
+
+
+def made(name="made", rows=400, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-1, 1, (rows, 3))
+    y = np.where(x @ [2.0, -1.0, 0.5] + 0.3 * generator.normal(size=rows) > 0, "yes", "no")
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "ill": y})
+    schema = Schema(tuple(Numeric(one, -1, 1) for one in "abc"), Classes("ill", ("no", "yes")))
+    return Table(name, schema, frame.iloc[: rows // 2], frame.iloc[rows // 2 :])
+
+
+def test_a_row_is_a_case_with_ours_and_what_it_is_compared_with():
+    beside = Beside(Scores(0.9, 0.3, 0.95), constant=0.6, own=0.8, sklearn=Scores(0.91))
+    found = row(Case("averaging", "made", 5, 1, 0.5), [Scores(0.85, 0.4, 0.9), Scores(0.87, 0.5, 0.8)], beside)
+    assert found["case"] == "averaging made K=5 t=1 eps=0.5" and set(found) >= FIELDS
+    assert found["ours"] == pytest.approx(0.86) and found["below_pooled"] == pytest.approx(0.04)
+    assert found["worst"] == 0.85 and found["log_loss"] == pytest.approx(0.45) and found["auc"] == pytest.approx(0.85)
+
+
+def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
+    size = generalisation_averaging.Size(("made",), (5.0,), 2)
+    held = generalisation_averaging.consortium(made(rows=4000))
+    found = list(generalisation_averaging.of_table(held, size, quick=False))
+    assert [one["case"] for one in found] == ["averaging made K=5 t=1 eps=5", "averaging-pure made K=5 t=1 eps=5"]
+    first = found[0]
+    assert first["constant"] < first["ours"] <= 1 and abs(first["below_pooled"]) < 0.05
+    assert first["diffprivlib"] == "not installed" and abs(first["sklearn"] - first["pooled"]) < 0.02
+    assert first["log_loss"] > 0 and first["pooled_auc"] > 0.9
+
+
+def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
+    class Private:
+        def __init__(self, **options):
+            assert options["epsilon"] == 2.0 and options["data_norm"] == 1.0
+
+        def fit(self, x, y):
+            return self
+
+        def predict_proba(self, x):
+            return np.tile([0.4, 0.6], (len(x), 1))
+
+    monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: Private)
+    records = Records(np.eye(4) / 2, np.array([0, 1, 0, 1]))
+    plain, private, why = classifiers(records, records, 2.0)
+    assert private == scores(np.tile([0.4, 0.6], (4, 1)), np.array([0, 1, 0, 1])) and why == ""
+    assert plain.accuracy == 1.0 and private.accuracy == 0.5
+
+
+def test_every_method_of_the_comparison_has_rows():
+    assert "generalisation" in REPRODUCTIONS
+    for method in generalisation.METHODS:
+        assert callable(generalisation.rows_of) and hasattr(
+            __import__(f"comity.reproduce.generalisation_{method}", fromlist=["rows"]), "rows"
+        )
+
+
+def test_the_document_is_what_the_command_prints():
+    text = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    head = generalisation.page([]).splitlines()
+    assert text.splitlines()[: len(head)] == head
+    rows = [line for line in text.splitlines() if line.startswith("| ") and " K=" in line]
+    assert {line.split()[1] for line in rows} >= {"averaging"}

@@ -1,0 +1,82 @@
+"""Two drawings as SVG: the rooms on their floors with what each imports, and a run's way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+
+from tools.picture.rooms import House
+
+_INK, _PALE, _LINE, _DARK = "#222222", "#e9edf0", "#9aa5ad", "#17415f"
+_STYLE = "font: 11px system-ui, 'DejaVu Sans', Arial, sans-serif"
+_ROW, _LEFT, _CELL = 26, 250, 42
+
+
+def rooms_and_imports(house: House) -> str:
+    """One row a room, floors from the top; a dot in a row for each room that it imports, larger where more of its
+    modules do. Every dot lies right of the diagonal: imports point down the floors."""
+    names = [name for floor in house.floors for name in floor]
+    place = {name: number for number, name in enumerate(names)}
+    width, height = _LEFT + _CELL * len(names) + 10, _ROW * (len(names) + 1) + 64
+    parts = []
+    top = 64
+    for floor in house.floors:
+        bottom = top + _ROW * len(floor)
+        parts.append(_line(4, top, width - 6, top))
+        for name in floor:
+            room = house.rooms[name]
+            middle = top + _ROW / 2 + 4
+            parts.append(_text(10, middle, name, bold=True))
+            parts.append(_text(_LEFT - 20, middle, room.size, anchor="end"))
+            for other, number in place.items():
+                count = house.imports.get((name, other), 0)
+                x = _LEFT + _CELL * (number + 0.5)
+                if other == name:
+                    parts.append(f'<rect x="{x - 5:.0f}" y="{middle - 9:.0f}" width="10" height="10" fill="{_LINE}"/>')
+                elif count:
+                    radius = 2 + min(count, 64) ** 0.5
+                    parts.append(f'<circle cx="{x:.0f}" cy="{middle - 4:.0f}" r="{radius:.1f}" fill="{_DARK}"/>')
+            top += _ROW
+        top = bottom
+    parts.append(_line(4, top, width - 6, top))
+    for name, number in place.items():
+        x = _LEFT + _CELL * (number + 0.5)
+        parts.append(f'<g transform="translate({x:.0f},56) rotate(-35)">{_text(0, 0, name)}</g>')
+    return _drawing(width + 40, height, parts)
+
+
+def way(house: House, visited: Sequence[str], title: str) -> str:
+    """A line over the floors: one step to the right for each function that a run meets for the first time."""
+    names = [name for floor in house.floors for name in floor]
+    met = [name for name in names if name in set(visited)]
+    place = {name: number for number, name in enumerate(met)}
+    seen = [place[name] for name in visited if name in place]
+    changes = sum(a != b for a, b in pairwise(seen))
+    width, left, top = 900, 110, 34
+    height = top + _ROW * len(met) + 10
+    parts = [_text(10, 18, f"{title}: {len(seen)} functions, {changes} changes of room", bold=True)]
+    for name, number in place.items():
+        y = top + _ROW * (number + 0.5)
+        parts += [_text(10, y + 4, name), _line(left, y, width - 10, y, ink=_PALE)]
+    step = (width - left - 20) / max(1, len(seen))
+    points = " ".join(f"{left + step * at:.1f},{top + _ROW * (number + 0.5):.1f}" for at, number in enumerate(seen))
+    parts.append(f'<polyline points="{points}" fill="none" stroke="{_DARK}" stroke-width="1.2"/>')
+    return _drawing(width, height, parts)
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "start", bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{_INK}"{weight}>{escape(words)}</text>'
+
+
+def _line(x: float, y: float, to_x: float, to_y: float, *, ink: str = _LINE) -> str:
+    return f'<line x1="{x:.0f}" y1="{y:.0f}" x2="{to_x:.0f}" y2="{to_y:.0f}" stroke="{ink}"/>'
+
+
+def _drawing(width: float, height: float, parts: Sequence[str]) -> str:
+    inside = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'style="{_STYLE}">\n<rect width="100%" height="100%" fill="white"/>\n{inside}\n</svg>\n'
+    )
