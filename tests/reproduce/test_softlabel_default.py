@@ -67,12 +67,12 @@ def test_the_same_command_prints_the_same_figures(rows):
 @pytest.mark.parametrize("statistic", ["class-sums", "cells", "models", "votes"])
 def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
     """Without noise; votes are summed by their mean, which rounds once instead of once for each party."""
-    from comity.reproduce.softlabel_default import _contributions, mean_votes
+    from comity.reproduce.softlabel_default import contributions, mean_votes
 
     one = layout()
     protocol, who = one.protocol(statistic), consortium(60, 1.0, DELTA)
     found, release = opened(protocol, who)
-    units = total(release, _contributions(one, found, mean_votes(one)), who)
+    units = total(release, contributions(one, found, mean_votes(one)), who)
     cohort = Cohort(
         protocol,
         who,

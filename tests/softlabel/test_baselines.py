@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from comity.data import Records
 from comity.data.padded import padded
 from comity.learn.models import LinearClassifier
-from comity.protocols.softlabel.baselines import baselines, pooled_error, wrong
+from comity.protocols.softlabel.baselines import baselines, pooled_regression, wrong
 from comity.protocols.softlabel.local_classifier import linear_weights
 
 SIZES = (0, 1, 5, 6, 7, 25, 31, 40)
@@ -50,11 +50,13 @@ def test_pooled_records_are_fitted_without_the_methods_penalty():
     records = Records(features, (features[:, 2] > 0).astype(np.int64))
     errors = {one.name: one.error for one in baselines([records], records, ("a", "b"), 1e-2)}
     assert errors["pooled"] < 0.05 < errors["own data"]
+    pooled = pooled_regression(records, records, 2)
+    assert pooled.auc is not None and pooled.auc > 0.99 and 0 < pooled.log_loss < 0.2
 
 
 def test_pooled_records_of_one_class_give_that_class():
     one, test = Records(np.ones((3, 2)), np.array([1, 1, 1])), Records(np.ones((4, 2)), np.array([1, 0, 0, 2]))
-    assert pooled_error(one, test) == 0.75
+    assert pooled_regression(one, test, 3).error == 0.75
 
 
 def test_a_stack_says_which_rows_are_records():

@@ -8,6 +8,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from comity.federation.rows import Rows
+from comity.learn.softmax import contrasts
 from comity.learn.voting import one_hot
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes, class_sums
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
@@ -196,7 +198,7 @@ def test_class_sums_keep_the_frequencies_of_the_classes():
     (features, labels), rows, (test, truth) = unequal()
     for dimensions in (0, 2):
         sums = ClassSums.on(rows, 2, records_per_party=10, dimensions=dimensions)
-        exact = sums.contribution(features, labels, np.ones(labels.shape, bool)).mean(0)
+        exact = sums.part(Rows(features, labels, np.ones(labels.shape, bool))).mean(0)
         assert exact[0, -1] == pytest.approx(np.mean(labels == 0) / sqrt(2) - np.mean(labels == 1) / sqrt(2))
         mean = enforced(sums, (features, labels, np.ones(labels.shape, bool))).mean(0)
         found = (sums.map(test) @ sums.model(mean, 1e-3).T).argmax(1)
@@ -205,6 +207,27 @@ def test_class_sums_keep_the_frequencies_of_the_classes():
     # Without the constant's column the classes would be taken for equal.
     mean[:, -1] = 0
     assert np.mean((sums.map(test) @ sums.model(mean, 1e-3).T).argmax(1) == truth) < np.mean(truth == 0) - 0.02
+
+
+def test_without_directions_a_party_names_its_most_frequent_class():
+    sums = ClassSums.on(public(), 3, records_per_party=5, dimensions=0)
+    labels = np.array([[0, 0, 2, 1, 0], [1, 1, 2, 2, 0], [2, 2, 0, 0, 0], [0, 1, 2, 9, 9], [9, 9, 9, 9, 9]])
+    present = np.array(
+        [[True] * 5, [True] * 5, [True, True, True, False, False], [True] * 3 + [False] * 2, [False] * 5]
+    )
+    got = sums.contribution(np.zeros((5, 5, WIDTH)), labels, present)
+    named = np.array([[1, 0, 0], [0, 0.5, 0.5], [0, 0, 1], [1 / 3] * 3, [1 / 3] * 3])
+    np.testing.assert_allclose(got[..., 0] @ contrasts(3) + 1 / 3, named, atol=1e-12)
+    # Corners of the simplex: nothing smaller could be declared, for two classes either.
+    assert np.linalg.norm(got[0] - got[2]) == pytest.approx(sums.bound.l2) == pytest.approx(sqrt(2))
+
+
+def test_every_party_of_few_records_names_within_the_sensitivity():
+    """All labels of up to four records of three classes, pair by pair."""
+    sums = ClassSums.on(public(), 3, records_per_party=4, dimensions=0)
+    every = np.array(list(product(range(-1, 3), repeat=4)))
+    flat = enforced(sums, (np.zeros((256, 4, WIDTH)), every, every >= 0)).reshape(256, -1)
+    assert np.linalg.norm(flat[:, None] - flat, axis=-1).max() <= sqrt(2) * (1 + 1e-9)
 
 
 def test_directions_of_noise_are_shrunk_to_the_class_frequencies():

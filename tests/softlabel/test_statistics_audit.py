@@ -153,7 +153,7 @@ def test_gaussian_parts_hold_the_claim(case):
         ("histograms", sqrt(2)),
         ("cells", sqrt(2)),
         ("class sums", 2.0),
-        ("class frequencies", 2.0),
+        ("class frequencies", sqrt(2)),
         ("models", 2.0),
     ],
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from comity.data import Records
 from comity.data.padded import padded
+from comity.federation.assessment import auc, log_loss
 from comity.federation.baseline import Baseline
 from comity.protocols.softlabel.local_classifier import linear_weights
 
@@ -46,24 +47,31 @@ def baselines(train: Sequence[Records], test: Records, classes: tuple[str, ...],
             float(np.std(alone)),
             note=f"mean of {len(alone)} parties, each alone",
         ),
-        Baseline(
-            "pooled", pooled_error(pooled, test), note="logistic regression of all records in one place, no privacy"
-        ),
+        pooled_regression(pooled, test, len(classes)),
     ]
 
 
-def pooled_error(train: Records, test: Records) -> float:
-    """Of logistic regression as anyone would fit it who had the records: features of deviation one, scikit-learn's own
-    penalty and an intercept that has none. Nothing of the method's map, bound or penalty is in it."""
+def pooled_regression(train: Records, test: Records, classes: int) -> Baseline:
+    """Logistic regression as anyone would fit it who had the records: features of deviation one, scikit-learn's own
+    penalty, and an intercept that has none. Nothing of the method's map, bound or penalty is in it."""
     from sklearn.linear_model import LogisticRegression
 
-    labels, truth = np.asarray(train.labels), np.asarray(test.labels)
-    if len(np.unique(labels)) < 2:
-        return float(np.mean(truth != labels[0]))
-    centre, spread = train.features.mean(axis=0), train.features.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    found = LogisticRegression(max_iter=_ITERATIONS).fit((train.features - centre) / spread, labels)
-    return float(np.mean(found.predict((test.features - centre) / spread) != truth))
+    labels, truth = np.asarray(train.labels, np.int64), np.asarray(test.labels, np.int64)
+    present, shares = np.unique(labels), np.zeros((len(truth), classes))
+    if len(present) < 2:
+        shares[:, present] = 1.0
+    else:
+        centre, spread = train.features.mean(axis=0), train.features.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        found = LogisticRegression(max_iter=_ITERATIONS).fit((train.features - centre) / spread, labels)
+        shares[:, present] = found.predict_proba((test.features - centre) / spread)
+    return Baseline(
+        "pooled",
+        float(np.mean(shares.argmax(axis=1) != truth)),
+        note="logistic regression of all records in one place, no privacy",
+        log_loss=log_loss(shares, truth),
+        auc=auc(shares[:, 1], truth > 0) if classes == 2 else None,
+    )
 
 
 def _errors_of(train: Sequence[Records], test: Records, classes: tuple[str, ...], l2: float) -> list[float]:

@@ -43,11 +43,12 @@ _DIRECTIONS_PER_CLASS = 2
 # As many cells as leave the noise a fifth of a party's typical entry, and half as many as classes at least. The fifth
 # was settled while looking at HAR and MNIST.
 _CELL_NOISE = 5.0
-# Beyond this share of noise cells are left for votes, which fall back on fewer numbers. On HAR, as above.
+# Beyond this share of noise cells leave less than class frequencies alone do. On HAR, thinned in two ways: what is best
+# beyond it depends on the classes that are left.
 _NOISY_CELLS = 2.0
 
 
-_FREQUENCIES = "the noise leaves class frequencies alone: expect a constant, the most frequent class if not another"
+_FREQUENCIES = "the noise leaves each party's most frequent class alone: expect a constant, and not always the best one"
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ def choose(
 
     Pure ε is best spent on votes, whose sensitivity does not grow with the dimension. Otherwise records are summed over
     public directions, as many of them as the noise allows. Where it allows hardly any, two classes are still told by
-    two of them, and several by counts over public clusters, or if those are mostly noise by votes, provided that
-    parties have as many records as there are classes to train a classifier on.
+    two of them, and several by counts over public clusters. Where those are mostly noise too, each party names its most
+    frequent class.
     """
     if statistic not in NAMES:
         raise StudyError(
@@ -160,7 +161,7 @@ def vote_directions(who: Consortium, classes: int, rows: int) -> int:
 
 def class_sum_directions(who: Consortium, records_per_party: int, classes: int, most: int) -> int:
     """The most directions, up to `most`, that keep the noise on a contrast of classes at a fifth of its largest signal;
-    if two are too noisy for that, two, and if they are mostly noise, none: class frequencies alone are summed."""
+    if two are too noisy for that, two, and if they are mostly noise, none: parties name their most frequent class."""
     few = min(_FEWEST_SUMMED, most)
     for directions in range(most, few, -1):
         if _contrast_noise(who, records_per_party, classes, directions) <= _SUM_NOISE:
@@ -188,9 +189,8 @@ def _by_noise(who: Consortium, classes: int, records: int, auxiliary: Floats) ->
     if classes == 2:
         return "class-sums", f"{allowed}, class frequencies beside them" if directions else _FREQUENCIES
     cells = cell_count(who, records, classes, len(auxiliary))
-    noise = _deviation(who, classes * cells) * sqrt(2 * classes * cells)
-    if noise > _NOISY_CELLS and records >= classes:
-        return "votes", f"{allowed}, and counts in {cells} cells are mostly noise"
+    if _deviation(who, classes * cells) * sqrt(2 * classes * cells) > _NOISY_CELLS:
+        return "class-sums", _FREQUENCIES
     return "cells", f"{allowed}, too few for {classes} classes"
 
 

@@ -41,6 +41,8 @@ _LEAST_L2 = 1e-4
 _L2_PER_DEVIATION = 4.0
 # The model's risk is averaged over about this many of the public rows. A limit of work, not tuned on data.
 _ENOUGH_ROWS = 10_000
+# Shares of classes this near to each other are equal up to rounding: they are multiples of one over a party's records.
+_TIE = 1e-9
 
 
 def clip(classes: int, dimensions: int, records_per_party: int) -> float:
@@ -53,9 +55,10 @@ def clip(classes: int, dimensions: int, records_per_party: int) -> float:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassSums(RecordTotal):
     """Contributes S = (1/n) Σ (e_y − 1/C) (z, 1)ᵀ over its records, in C − 1 coordinates, z the top `dimensions` of the
-    map: class frequencies in the last column, and nothing else where there are no directions.
+    map: class frequencies in the last column. Without directions, a vote for its own most frequent class.
 
     Sensitivity  2c: the site projects S on |S| <= c, for any records. `clip` says where c is, so that little is cut.
+                 Without directions √2: two points of the simplex.
     """
 
     name: ClassVar[str] = "class-sums"
@@ -91,6 +94,9 @@ class ClassSums(RecordTotal):
 
     @property
     def bound(self) -> Ball:
+        if not self.dimensions:
+            # The enforced set is the image of the simplex, which is smaller than the ball that it lies in.
+            return Ball(sqrt(1 - 1 / self.classes), diameter=sqrt(2))
         return Ball(clip(self.classes, self.dimensions, self.records_per_party))
 
     @property
@@ -109,6 +115,18 @@ class ClassSums(RecordTotal):
         # The class of padding is never looked at: its weight is zero.
         sides = contrasts(self.classes).T[np.where(present, rows.labels, 0)] * shown[..., None]
         return np.asarray(sides.swapaxes(-1, -2) @ np.where(present[..., None], placed, 0.0), np.float64)
+
+    def of_total(self, total: Floats) -> Floats:
+        """With directions, the sums themselves. Without, the class that is most frequent at the party, ties in equal
+        parts: parties that agree on it are heard from further away than their shares would be."""
+        if self.dimensions:
+            return total
+        basis = contrasts(self.classes)
+        shares = total[..., 0] @ basis
+        named = shares >= shares.max(axis=-1, keepdims=True) - _TIE
+        named = named / np.maximum(1, named.sum(axis=-1, keepdims=True))
+        # Less 1/C, which the contrasts do not see, so that a party of no class sends zero exactly.
+        return np.asarray(((named - 1 / self.classes) @ basis.T)[..., None], np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """The softmax model of the shrunk sums, then discriminants of what it says about the auxiliary rows."""
