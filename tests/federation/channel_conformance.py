@@ -27,6 +27,8 @@ class Line(Protocol):
     can_go_down: bool
     copies: int
     """Of each reply that wait at the sites, where these live in the test's own process."""
+    margin: int
+    """Bytes by which what is carried may fall short of `most`, because it grows on the way."""
 
     def channel(self, sites: Mapping[str, Site], *, most: int = MOST) -> Channel:
         """A channel to these sites."""
@@ -36,6 +38,10 @@ class Line(Protocol):
 
     def down(self, seconds: float) -> None:
         """Carry nothing for a while, beginning now."""
+
+    def cut(self, party: str) -> bool:
+        """Break the connection of a party, or that of whoever asks (""), once; whether there is one. After the channel
+        is made."""
 
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
         """Lose, repeat, swap and delay what is carried from now on; whether there is something to worsen. After the
@@ -295,6 +301,37 @@ class ChannelConformance:
         assert {party: set(heard) for party, heard in answered.items()} == {
             party: {bytes([1]) * size, bytes([2]) * size} for party, size in sizes.items()
         }
+
+    @pytest.mark.parametrize("ends", [("ash",), ("",), ("", "ash", "birch")], ids=["a site's", "the asker's", "all"])
+    def test_a_connection_that_breaks_is_made_again_and_nobody_is_lost(self, line, ends):
+        slow = Slow()
+        channel = line.channel({"ash": slow, "birch": echo})
+        both = asks({"ash": b"1", "birch": b"2"})
+        with channel.ask(both, patience=Patience(silent=SOON)) as asking:
+            assert slow.begun.wait(SOON)
+            for end in ends:
+                line.cut(end)
+            slow.go.set()
+            assert outcomes(asking) == {"ash": echo(b"1"), "birch": echo(b"2")}
+        assert outcomes(channel.ask(both, patience=Patience(silent=SOON))) == {"ash": echo(b"1"), "birch": echo(b"2")}
+
+    def test_cancelling_one_of_two_asks_for_the_same_leaves_the_other(self, line):
+        slow = Slow()
+        channel = line.channel({"ash": slow})
+        same = asks({"ash": b"the same"})
+        with channel.ask(same) as one, channel.ask(same) as other:
+            assert slow.begun.wait(SOON)
+            one.cancel()
+            assert outcomes(one) == {"ash": CANCELLED}
+            slow.go.set()
+            assert outcomes(other) == {"ash": echo(b"the same")}
+        # Nor is what was cancelled lost: asked again, it is answered.
+        assert outcomes(channel.ask(same)) == {"ash": echo(b"the same")}
+
+    def test_what_is_as_large_as_allowed_is_carried_both_ways(self, line):
+        raw = bytes(2000 - line.margin)
+        channel = line.channel({"ash": lambda asked: asked}, most=2000)
+        assert outcomes(channel.ask(asks({"ash": raw}))) == {"ash": raw}
 
     def test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same(self, line):
         sent = {"ash": bytes(range(256)) * (40 * MEGA // 256), "birch": b"?"}

@@ -29,6 +29,7 @@ class Function:
 class Local:
     can_go_down = False
     copies = 0
+    margin = 0
 
     def __init__(self):
         self.gone = set()
@@ -39,13 +40,19 @@ class Local:
     def take_away(self, party):
         self.gone.add(party)
 
+    def cut(self, party):
+        """Hosts are called: there is no connection."""
+        return False
+
     def worsen(self, **bad):
-        """Hosts are called: nothing is on a way."""
+        """Nothing is on a way either."""
         return False
 
 
 class Sealed(Local):
     """Boxes over the local channel; a box is larger than what is in it."""
+
+    margin = 500
 
     def channel(self, sites, *, most=MOST):
         inner = super().channel({name: self._boxed(name, site) for name, site in sites.items()}, most=most + 2_000)
@@ -63,6 +70,7 @@ class Sealed(Local):
 class Queues(Bad):
     can_go_down = True
     copies = 0
+    margin = 0
 
     def channel(self, sites, *, most=MOST):
         return QueueChannel(sites, self, most=most)
@@ -72,6 +80,11 @@ class Queues(Bad):
 
     def down(self, seconds):
         self.down_until = time.monotonic() + seconds
+
+    def cut(self, party):
+        """Frames have no connections: what is on the way is lost, for a moment."""
+        self.down(0.1)
+        return True
 
     def worsen(self, *, loss=0.0, twice=0.0, swapped=0.0, delay=0.0):
         """Frames that are delayed differently overtake each other."""

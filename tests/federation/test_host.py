@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 import threading
@@ -310,12 +311,42 @@ def test_a_repeated_ask_in_flight_is_computed_once():
         first = pool.submit(ask, one, "average[0]")
         assert inside.wait(20)
         others = [pool.submit(ask, one, "average[0]") for _ in range(3)]
-        # Another ask is not held up by the one that is being answered.
-        assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
+        # An ask of another run is not held up by the one that is being answered.
+        assert "ok" in decode(ask(one, "run.begin[0]", run="run-2"))
+        assert "ok" in decode(ask(one, "lean[0]", run="run-2", centre=np.zeros(3)))
         go.set()
         assert {future.result(20) for future in (first, *others)} == {first.result()}
     assert calls == ["ash"]
     assert draws(one) == [("slope", 0), ("mean", 0)]
+
+
+def test_two_asks_of_one_run_do_not_both_find_that_nothing_was_given_out():
+    """What a site gives once it gives once, also where a coordinator asks in two ways at the same moment."""
+    both = threading.Barrier(2)
+
+    @dataclass(frozen=True)
+    class Once(Rounds):
+        @step(sends="mean")
+        def average(self, site: Any) -> None:
+            self.give(site)
+
+        @step(sends="slope")
+        def lean(self, site: Any, centre: Any) -> None:
+            self.give(site)
+
+        def give(self, site: Any) -> None:
+            if site.kept("given"):
+                raise Refused("it was given out before", code="once")
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.3)
+            site.keep("given", True)
+            site.contribute(np.zeros(3))
+
+    one = begun(protocol=Once(protection=Noised))
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(ask, one, "average[0]"), pool.submit(ask, one, "lean[0]", centre=np.zeros(3))]
+        replies = [decode(future.result(20)) for future in found]
+    assert sorted(reply.get("refused", "") for reply in replies) == ["", "once"] and len(draws(one)) == 1
 
 
 def test_refusals_of_asks_that_are_answered_at_once_do_not_mix():

@@ -274,6 +274,16 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else():
         assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
 
 
+def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused():
+    def reply(**pinned):
+        policy = Policy(approved={STUDY: 1}, pinned={name: identity(key).public for name, key in pinned.items()})
+        out = decode(ask(host(Rounds(), consortium(), "ash", policy=policy), "run.begin[0]"))
+        return out.get("refused", "ok"), out.get("key")
+
+    assert reply(birch="birch", cedar="cedar", elsewhere="ash")[0] == "ok"
+    assert reply(birch="birch", cedar="mallory") == ("keys", "pinned.cedar")
+
+
 def test_a_ceiling_without_a_delta_says_why_gaussian_noise_is_refused():
     with pytest.raises(Refused, match=r"eps infinite at delta 0.*delta_per_study allows no such noise"):
         check(Policy(approved={STUDY: 1}, epsilon_per_study=1.0), declaration=_of(ZCDP(0.01)))

@@ -425,3 +425,33 @@ def test_what_was_delivered_in_a_run_is_found_under_its_study():
     assert (host.received("run-1").releases["result"] == found[NORTH, "run-1"]).all()
     # Control: another study has no such run.
     assert not host_of(own, agreed(SOUTH), Approval(study=SOUTH, dataset="patients")).received("run-1").releases
+
+
+# Records.
+
+
+def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all():
+    """A site that starts again reads them anew: what earlier steps made of others would be mixed with them."""
+    held = {"now": records("ash")}
+    own = owner("ash", reading=lambda _: held["now"])
+
+    def started():
+        registry = Registry("ash", own.keys)
+        registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=2)))
+        return registry
+
+    first = started()
+    assert "ok" in ask(first, "run.begin[0]") and "ok" in ask(first, "average[0]")
+    mine, other = held["now"], records("birch")
+    held["now"] = other
+    again, before = started(), spent(own.ledger)
+    raw = signed("lean[0]", **CENTRE)
+    assert decode(again.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
+    assert "began with other records" in str(again.answered(raw).refusal) and spent(own.ledger) == before
+    # What was answered is given again; another run may begin with these; the run ends, or goes on with its own.
+    assert "ok" in ask(again, "average[0]")
+    assert "ok" in ask(again, "run.begin[0]", run="run-2") and "ok" in ask(again, "average[0]", run="run-2")
+    held["now"] = replace(mine, features=mine.features.copy())
+    assert "ok" in ask(started(), "lean[0]", **CENTRE)
+    held["now"] = other
+    assert "ok" in ask(started(), "run.end[0]", heads={})

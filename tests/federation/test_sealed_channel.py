@@ -8,7 +8,7 @@ import pytest
 
 from comity.errors import Malformed, Refused
 from comity.federation.asking import Asking, Replied
-from comity.federation.sealed_channel import SealedChannel, opened_ask
+from comity.federation.sealed_channel import SealedChannel, opened_ask, sealed
 
 from .toy import identity
 
@@ -94,6 +94,17 @@ def test_replies_open_for_whoever_asked_and_only_there():
     kept = dict(line.replies)
     line.change = lambda party, reply: kept[party]
     assert heard(SealedChannel(line, ROSTER)) == dict.fromkeys(PARTIES, b""), "those of an earlier ask"
+
+
+def test_a_box_opens_for_its_purpose_alone():
+    """Whoever carries it may call it what it likes."""
+    for purpose, other in (("ask", "study"), ("study", "ask")):
+        boxes = sealed({"ash": lambda: b"what is inside"}, ROSTER, purpose)
+        box = boxes.messages["ash"]()
+        found = opened_ask(identity("ash"), "ash", box, purpose)
+        assert found.raw == b"what is inside" and boxes.opened("ash", found.reply(b"yes")) == b"yes"
+        with pytest.raises(Malformed, match="does not open"):
+            opened_ask(identity("ash"), "ash", box, other)
 
 
 def test_a_party_without_a_pinned_key_is_not_asked():

@@ -21,7 +21,7 @@ from comity.runtime.site.desk import WITHIN_POLICY, Desk
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.refusals import MOST, Refusals
 from comity.runtime.site.runs import end_run, runs_of
-from comity.runtime.site.serving import ENDPOINTS, endpoint_of
+from comity.runtime.site.serving import ENDPOINTS, alone, endpoint_of
 from comity.runtime.site.site_file import SiteFile
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
@@ -274,6 +274,9 @@ def test_a_site_file_that_breaks_stops_the_desk_until_it_is_mended(sites: Sites)
         whole_run(when(parties, "gradient[0]", lambda: path.write_text(text.replace("epsilon_per_s", "epsilon_per_z"))))
     assert desks["north"].studies == ()
     assert any("epsilon_per_ztudy" in one.sentence for one in Refusals(sites.home("north")).last(9))
+    # Nor does it take studies in, by terms that may not hold any more.
+    with pytest.raises(Refused, match="can't be used"):
+        desks["north"].received(sites.packed(sites.study(epsilon=0.8, at="second")))
     # A decision does not open it: it would be served by the terms that were read last.
     desks["north"].inbox.approve(study.hash, dataset="patients", runs=5)
     with pytest.raises(Stopped, match="north"):
@@ -293,6 +296,37 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
     values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
     assert "model" in values and sorted(draws) == ["gradient", "second_moment"]
+
+
+def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(sites: Sites) -> None:
+    """Steps that ran are not run again: what they made of the old records would be mixed with the new ones."""
+    study = sites.study()
+    desks: dict[str, Any] = {**approved(sites, study)}
+    journal, path = Journal(), sites.home("north") / "patients.csv"
+    parties = coordinated(study, desks, sites.coordinator, journal=journal)
+    with pytest.raises(Stopped, match="cancelled"):
+        whole_run(when(parties, "gradient[0]", parties.cancel))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-2]]) + "\n")
+    before = ledger(sites, "north").commit_head()
+    with pytest.raises(Stopped, match=r"north.*stopped"):
+        whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert ledger(sites, "north").commit_head() == before, "nothing is drawn"
+    assert "run run-1 began with other records than are there now" in sentence(sites)
+    # Another run may begin with them; this one goes on with its own, in however other a file.
+    path.write_text("\n".join(lines) + "\n\n")
+    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert "model" in values
+
+
+def test_a_run_whose_records_are_gone_can_still_be_ended(sites: Sites) -> None:
+    study = sites.study()
+    parties = coordinated(study, approved(sites, study), sites.coordinator, journal=(journal := Journal()))
+    with pytest.raises(Stopped, match="cancelled"):
+        whole_run(when(parties, "run.end[0]", parties.cancel))
+    (sites.home("north") / "patients.csv").unlink()
+    values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
+    assert "model" in values and runs_of(ledger(sites, "north"))[0].state == "closed"
 
 
 # Datasets.
@@ -378,6 +412,15 @@ def test_serving_takes_any_endpoint(sites: Sites, monkeypatch: pytest.MonkeyPatc
         approve(desk, desk.received(sites.packed(study)))
         endpoint_of(desk.site).serve(desk)
     ready(coordinated(study, dict(zip(NAMES, InProcess.served)), sites.coordinator))
+
+
+def test_one_process_serves_with_a_ledger(sites: Sites) -> None:
+    """Two would answer two asks of one run at once."""
+    north, south = (SiteFile.load(sites.site(name)) for name in NAMES)
+    with alone(north), alone(south), pytest.raises(BadInput, match="another process serves with this ledger"):
+        alone(north, patience=0.0).__enter__()
+    with alone(north, patience=0.0):
+        assert ledger(sites, "north").summary()
 
 
 NOWHERE = {"": "is missing", '[relay]\naddress = "tls:x"\n': "no engine", '[relay]\naddress = "ftp://x"\n': "no engine"}

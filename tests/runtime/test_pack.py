@@ -16,7 +16,7 @@ from comity.runtime.site.pack import _signed, pack, unpack
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.study import Study
 
-from .sites import STUDY, Sites
+from .sites import STUDY, Sites, keys_table
 
 
 def receive(sites: Sites, raw: bytes, name: str = "north") -> Any:
@@ -101,6 +101,24 @@ def test_no_name_in_a_pack_leads_out_of_its_folder(sites: Sites, name: str) -> N
     assert everything(sites) == before
 
 
+@pytest.mark.parametrize("name", ["evil.py", "sitecustomize.py", "model.pkl", "patients.csv", "schema.toml.bak"])
+def test_a_pack_holds_what_the_study_names_and_its_hash_covers_and_nothing_else(sites: Sites, name: str) -> None:
+    files, before = files_of(sites.packed(sites.study())), everything(sites)
+    with pytest.raises(Refused, match=f"brings {name}, which its study does not name"):
+        receive(sites, forged(sites, {**files, name: b"planted"}))
+    del files["schema.toml"]
+    with pytest.raises(ComityError):
+        receive(sites, forged(sites, files))
+    assert everything(sites) - before <= {Path("north/studies")}
+
+
+def test_a_name_that_is_a_folder_of_another_is_refused_and_not_an_accident(sites: Sites) -> None:
+    files = files_of(sites.packed(sites.study()))
+    for more in ("study.toml/x", "Schema.toml", "schema.toml/a/b"):
+        with pytest.raises(Malformed, match="can't stand beside"):
+            receive(sites, forged(sites, {**files, more: b"planted"}))
+
+
 MANY = {"study.toml": b"", **{f"f{place}": b"" for place in range(64)}}
 
 
@@ -132,6 +150,24 @@ def test_a_study_that_does_not_ask_this_site_or_pins_another_key_is_refused(site
     with pytest.raises(Refused, match="pins another key of north") as refusal:
         receive(sites, sites.packed(study))
     assert refusal.value.code == "keys"
+
+
+def test_a_study_that_swaps_the_key_of_another_party_is_refused_where_the_owner_pinned_it(sites: Sites) -> None:
+    """A coordinator that puts its own key in south's place would read what north writes to south."""
+    mallory, honest = Identity(), sites.study()
+    south = sites.site("north")
+    text = (honest.folder / "study.toml").read_text()
+    for mine, its in zip(keys_table(mallory).splitlines(), keys_table(sites.identity("south")).splitlines()):
+        text = text.replace(its, mine)
+    swapped = Study.parse(text, folder=honest.folder)
+    assert receive(sites, sites.packed(swapped)).study == swapped.hash, "the control: nobody at north knows better"
+    with south.open("a") as file:
+        file.write(f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n")
+    assert receive(sites, sites.packed(honest)).study == honest.hash
+    (swapped.folder / "study.toml").write_text(text.replace('"readmission"', '"again"'))
+    with pytest.raises(Refused, match=r"pins another key of south than \[pinned\.south\]") as refusal:
+        receive(sites, sites.packed(Study.load(swapped.folder / "study.toml")))
+    assert (refusal.value.code, refusal.value.key) == ("keys", "pinned.south")
 
 
 def test_what_can_not_be_deployed_is_not_packed(sites: Sites) -> None:

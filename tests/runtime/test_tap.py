@@ -10,9 +10,10 @@ import pytest
 from comity.data import public_cohort
 from comity.errors import SiteLost
 from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.parties import ready
 from comity.federation.registry import Registry
+from comity.federation.sealed_channel import sealed
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.refusals import Refusals
 
@@ -101,6 +102,31 @@ def test_an_ask_that_is_not_sealed_is_refused_and_written_down(sites: Sites, ins
     assert answer.refusal is not None and answer.refusal.code == "sealed" and len(inside) == before
     assert decode(answer.reply[:-SIGNATURE_BYTES]) == {"refused": "sealed", "key": ""}
     assert "comes in a sealed box" in Refusals(sites.home("north")).last(1)[0].sentence
+
+
+def test_a_packed_study_comes_sealed_and_what_its_site_says_of_it_is_signed(sites: Sites) -> None:
+    study, north = sites.study(), Desk(sites.site("north"))
+    packed, key = sites.packed(study), sites.identity("north").public
+    boxes = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    box = boxes.messages["north"]()
+    words = [study.hash, "readmission", "averaging", "schema.toml", "epsilon", *NAMES]
+    assert all(word.encode() in packed for word in words[1:]) and not [word for word in words if word.encode() in box]
+    reply = north.submitted(box)
+    assert decode(verify_reply(key, "north", packed, boxes.opened("north", reply))) == {"ok": True}
+    assert north.inbox.find(study.hash).decision is None and Refusals(sites.home("north")).last(1) == []
+    # As it is, it is refused: whoever carried it has read it.
+    said = verify_reply(key, "north", packed, north.submitted(packed))
+    assert decode(said) == {"refused": "sealed", "key": ""}
+    assert (
+        "a packed study between organisations comes in a sealed box"
+        in Refusals(sites.home("north")).last(1)[0].sentence
+    )
+    # What can't be kept is a stop, and no exception: a full disk is no refusal.
+    again = sealed({"north": lambda: packed}, study.consortium.roster, "study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Desk, "received", lambda self, raw: (_ for _ in ()).throw(OSError("no space left")))
+        stopped = again.opened("north", north.submitted(again.messages["north"]()))
+    assert decode(stopped[:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 
 def test_whoever_carries_a_reply_can_not_change_or_swap_it(sites: Sites) -> None:

@@ -114,6 +114,9 @@ class _Echo:
     def receive(self, pack: bytes) -> bytes:
         return b""
 
+    def dropped(self, why: bytes) -> None:
+        pass
+
 
 if __name__ == "__main__":
     member, dialled = membership(Path(sys.argv[1]))

@@ -51,6 +51,7 @@ def init(
         "Send each member its invitation; it is no secret. Members compare the authority's fingerprint with you:",
         f"  {found.fingerprint}",
         "Each sends back a signing request, which you admit: comity consortium add",
+        "Run the relay: comity relay serve, or as a service: comity consortium units",
     ]
     document = {"invitations": list(map(str, written)), "address": found.address, "fingerprint": found.fingerprint}
     show("\n".join(lines), document, as_json=as_json)
@@ -123,6 +124,29 @@ def add(
 
 
 @app.command()
+def renew(
+    folder: Folder,
+    authority: Annotated[
+        Path | None, typer.Option(help="The authority's folder, where it is kept elsewhere.", show_default=False)
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1, max=1825)] = 365,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a new certificate for the relay itself; remove relay/key.pem before to give it a new key too.
+
+    Example: comity consortium renew consortium
+    """
+    from comity.runtime.nats.consortium import renew as sign_again
+
+    issued, taken = sign_again(folder, authority=authority, life=timedelta(days=days))
+    lines = [f"the relay's certificate holds until {issued.until:%Y-%m-%d}"]
+    lines.append(
+        "the relay has it" if taken else f"where it runs elsewhere, copy {folder / 'relay'} there and restart it"
+    )
+    show("\n".join(lines), {"until": issued.until.isoformat(), "relay_has_it": taken}, as_json=as_json)
+
+
+@app.command()
 def revoke(folder: Folder, party: Annotated[str, typer.Argument(metavar="PARTY")], as_json: AsJson = False) -> None:
     """Take a member out, for good: a relay that runs here cuts it off at once.
 
@@ -159,6 +183,30 @@ def _taken(folder: Path, taken: bool) -> str:
         return "the relay has the new list"
     warn(f"no relay runs here; where it does, copy {folder}/roster.toml there and run: comity relay reload {folder}")
     return "the next relay that starts from this folder has the new list"
+
+
+@app.command()
+def units(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write them.")] = Path("operating"),
+    as_json: AsJson = False,
+) -> None:
+    """Write systemd units for relay, site and coordinator, and a compose file, to be looked through and put in place.
+
+    Example: comity consortium units operating
+    """
+    from importlib.resources import files
+
+    from comity.artefacts.writing import write_text
+    from comity.errors import BadInput
+
+    found = {one.name: one.read_text("utf-8") for one in files("comity").joinpath("operating").iterdir()}
+    for name in found:
+        if (folder / name).exists():
+            raise BadInput(f"{folder / name}: there is such a file already; choose another folder", key="folder")
+    for name, text in found.items():
+        write_text(folder / name, text)
+    written = sorted(str(folder / name) for name in found)
+    show("\n".join(written), {"written": written}, as_json=as_json)
 
 
 @app.command("try")

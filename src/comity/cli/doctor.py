@@ -6,24 +6,44 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
 
+if TYPE_CHECKING:
+    from comity.runtime.site.health import Finding
+
 BAD_INPUT = 3
 _SYNCS = 20
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Look at versions, at COMITY_HOME and COMITY_DATA, and at how long a durable write takes here.
+def doctor(
+    site: Annotated[
+        Path | None,
+        typer.Option(help="Look at an owner's site: its site file, or the folder of it.", show_default=False),
+    ] = None,
+    consortium: Annotated[
+        Path | None, typer.Option(help="Look at the folder of a consortium and its relay.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at versions, at COMITY_HOME and COMITY_DATA, and at how long a durable write takes here; or at a site: keys,
+    certificates, clock, disk, ledger, data; or at a consortium: members, and the relay's configuration.
 
-    Ends with code 3 when something has to be put right.
+    Ends with code 3 when something has to be put right. Nothing is spent by looking.
 
     Example: comity doctor
+
+    Example: comity doctor --site site.toml
+
+    Example: comity doctor --consortium consortium
     """
+    if site is not None or consortium is not None:
+        _show_findings(_found(site, consortium), as_json=as_json)
+        return
     from comity.cli.figures import machine
     from comity.report.versions import versions
 
@@ -34,6 +54,31 @@ def doctor(as_json: AsJson = False) -> None:
         lines.append(f"  {name.ljust(14)}  {'' if finding['ok'] else 'TO DO: '}{finding['sentence']}")
     show("\n".join(lines), document, as_json=as_json)
     if not all(finding["ok"] for finding in (home, data, sync)):
+        raise typer.Exit(BAD_INPUT)
+
+
+def _found(site: Path | None, consortium: Path | None) -> list[Finding]:
+    found: list[Finding] = []
+    if site is not None:
+        from comity.runtime.site.health import examined
+        from comity.runtime.site.site_file import NAME
+
+        found += examined(site / NAME if site.is_dir() else site)
+    if consortium is not None:
+        from comity.runtime.nats.health import examined_consortium
+
+        found += examined_consortium(consortium)
+    return found
+
+
+def _show_findings(found: list[Finding], *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    words = {"ok": "ok", "warning": "warning", "failure": "TO DO"}
+    text = "\n".join(f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in found)
+    failed = any(one.state == "failure" for one in found)
+    show(text, {"ok": not failed, "findings": [asdict(one) for one in found]}, as_json=as_json)
+    if failed:
         raise typer.Exit(BAD_INPUT)
 
 

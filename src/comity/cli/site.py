@@ -10,6 +10,7 @@ import typer
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
 from comity.cli.site_init import init
+from comity.runtime.logs import Form
 
 if TYPE_CHECKING:
     from comity.runtime.site.approving import Considered
@@ -156,19 +157,26 @@ def refuse(
 
 
 @app.command()
-def serve(site: SiteOption = SITE, as_json: AsJson = False) -> None:
+def serve(
+    site: SiteOption = SITE,
+    log: Annotated[
+        Form, typer.Option(help="How to log: for people, or one object a line without texts of foreign exceptions.")
+    ] = Form.TEXT,
+    as_json: AsJson = False,
+) -> None:
     """Dial out to the relay and answer what was approved, until stopped. Refusals are kept for: comity site status
 
     Example: comity site serve
-    """
-    import logging
 
+    Example: comity site serve --log json
+    """
+    from comity.runtime.logs import log_to_stderr
     from comity.runtime.site.desk import Desk
     from comity.runtime.site.serving import endpoint_of
 
+    log_to_stderr(log)
     desk = Desk(site)
     endpoint = endpoint_of(desk.site)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     document = {"party": desk.site.party, "serving": list(desk.studies)}
     show(f"{desk.site.party} serves {len(desk.studies)} studies", document, as_json=as_json)
     try:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from comity.data.check import explain_size as explain_size
     from comity.data.datasets import DATASETS as DATASETS
     from comity.data.datasets import dataset as dataset
+    from comity.data.digest import digest_of as digest_of
     from comity.data.drafting import draft as draft
     from comity.data.encoding import Encoded as Encoded
     from comity.data.encoding import Encoding as Encoding
@@ -84,6 +85,7 @@ __all__ = [
     "clinic_schema",
     "clinics",
     "dataset",
+    "digest_of",
     "draft",
     "even",
     "explain",
@@ -120,6 +122,7 @@ _HOMES = {
     "clinic_schema": "comity.data.visits",
     "clinics": "comity.data.visits",
     "dataset": "comity.data.datasets",
+    "digest_of": "comity.data.digest",
     "draft": "comity.data.drafting",
     "even": "comity.data.partition",
     "explain": "comity.data.check",

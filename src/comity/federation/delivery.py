@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.errors import Malformed
 from comity.federation.agreed import Agreed
@@ -25,6 +25,9 @@ from comity.federation.kept import is_kept
 from comity.federation.paths import END
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol, StepSpec
+
+if TYPE_CHECKING:
+    from comity.federation.evaluation.figures import Figures
 
 OWN = ""
 """The path of what a step delivers to its own owner: no ask carries it."""
@@ -115,6 +118,11 @@ def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration
 def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:
     """What a receiver works with, or None where it was not released what that takes."""
     try:
-        return protocol.present(found.releases, who)
+        return protocol.present_received(found, who)
     except KeyError:
         return None
+
+
+def measured_by(agreed: Agreed, found: Received) -> Figures | None:
+    """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
+    return None if agreed.measuring is None else agreed.measuring.figures(found.releases, agreed.consortium)

@@ -26,7 +26,7 @@ from comity.federation.evaluation.split import is_aside, only
 from comity.federation.forms import Count
 from comity.federation.kept import is_kept
 from comity.federation.letters import Head, Letter, unseal
-from comity.federation.paths import ABANDON, BEGIN, READY, StepPath
+from comity.federation.paths import ABANDON, BEGIN, END, READY, StepPath
 from comity.federation.policy import Policy
 from comity.federation.protocol import SUM, StepSpec
 from comity.federation.sealed_values import opened_values, sealed_values
@@ -56,7 +56,8 @@ class Host:
     """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
 
     `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
-    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones.
+    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones. By `digest`
+    a run knows the records that it began with; a simulation, which looks at all records at once, needs none.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Host:
         policy: Policy,
         local: Callable[..., Any] | None = None,
         chance: Callable[[], bytes] = fresh_seed,
+        digest: Callable[[Held], str] | None = None,
     ) -> None:
         self.agreed = agreed
         self.party = party
@@ -81,6 +83,7 @@ class Host:
         self.policy = policy
         self.local = local
         self.chance = chance
+        self._digest = digest
         self._parts: tuple[bytes, Held, Held] | None = None
         self._turns = _Turns()
         # What can't be kept as declared is found before anything is asked.
@@ -106,6 +109,11 @@ class Host:
             # A driver's text may hold a path or a password, and its code is not one of ours.
             log.exception("%s: the records can't be read", self.party)
             raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
+
+    @cached_property
+    def records_digest(self) -> str | None:
+        """Tells of private records: it stays in the owner's file, and is deleted with the run."""
+        return None if self._digest is None else self._digest(self.records)
 
     def part_of_records(self, key: bytes, *, aside: bool) -> Held:
         """The records that this key sets aside, or the others."""
@@ -181,7 +189,7 @@ class Host:
     def _reply(self, ask: Ask, digests: Digests) -> bytes:
         if ask.study != self.agreed.study:
             raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
-        with self._turns.of(ask.run, str(ask.path)):
+        with self._turns.of(ask.run):
             standing = self.store.standing(ask.run, ask.path)
             bound = standing.nonce
             if bound is not None and bound != ask.nonce:
@@ -205,6 +213,8 @@ class Host:
         declared = agreed.declared(ask.path.mount)
         kind = SumSite if ask.path.mount == SUM else Site
         site = kind(self, ask.run, ask.path, spec.sends)
+        if self._digest is not None and ask.path not in (READY, BEGIN, END, ABANDON):
+            site.require_same_records()
         values = self._opened(site, ask, spec, declared)
         if ask.path == BEGIN:
             site.bind(ask.nonce)
@@ -332,22 +342,23 @@ def _stopped(site: Site) -> dict[str, Any]:
 
 
 class _Turns:
-    """One thread at a time for each key: an ask that is repeated while it is answered waits for the stored reply."""
+    """One answer at a time for each run. An ask that is repeated while it is answered waits for the stored reply, and
+    two different ones can't both find that something was not given out yet: what one step keeps, the next one sees."""
 
     def __init__(self) -> None:
         self._guard = Lock()
-        self._locks: dict[tuple[str, str], tuple[Lock, int]] = {}
+        self._locks: dict[str, tuple[Lock, int]] = {}
 
     @contextmanager
-    def of(self, run: str, path: str) -> Iterator[None]:
+    def of(self, run: str) -> Iterator[None]:
         with self._guard:
-            lock, waiting = self._locks.get((run, path), (Lock(), 0))
-            self._locks[run, path] = lock, waiting + 1
+            lock, waiting = self._locks.get(run, (Lock(), 0))
+            self._locks[run] = lock, waiting + 1
         try:
             with lock:
                 yield
         finally:
             with self._guard:
-                lock, waiting = self._locks.pop((run, path))
+                lock, waiting = self._locks.pop(run)
                 if waiting > 1:
-                    self._locks[run, path] = lock, waiting - 1
+                    self._locks[run] = lock, waiting - 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealed import Identity
+from comity.data import digest_of
 from comity.errors import Refused
 from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR
@@ -94,4 +95,5 @@ def host_of(owner: Owner, agreed: Agreed, approval: Approval) -> Host:
         noise=owner.noise,
         policy=replace(owner.policy, approved={study: approval.runs}),
         local=owner.local,
+        digest=digest_of,
     )

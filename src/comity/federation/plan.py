@@ -111,7 +111,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
                 )
     notes += _holders(declaration, who)
     notes += _evaluated(who)
-    if who.unit is not Unit.PARTY:
+    if who.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
         charged = protocol.charged_once or of_several(declaration, who)
         notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
     spent = groups(declaration, who)[0].spent

@@ -25,13 +25,16 @@ class Policy:
     `epsilon_per_study` is a ceiling at `delta_per_study`, without which studies with Gaussian noise have none that is
     finite; `period` one for all studies of a dataset together, compared where the run is reserved. `submitters` are
     those whose studies may run, by the keys that the owner knows of them: a study names its own coordinator, and its
-    word for who that is counts for nothing. `joint_predictions` is how many new records a run may score jointly: each
-    is an exact score, and of two parties each one's exact part of it.
+    word for who that is counts for nothing. `pinned` are the keys that the owner knows of others, by their names: a
+    study that pins another key of one of them is refused, because whoever has that key would read and answer in its
+    place. `joint_predictions` is how many new records a run may score jointly: each is an exact score, and of two
+    parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
     variants: tuple[str, ...] | None = None
     submitters: Mapping[str, PublicIdentity] | None = None
+    pinned: Mapping[str, PublicIdentity] = field(default_factory=dict)
     epsilon_per_study: Decimal | float | None = None
     delta_per_study: Decimal | float = Decimal(0)
     period: Period | None = None
@@ -77,6 +80,7 @@ class Policy:
                 code="policy",
                 key="submitters",
             )
+        self.check_pinned(who)
         for key, allows, runs_it in (("protocols", self.protocols, protocol), ("variants", self.variants, variant)):
             if allows is not None and runs_it not in allows:
                 raise Refused(
@@ -98,6 +102,17 @@ class Policy:
                     f"{self.delta_per_study}, policy.epsilon_per_study is {self.epsilon_per_study}{hint}",
                     code="policy",
                     key="epsilon_per_study",
+                )
+
+    def check_pinned(self, who: Consortium) -> None:
+        """Refuses a study in which somebody whom the owner knows has another key."""
+        for name, key in self.pinned.items():
+            if name in who.parties and who.roster.get(name) != key:
+                raise Refused(
+                    f"refused: the study pins another key of {name} than [pinned.{name}] of the site file; ask {name} "
+                    "by another way which one is its own",
+                    code="keys",
+                    key=f"pinned.{name}",
                 )
 
     def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:

@@ -22,6 +22,7 @@ from comity.privacy.unit import Unit
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.federation.assessment import Assessment
+    from comity.federation.delivery import Received
     from comity.federation.evaluation.card import Predicts
     from comity.federation.evaluation.protocol import Measuring
     from comity.federation.evaluation.terms import Evaluation
@@ -182,6 +183,10 @@ class Protocol:
         A receiver that was not released what it takes has nothing to work with: KeyError says so.
         """
         return dict(released)
+
+    def present_received(self, found: Received, who: Consortium) -> Any:
+        """What a party works with of what it has of a run; KeyError where it was not released what that takes."""
+        return self.present(found.releases, who)
 
     def present_own(self, own: Mapping[str, Any], who: Consortium) -> Mapping[str, Artefact]:
         """What an owner works with of the values that its own steps delivered to it, by their names: written into its

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.sealed import Identity, PublicIdentity
 from comity.entropy import Stream, derive, fresh_seed
-from comity.errors import BadInput, Malformed, Refused
+from comity.errors import BadInput, Malformed, Refused, Stopped
 from comity.federation import heads as ledger_heads
 from comity.federation.agreed import is_release_name
 from comity.federation.bounds import Opened
@@ -37,6 +37,7 @@ _SECRET = "run:secret"
 _COORDINATOR_KEY = "run:coordinator"
 _KEY_OF = "run:key:"
 _PARTS = "run:parts"
+_RECORDS = "run:records"
 YOURS = "yours"
 """The name under which a run's end brings what is for one party alone."""
 
@@ -67,10 +68,25 @@ class Site:
     @property
     def records(self) -> Held:
         """The records that this step may see. Where the study has an evaluation they are those of the step's part, and
-        no others: what a release of one part costs rests on it."""
+        no others: what a release of one part costs rests on it. The run is bound to them from here on."""
+        digest = self._host.records_digest
+        if digest is not None and self._stored(_RECORDS) is None:
+            self.effects.state[_RECORDS] = digest.encode()
         if self.consortium.evaluation is None:
             return self._host.records
         return self._host.part_of_records(self._parts_key(), aside=self._aside)
+
+    def require_same_records(self) -> None:
+        """A step that ran is not run again, so that a site which starts again with other records would mix what it made
+        of the old ones with what it makes of these. Found before the step, so that it costs nothing; for others it is a
+        stop like any other."""
+        bound = self._stored(_RECORDS)
+        if bound is not None and bound.decode() != self._host.records_digest:
+            raise Stopped(
+                f"run {self._run} began with other records than are there now; put them back, or end the run: comity "
+                f"site end {self._run}",
+                key="data",
+            )
 
     def _parts_key(self) -> bytes:
         measuring = self._host.agreed.measuring

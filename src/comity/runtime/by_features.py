@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from typing import runtime_checkable
+from typing import TYPE_CHECKING, runtime_checkable
 
 import numpy as np
-import pandas as pd
 
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.federation.protocol import Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @runtime_checkable

@@ -12,12 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.errors import Refused, Stopped
+from comity.errors import Malformed, Refused, Stopped
 from comity.federation.asking import Lost, Replied
 from comity.federation.channel import Patience
+from comity.federation.codec import decode
+from comity.federation.envelope import verify_reply
 from comity.federation.journal import Journal
 from comity.federation.parties import Progress, whole_run
+from comity.federation.paths import ABANDON, END
 from comity.federation.replies import plain
+from comity.federation.sealed_channel import sealed
 from comity.runtime.coordinating import coordinator
 from comity.runtime.nats.channel import SILENT, NatsChannel
 from comity.runtime.outcome import Outcome
@@ -34,17 +38,26 @@ _HANDED_OVER = Patience(silent=SILENT, deadline=300.0)
 
 
 def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = _HANDED_OVER) -> None:
-    """Bring the packed study to the inbox of each of its parties. One that has it already is told again."""
-    packed = pack(study, keys)
+    """Bring the packed study to the inbox of each of its parties, sealed to the key that it pins of each. One that has
+    it already is told again. That it arrived, or was refused, counts by the signature of the party alone."""
+    packed, roster = pack(study, keys), study.consortium.roster
     messages: dict[str, Callable[[], bytes]] = dict.fromkeys(study.consortium.parties, lambda: packed)
+    boxes = sealed(messages, roster, "study")
     refused: dict[str, str] = {}
     missing: dict[str, str] = {}
-    with channel.submit(messages, patience=patience) as asking:
+    with channel.submit(boxes.messages, patience=patience) as asking:
+        asking.open_with(boxes.opened)
         for event in asking:
             if isinstance(event, Lost):
                 missing[event.party] = event.why
-            elif isinstance(event, Replied) and event.reply:
-                refused[event.party] = plain(event.reply.decode("ascii", "replace"))
+            elif isinstance(event, Replied):
+                try:
+                    said = _said(verify_reply(roster[event.party], event.party, packed, event.reply))
+                except Malformed:
+                    missing[event.party] = "what came back is not signed by it"
+                    continue
+                if said:
+                    refused[event.party] = said
     for party, code in refused.items():
         raise Refused(
             f"{party} does not take study {study.hash[:12]} into its inbox ({code}); its owner sees why: "
@@ -57,6 +70,23 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
     if missing:
         named = ", ".join(f"{party} ({why})" for party, why in missing.items())
         raise Stopped(f"study {study.hash[:12]} has not reached {named}; submit it again when they serve")
+
+
+def _said(reply: bytes) -> str:
+    """The code of a site's refusal of a study, or nothing."""
+    match decode(reply):
+        case {"ok": True}:
+            return ""
+        case {"refused": str(code)}:
+            return plain(code) or "refused"
+        case _:
+            raise Malformed("the reply to a study says that it arrived, or why not", code="form")
+
+
+def not_told(journal: Path, run: str) -> list[str]:
+    """The parties that have not heard the end of a run, for which it is still open: running it again tells them."""
+    unheard = Journal(journal).unheard(run, (str(END), str(ABANDON)))
+    return sorted({party for parties in unheard.values() for party in parties})
 
 
 def run_deployed(

@@ -30,11 +30,10 @@ from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import ReleasedNoise
 from comity.protocols.vertical.prediction import MOST_ROWS, JointPrediction
-from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published import PublishedVertical
 from comity.runtime.local.channel import LocalChannel
+from comity.runtime.predicting import joint_prediction_of
 from comity.runtime.simulate import new_run_id
-from comity.runtime.study import Study
+from comity.runtime.study import Study, naming
 
 Floats = NDArray[np.float64]
 
@@ -66,27 +65,15 @@ def predict_jointly(
     without one a party allows everything, as in every simulation.
     """
     who = study.consortium
-    if not isinstance(study.protocol, VerticalRegression | PublishedVertical):
-        raise StudyError(
-            f"{study.where}: a joint prediction is for parties with different columns, found a study of "
-            f"{study.protocol_name}; leave --jointly out and give whole records",
-            key="study.protocol",
-        )
     if set(parties) != set(who.parties):
         raise StudyError(
             f"{study.where}: a joint prediction needs new records of {', '.join(who.parties)}, found those of "
             f"{', '.join(parties) or 'nobody'}; give each party its own",
             key="parties",
         )
-    protocol = JointPrediction(
-        schema=study.schema,
-        columns=study.protocol.columns,
-        coef=coef,
-        intercept=getattr(study.protocol, "intercept", True),
-        bins=getattr(study.protocol, "bins", False),
-        alignment="none" if study.schema.identifier is None else getattr(study.protocol, "alignment", "keyed"),
-        most=max(1, min(MOST_ROWS, max(map(len, parties.values())))),
-    )
+    with naming(study.where):
+        most = max(1, min(MOST_ROWS, max(map(len, parties.values()))))
+        protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most)
     named = where or {}
     records = {
         party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records

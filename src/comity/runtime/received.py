@@ -3,7 +3,8 @@
     released/    values by their declared names, with forms (`runtime.released`)
     own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
-    received.json   written last: a folder that has it has everything
+    received.json   written last: a folder that has it has everything. Where the study has an evaluation, its figures
+                    with their intervals stand here
 
 It is written from the owner's file, where the values stay: writing it again after a crash gives the same folder.
 """
@@ -23,6 +24,7 @@ from comity.errors import DataError
 from comity.federation.consortium import ITSELF, Consortium
 from comity.federation.declaration import Declaration
 from comity.federation.delivery import Received
+from comity.federation.evaluation.figures import Figures
 from comity.federation.kept import is_kept
 from comity.runtime.released import Released, load_released, released_of, save_released
 
@@ -41,9 +43,10 @@ def save_received(
     declaration: Declaration,
     who: Consortium,
     kept: Mapping[str, Artefact] | None = None,
+    measured: Figures | None = None,
 ) -> None:
     """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing; `kept` is
-    what it makes of the owner's own values, by their names."""
+    what it makes of the owner's own values, by their names; `measured` is what an evaluation found."""
     folder.mkdir(parents=True, exist_ok=True)
     save_released(released_of(found.releases, declaration, who), folder / "released")
     if found.own:
@@ -64,6 +67,7 @@ def save_received(
         # Declared to this party and not there: of a run that it was lost in, or that made none.
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
+        "evaluation": None if measured is None else measured.as_json(),
     }
     write_text(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
 

@@ -39,13 +39,14 @@ from comity.privacy.ledger_shared import SharedFile
 from comity.privacy.loss import LOSSES, Approx, Pure, shown
 from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding
+from comity.runtime.encodings import encoding_of
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
 from comity.runtime.outcome import Outcome
 from comity.runtime.own_records import own_records, whole_records
 from comity.runtime.received import safe_name
 from comity.runtime.same_records import require_same
-from comity.runtime.simulate import Granted, delta_of, encoded, encoding_of, granted, simulate
+from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
 from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
 from comity.runtime.stacks import runs_as_stacks
 from comity.runtime.study import Study
@@ -241,6 +242,12 @@ def gather(study: Study) -> Material:
 
 def _dealt(study: Study) -> Material:
     table = study.simulation
+    if study.prediction is not None:
+        raise StudyError(
+            f"{study.where}: a study with [prediction] trains nothing that could be simulated; to try a joint "
+            "prediction here: comity predict RUN PARTY=FILE ... --jointly",
+            key="prediction",
+        )
     # What public figures decide is decided before a record is read.
     study.plan()
     if table.data is None:

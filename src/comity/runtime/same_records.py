@@ -6,16 +6,14 @@ old ones, without a sign of it in the result.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from comity.data import Records, StreamedRecords
+from comity.data import digest_of
 from comity.errors import Refused, StudyError
 from comity.learn.predictions import Predictions
 
@@ -48,41 +46,16 @@ def require_same(study: Study, material: Material, folder: Path) -> None:
 
 def digests(study: Study, material: Material) -> dict[str, str]:
     """By what a person would call it. They tell of private records, so they stay in the run's folder."""
-    found = {f"records of {party}": _digest(records) for party, records in material.parties.items()}
+    found = {f"records of {party}": digest_of(records) for party, records in material.parties.items()}
     if material.test is not None:
-        found["test records"] = _digest(material.test)
+        found["test records"] = digest_of(material.test)
     for party, model in material.models.items():
         if isinstance(model, Predictions):
-            found[f"predictions of {party}"] = _digest(model.votes)
+            found[f"predictions of {party}"] = digest_of(model.votes)
     auxiliary = getattr(study.protocol, "auxiliary", None)
     if isinstance(auxiliary, np.ndarray):
-        found["auxiliary records"] = _digest(auxiliary)
+        found["auxiliary records"] = digest_of(auxiliary)
     return found
-
-
-def _digest(value: Any) -> str:
-    state = hashlib.sha256()
-    _feed(state, value)
-    return state.hexdigest()
-
-
-def _feed(state: Any, value: Any) -> None:
-    if isinstance(value, Records):
-        value = vars(value)
-    elif isinstance(value, StreamedRecords):
-        # Taken while every record was checked, before the run.
-        value = value.digest
-    if isinstance(value, Mapping):
-        for name, one in value.items():
-            state.update(f"{name}:".encode())
-            _feed(state, one)
-    elif isinstance(value, np.ndarray) and value.dtype != object:
-        state.update(f"{value.dtype.str}{value.shape}".encode())
-        state.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, np.ndarray):
-        state.update(json.dumps([str(one) for one in value]).encode())
-    else:
-        state.update(repr(value).encode())
 
 
 def _write(path: Path, text: str) -> None:

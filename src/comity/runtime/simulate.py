@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 import pandas as pd
 
 from comity.crypto.sealed import Identity
-from comity.data import Encoding, Held, Records, Schema, StreamedRecords, explain
+from comity.data import Held, Records, Schema, StreamedRecords, explain
 from comity.data.padded import padded
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
@@ -47,7 +47,7 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.by_features import is_vertical, party_encoding
+from comity.runtime.encodings import encoding_of
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
@@ -343,15 +343,6 @@ def encoded(protocol: Protocol, data: pd.DataFrame, where: str, party: str | Non
     """Records as the protocol wants them; a frame is encoded by the protocol's own encoding, or, where parties hold
     different columns, by that of the party."""
     return encoding_of(protocol, where, party).encode(data, where=where).records
-
-
-def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
-    if party is not None and is_vertical(protocol):
-        return party_encoding(protocol, party)
-    encoding = getattr(protocol, "encoding", None)
-    if not isinstance(encoding, Encoding):
-        raise StudyError(f"{where}: {protocol.name} has no encoding for frames; give it one, or pass encoded Records")
-    return encoding
 
 
 def noise_source(seed: int | None, owner: str) -> NoiseSource:

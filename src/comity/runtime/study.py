@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from comity.crypto.sealed import PublicIdentity
 from comity.data import Schema
-from comity.errors import BadInput, BudgetExceeded, ComityError, DataError, SchemaError, StudyError
+from comity.errors import BudgetExceeded, ComityError, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.evaluation.terms import Evaluation, divided
@@ -30,10 +30,11 @@ from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
-from comity.protocols.parameters import ABSENT
 from comity.runtime.numbered import Numbered
+from comity.runtime.predicting import PredictionTable, predicting
 from comity.runtime.simulation_data import check_data
 from comity.runtime.stacks import require_no_evaluation, require_stacks, runs_as_stacks
+from comity.runtime.study_files import digest_of, public_records, schema_in
 from comity.runtime.tables import Table, hint, validate
 
 if TYPE_CHECKING:
@@ -137,12 +138,13 @@ class _File(Table):
     parties: dict[str, Any]
     coordinator: CoordinatorTable = CoordinatorTable()
     evaluation: EvaluationTable | None = None
+    prediction: PredictionTable | None = None
     simulation: SimulationTable = SimulationTable()
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A study as agreed. `folder` is where its relative paths start."""
+    """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key."""
 
     name: str
     protocol_name: str
@@ -158,7 +160,9 @@ class Study:
     where: str
     protocol: Protocol
     setting: Setting
+    files: Mapping[str, str]
     evaluation: EvaluationTable | None = None
+    prediction: PredictionTable | None = None
 
     @property
     def consortium(self) -> Consortium:
@@ -264,10 +268,10 @@ class Study:
         parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
         parties = _parties(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
-        schema = _schema(folder, file.study.schema_, where)
+        schema = schema_in(folder, file.study.schema_, where)
 
         def read(name: str, key: str) -> pd.DataFrame:
-            return _public(folder, name, key, where)
+            return public_records(folder, name, key, where)
 
         held = {} if isinstance(parties, int) else {n: tuple(p.columns) for n, p in parties.items() if p.columns}
         if held and not parameters.by_columns:
@@ -283,6 +287,16 @@ class Study:
             protocol = parameters.build(setting)
             _, terms = _divided(file.privacy, file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
+            files = {"study.schema": file.study.schema_, **parameters.files()}
+            if file.prediction is not None:
+                if file.evaluation is not None:
+                    raise StudyError(
+                        "[evaluation] measures a model that the study trains, and one with [prediction] trains none; "
+                        "leave one out",
+                        key="evaluation",
+                    )
+                files["prediction.weights"] = file.prediction.weights
+                protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
         _check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
@@ -292,10 +306,13 @@ class Study:
             "parties": parties if isinstance(parties, int) else [[n, p.model_dump()] for n, p in parties.items()],
             "coordinator": file.coordinator.model_dump(),
             "parameters": parameters.model_dump(mode="json"),
-            "files": {name: _digest(folder, name, key, where) for key, name in parameters.files().items()},
+            "files": {name: digest_of(folder, name, key, where) for key, name in parameters.files().items()},
         }
         if file.evaluation is not None:
             agreed["evaluation"] = file.evaluation.model_dump()
+        if file.prediction is not None:
+            weights = digest_of(folder, file.prediction.weights, "prediction.weights", where)
+            agreed["prediction"] = {**file.prediction.model_dump(), "weights": weights}
         return cls(
             name=file.study.name,
             protocol_name=protocol_name,
@@ -311,7 +328,9 @@ class Study:
             where=where,
             protocol=protocol,
             setting=setting,
+            files=files,
             evaluation=file.evaluation,
+            prediction=file.prediction,
         )
 
 
@@ -385,51 +404,3 @@ def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
         if not isinstance(at, dict):
             raise StudyError(f"--set {key}: {name} is no table of {where}")
     at[leaf] = value
-
-
-def _confined(folder: Path, name: str, key: str, where: str) -> Path:
-    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: the study was
-    written by somebody else, and what a plan or an error says of a file is something about it."""
-    path = folder / name
-    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
-        raise StudyError(
-            f"{where}: {key} = {name!r} leads out of the study's folder; copy the file beside the study and name it "
-            "by its relative path",
-            key=key,
-        )
-    return path
-
-
-def _schema(folder: Path, name: str, where: str) -> Schema:
-    key = "study.schema"
-    path = _confined(folder, name, key, where)
-    if not path.is_file():
-        raise SchemaError(f"{where}: {key}: there is no file {path}; put it there, or correct the key", key=key)
-    try:
-        return Schema.load(path)
-    except SchemaError as error:
-        raise SchemaError(f"{where}: {key}: {error}", code=error.code, key=error.key) from error
-
-
-def _public(folder: Path, name: str, key: str, where: str) -> pd.DataFrame:
-    """The records of a file that a key of the study names."""
-    path = _confined(folder, name, key, where)
-    if not path.is_file():
-        raise DataError(
-            f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
-        )
-    from comity.data.sources import open_source
-
-    try:
-        return open_source(name, where=f"{where}: {key}", base=folder).read()
-    except BadInput as error:
-        sentence = str(error)
-        raise type(error)(sentence if sentence.startswith(where) else f"{where}: {key}: {sentence}", key=key) from error
-
-
-def _digest(folder: Path, name: str, key: str, where: str) -> str:
-    try:
-        with _confined(folder, name, key, where).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StudyError(f"{where}: {key}: {name} can't be read ({error.strerror}); put it there", key=key) from error

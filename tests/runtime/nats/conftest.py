@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from .attacked import made
 from .relays import Loopback, NatsLine
 
 NAMES = ("ash", "birch", "cedar", "doum", *(f"site-{number}" for number in range(40)))
@@ -40,3 +41,28 @@ def line(loopback):
     made = NatsLine(loopback)
     yield made
     made.end()
+
+
+@pytest.fixture
+def row(request):
+    """The row of the security matrix that a test stands for."""
+    return request.function.row
+
+
+@pytest.fixture(scope="module")
+def consortium_under_attack(pristine, tmp_path_factory):
+    with made(pristine, tmp_path_factory.mktemp("attacked")) as one:
+        yield one
+
+
+@pytest.fixture
+def attacked(consortium_under_attack, caplog):
+    """Whatever is tried, no ledger has another entry after it, and what sites write down for their owners is in their
+    logs too."""
+    one = consortium_under_attack
+    before, known = one.heads(), {name: len(one.noted(name)) for name in one.desks}
+    yield one
+    assert one.heads() == before
+    new = [sentence for name in one.desks for sentence in one.noted(name)[known[name] :]]
+    logged = "\n".join(record.getMessage() for record in caplog.get_records("call"))
+    assert [sentence for sentence in new if sentence not in logged] == []

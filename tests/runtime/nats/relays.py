@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
@@ -13,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from comity.federation.channel import MOST
 from comity.runtime.nats import loopback, relay
-from comity.runtime.nats.certificates import Authority, new_request
+from comity.runtime.nats.certificates import Authority, load_certificate, new_request
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.desk import Desk
 from comity.runtime.nats.dialling import Relay
@@ -80,6 +82,33 @@ class Loopback(loopback.Loopback):
         return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
 
 
+class Operated(Loopback):
+    """A relay whose operator does what it can: it gave itself a user in the coordinator's account, who hears all that
+    is carried and speaks at every subject."""
+
+    @property
+    def operator(self) -> Relay:
+        folder = self.home / "operator"
+        if not folder.exists():
+            return self.stranger(folder, "operator")
+        return Relay(self.relay_of(COORDINATOR).address, folder / "certificate.pem")
+
+    def start(self) -> None:
+        user = load_certificate(self.operator.certificate).subject.rfc4514_string()
+        written = relay.server_configuration
+        everything = json.dumps({"publish": [">"], "subscribe": [">"]})
+        place = f'"{COORDINATOR}" {{\n    users: [ '
+
+        def with_operator(*arguments: Any, **options: Any) -> str:
+            text = written(*arguments, **options)
+            assert place in text
+            return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(relay, "server_configuration", with_operator)
+            super().start()
+
+
 class Loop:
     """An event loop in a thread, for the sides of many sites in one process."""
 
@@ -109,9 +138,13 @@ class Function:
 
     def __init__(self, party: str, answer: Callable[[bytes], bytes]) -> None:
         self.party, self.answer = party, answer
+        self.told: list[bytes] = []
 
     def receive(self, pack: bytes) -> bytes:
         return b"" if pack.startswith(b"pack") else b"policy"
+
+    def dropped(self, why: bytes) -> None:
+        self.told.append(why)
 
 
 class Site:
@@ -148,6 +181,7 @@ class NatsLine:
 
     can_go_down = True
     copies = 1
+    margin = 0
 
     def __init__(self, loopback: Loopback, *, beat: float = 0.2, grace: float = 0.5) -> None:
         self.loopback, self.beat, self.grace = loopback, beat, grace
@@ -179,6 +213,17 @@ class NatsLine:
         for one in self.channels:
             one._grace = 10.0
         self.loopback.down(seconds)
+
+    def cut(self, party: str) -> bool:
+        for one in self.channels:
+            one._grace = 10.0
+        link = self.sites[party].desk._link if party else self.channels[-1]._link
+        loop = self.loop.loop if party else self.channels[-1]._loop
+        before = link._client
+        assert before is not None
+        loop.call_soon_threadsafe(before._transport._io_writer.transport.abort)
+        wait_until(lambda: link._client is not before)
+        return True
 
     def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
         """Between both ends and their clients, where the bus and its client may drop what they like."""

@@ -245,3 +245,18 @@ def test_bench_rows_of_a_deployment():
     assert set(rows) == {"empty round 3", "8MB 3"}
     assert all(0 < row["ours"] < 30 and row["ratio"] > 1 for row in rows.values())
     assert rows["8MB 3"]["relay_mb"] is None or rows["8MB 3"]["relay_mb"] < 100
+
+
+@pytest.mark.deploy
+def test_the_report_of_a_deployed_run_says_how_good_the_model_is(deployed):
+    """By the study file's own `[evaluation]`, with intervals, in the same charge."""
+    study = deployed.home / "coordinator" / "study.toml"
+    study.write_text(study.read_text() + "\n[evaluation]\n")
+    assert deployed.submit().wait(180) == 0, (deployed.home / "coordinator" / "log").read_text()
+    (folder,) = (deployed.home / "coordinator" / "runs").iterdir()
+    found = load_result(folder)
+    assert found.guarantee.private and found.guarantee.epsilon <= 1.0
+    accuracy = found.evaluation.figures["accuracy"]
+    assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1 and accuracy.high - accuracy.low < 0.5
+    assert "measured under privacy" in (folder / "report.html").read_text().lower()
+    wait_until(lambda: deployed.charges() == {"north": ["closed"], "south": ["closed"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import random
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from comity.federation.asking import ABSENT, FAILED, LATE, SILENT, Replied
 from comity.federation.channel import Patience
 from comity.runtime.nats import channel as channels
 from comity.runtime.nats import consortium, desk
+from comity.runtime.nats import link as links
 from comity.runtime.nats.channel import NatsChannel
-from comity.runtime.nats.frames import Frame, Kind
+from comity.runtime.nats.frames import PIECE, Frame, Kind
 from tests.federation.channel_conformance import MEGA, SOON, asks, echo, outcomes
 
 from .relays import Loopback, NatsLine, Site, needs_server, wait_until
@@ -248,6 +250,38 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line):
         asyncio.run_coroutine_threadsafe(channel._link.send("comity.ask.ash", frame), channel._loop).result(SOON)
     assert outcomes(channel.ask(asks({"ash": b"more"}))) == {"ash": echo(b"more")}
     assert answered == [b"true", b"more"]
+
+
+def test_what_the_client_drops_is_pulled_again(line, monkeypatch):
+    """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
+    received = desk.Desk._received
+
+    async def slowly(self, message):
+        await asyncio.sleep(0.02)
+        await received(self, message)
+
+    monkeypatch.setattr(desk.Desk, "_received", slowly)
+    monkeypatch.setattr(links, "_HELD", 2 * PIECE)
+    channel = line.channel({"ash": echo})
+    assert outcomes(channel.ask(asks({"ash": LONG}))) == {"ash": echo(LONG)}
+    assert "slow consumer" in line.sites["ash"].desk._link.trouble.lower(), "the control: something was dropped"
+
+
+def test_two_coordinators_with_one_certificate_hear_each_its_own(line):
+    """Both hear all replies, and ignore what they did not ask."""
+    first = line.channel({"ash": echo})
+    second = NatsChannel(line.loopback.relay_of("coordinator"), ["ash"], beat=0.2, grace=SOON)
+    line.channels.append(second)
+    wait_until(lambda: second.is_up)
+    with first.ask(asks({"ash": LONG})) as one, second.ask(asks({"ash": b"other"})) as other:
+        assert outcomes(other) == {"ash": echo(b"other")} and outcomes(one) == {"ash": echo(LONG)}
+
+
+def test_the_end_of_a_connection_does_not_fill_the_log(caplog):
+    """What asyncio says at the end of every TLS connection of the client means nothing."""
+    logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
+    logging.getLogger("asyncio").warning("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
 
 
 HOLDS_THE_LOCK = """

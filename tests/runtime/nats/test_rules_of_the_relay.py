@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from nats.aio.client import Client
 
 from comity.errors import BadInput, Refused, Stopped
 from comity.runtime.nats import consortium, relay
@@ -28,11 +27,10 @@ from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import LONGEST
 from comity.runtime.nats.roster import Roster
 
+from .bare import SOON, Bare, admitted, is_admitted
 from .relays import Loopback, needs_server
 
 pytestmark = needs_server
-
-SOON = 10
 
 
 @pytest.fixture(scope="module")
@@ -42,73 +40,6 @@ def two(tmp_path_factory):
     made.start()
     yield made
     made.stop()
-
-
-class Bare:
-    """A client that does what it likes."""
-
-    def __init__(self, relay, **options):
-        self.client, self.errors, self.closed = Client(), [], asyncio.Event()
-        self.options = {"tls": relay.context(), "tls_handshake_first": True, **options}
-        self.address = relay.address
-
-    async def __aenter__(self):
-        async def heard(error):
-            self.errors.append(str(error))
-
-        async def closed():
-            self.closed.set()
-
-        await self.client.connect(
-            self.address,
-            connect_timeout=5,
-            allow_reconnect=False,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            error_cb=heard,
-            closed_cb=closed,
-            **self.options,
-        )
-        return self
-
-    async def __aexit__(self, *_):
-        with contextlib.suppress(Exception):
-            await self.client.close()
-
-    async def refused(self, what, *, soon=SOON):
-        """What the server says to something that it should refuse; its word may come after its next answer."""
-        before, end = len(self.errors), time.monotonic() + soon
-        await what
-        await self.client.flush(SOON)
-        while len(self.errors) == before and time.monotonic() < end and self.client.is_connected:
-            await asyncio.sleep(0.005)
-        return self.errors[before:]
-
-    async def allowed(self, what):
-        return await self.refused(what, soon=0.2) == []
-
-    async def hears(self, subject):
-        heard = []
-
-        async def take(message):
-            heard.append(message.data)
-
-        await self.client.subscribe(subject, cb=take)
-        await self.client.flush(SOON)
-        return heard
-
-
-async def is_admitted(relay, **options):
-    try:
-        async with Bare(relay, **options) as one:
-            await one.client.flush(SOON)
-            return not one.errors and one.client.is_connected
-    except Exception:
-        return False
-
-
-def admitted(relay, **options):
-    return asyncio.run(is_admitted(relay, **options))
 
 
 EVERYTHING = (">", "*.>", "comity.>", "comity.*.>", "comity.ask.*", "comity.reply.*")
@@ -397,7 +328,7 @@ def test_a_connection_does_not_outlive_its_certificate(fresh):
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
-            await asyncio.to_thread(relay._cut_off, fresh.folder, issued.until)
+            assert await asyncio.to_thread(relay._keep_up, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
             assert await is_admitted(fresh.relay_of("north"))
 

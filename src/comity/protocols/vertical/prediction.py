@@ -5,7 +5,8 @@
     partial  each party's partial scores, masked, leave for the coordinator, whose sum has no masks in it
 
 Adversary    an honest-but-curious coordinator with up to K − 2 parties, as far as single partial scores are concerned.
-Learned      coordinator: the exact score of every new record. That is a function of its columns without any noise: it
+Learned      coordinator, and `receiver` where one is named: the exact score of every new record. That is a function of
+             its columns without any noise: it
              is outside every guarantee, and a party's policy must allow so many (`joint_predictions`). Of two parties,
              the one that learns a score knows the other's exact partial score. Every party: the model, of which its
              weights are a part; so there is no joint prediction where the coordinator keeps the model to itself.
@@ -19,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.artefacts.table import Table
 from comity.crypto import prg
-from comity.data import Encoding, Schema
+from comity.data import Bounded, Classes, Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.alignment import ROWS, Alignment
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -36,11 +38,18 @@ from comity.federation.protection import Derived, Disclosed, Public, Sealed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 
+if TYPE_CHECKING:
+    from comity.federation.delivery import Received
+    from comity.learn.models import LinearClassifier
+    from comity.learn.regressor import LinearRegressor
+
 Floats = NDArray[np.float64]
 
 _PLACES = 24
 _LARGEST = 2.0**20
 MOST_ROWS = 1 << 20
+SCORED = "scored"
+"""What the receiver keeps for itself: the identifiers of the scored records, in the order of the scores."""
 
 
 def ways_to_predict(who: Consortium) -> str:
@@ -63,7 +72,10 @@ def ways_to_predict(who: Consortium) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JointPrediction(Protocol):
-    """Scores of a released linear model over columns that stay where they are. `coef` belongs to encoded whole rows."""
+    """Scores of a released linear model over columns that stay where they are. `coef` belongs to encoded whole rows.
+
+    `receiver` is a party that gets the scores beside the coordinator, and puts them beside identifiers of its own.
+    """
 
     name: ClassVar[str] = "vertical"
     title: ClassVar[str] = "vertical (joint prediction)"
@@ -75,6 +87,7 @@ class JointPrediction(Protocol):
     bins: bool = False
     alignment: str = "none"
     most: int = MOST_ROWS
+    receiver: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.columns) < 2:
@@ -153,7 +166,7 @@ class JointPrediction(Protocol):
                 Release(
                     name="scores",
                     source=COORDINATOR,
-                    to=COORDINATOR,
+                    to=COORDINATOR if self.receiver is None else (COORDINATOR, self.receiver),
                     protection=Derived("masked"),
                     form=Array(("rows",)),
                 ),
@@ -164,7 +177,8 @@ class JointPrediction(Protocol):
         )
 
     def _said(self, who: Consortium) -> str:
-        exact = "the exact score of each new record, once all parties' numbers are added"
+        readers = "the coordinator" if self.receiver is None else f"the coordinator and {self.receiver}"
+        exact = f"the exact score of each new record to {readers}, once all parties' numbers are added"
         return exact + (", and of two parties each one's exact partial score to the other" if who.size == 2 else "")
 
     # The coordinator's side.
@@ -189,6 +203,32 @@ class JointPrediction(Protocol):
             total += values["masked"]
         offset = self.coef[-1] if self.intercept else 0.0
         return {"scores": total.view(np.int64) * 2.0**-_PLACES + offset}
+
+    # What its receivers work with.
+
+    def present(self, released: Mapping[str, Any], who: Consortium) -> Table:
+        return self._table(released["scores"], None)
+
+    def present_received(self, found: Received, who: Consortium) -> Table:
+        """The receiver knows whose scores they are."""
+        return self._table(found.releases["scores"], found.own.get(SCORED))
+
+    def _table(self, scores: Floats, ids: list[str] | None) -> Table:
+        columns = self._answers().of_scores().predicted(np.asarray(scores, np.float64)[:, None])
+        if ids is not None:
+            columns = {str(self.schema.identifier): np.array(ids, object), **columns}
+        rows = zip(*(column.tolist() for column in columns.values()))
+        return Table(tuple(columns), tuple(rows), "Exact joint predictions, outside every guarantee")
+
+    def _answers(self) -> LinearClassifier | LinearRegressor:
+        from comity.learn.models import LinearClassifier
+        from comity.learn.regressor import LinearRegressor
+
+        target = self.schema.target
+        if isinstance(target, Bounded):
+            return LinearRegressor(self.coef, target.low, target.high, self.encoding)
+        assert isinstance(target, Classes)
+        return LinearClassifier(self.coef[None, :], classes=target.values, encoding=self.encoding)
 
     # At a site.
 
@@ -223,4 +263,7 @@ class JointPrediction(Protocol):
             if seed is None:
                 raise Refused("the mask of this run did not arrive", code="sealed")
             (prg.add if site.party < party else prg.subtract)(units, seed)
+        ids = site.records.ids if site.party == self.receiver else None
+        if ids is not None:
+            site.deliver(SCORED, [str(one) for one in (ids if order is None else ids[order])])
         return {"masked": units}

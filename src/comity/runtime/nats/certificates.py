@@ -134,8 +134,19 @@ class Authority:
 
 def install(folder: Path, name: str, pem: str) -> datetime:
     """Put a certificate beside the key that it was asked for, if it is this member's; returns when it ends."""
+    until = _check(_parsed(pem, "the certificate"), folder, name)
+    write_text(folder / CERTIFICATE, pem)
+    return until
+
+
+def check_installed(folder: Path, name: str) -> datetime:
+    """Refuses a certificate that is not for the key beside it, for this name, by the authority beside it; returns when
+    it ends."""
+    return _check(load_certificate(folder / CERTIFICATE), folder, name)
+
+
+def _check(certificate: x509.Certificate, folder: Path, name: str) -> datetime:
     where = f"{folder / CERTIFICATE}"
-    certificate = _parsed(pem, "the certificate")
     key, authority = load_key(folder / KEY), load_certificate(folder / AUTHORITY)
     if _public(certificate) != _spki(key.public_key()):
         raise BadInput(f"{where}: the certificate is for another key than the one here; ask for it again", code="keys")
@@ -147,7 +158,6 @@ def install(folder: Path, name: str, pem: str) -> datetime:
         raise BadInput(
             f"{where}: the authority of this consortium did not sign this; compare its fingerprint", code="authority"
         ) from None
-    write_text(folder / CERTIFICATE, pem)
     return certificate.not_valid_after_utc
 
 

@@ -110,7 +110,7 @@ class NatsChannel:
         return self._begin(messages, patience, Kind.ASK)
 
     def submit(self, packs: Mapping[str, Message], *, patience: Patience = FOR_EVER) -> Asking:
-        """As `ask`, with packed studies for the inboxes of sites; a reply is the code of a refusal, or empty."""
+        """As `ask`, with packed studies for the inboxes of sites."""
         return self._begin(packs, patience, Kind.STUDY)
 
     def _begin(self, messages: Mapping[str, Message], patience: Patience, kind: Kind) -> Asking:

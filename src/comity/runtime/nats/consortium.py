@@ -156,6 +156,19 @@ def add(
         return issued, path, reload(folder)
 
 
+def renew(folder: Path, *, authority: Path | None = None, life: timedelta = YEAR) -> tuple[Issued, bool]:
+    """Sign a new certificate for the relay's own key, or for a new one where that was removed; whether a running relay
+    has taken it up. Members trust the authority, so that they notice nothing."""
+    host, _ = _split(Roster.load(folder).address)
+    with changing(folder):
+        own = folder / FOLDER
+        issued = Authority.load(authority or folder / "authority").sign_relay(
+            new_request(own, FOLDER), [host], life=life
+        )
+        write_text(own / CERTIFICATE, issued.pem)
+        return issued, reload(folder)
+
+
 def revoke(folder: Path, name: str) -> bool:
     """Take a member out: its key is never admitted again. Whether a running relay has cut it off; where none runs
     here, the next one that starts does not admit it."""

@@ -4,7 +4,7 @@ It listens at its own subject and knows no clock: the coordinator repeats what i
 through to the process that answers, piece by piece; of replies it holds a copy until the coordinator has them. Whatever
 is lost, on the way or with either process, is asked again, and a site gives the reply that it stored.
 
-    python -m comity.runtime.nats.desk PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
+    python -m comity.runtime.nats.desk FORM PARTY MOST ADDRESS CERTIFICATE KEY AUTHORITY    (the pipe is standard input)
 """
 
 from __future__ import annotations
@@ -21,8 +21,22 @@ from pathlib import Path
 
 from nats.aio.msg import Msg
 
+from comity.runtime.logs import Form, log_to_stderr
 from comity.runtime.nats.dialling import Relay
-from comity.runtime.nats.frames import PIECE, SHORT, WINDOW, Frame, Kind, Pulling, id_of, piece_of
+from comity.runtime.nats.frames import (
+    FRAME,
+    ID_BYTES,
+    PIECE,
+    SHORT,
+    SIZE,
+    UNTRUE,
+    WINDOW,
+    Frame,
+    Kind,
+    Pulling,
+    id_of,
+    piece_of,
+)
 from comity.runtime.nats.link import Link
 from comity.runtime.nats.pipe import next_frame, packed
 from comity.runtime.nats.subjects import ask_subject, reply_subject
@@ -35,6 +49,8 @@ TAKEN = 256 << 20
 """Bytes of the messages of these asks; one that is alone may be larger."""
 STALLED = 30.0
 """Seconds after which an ask that nobody repeats gives way: a coordinator that waits repeats it each second."""
+TOLD = 1.0
+"""Seconds between two words to the owner about what was dropped here: whoever floods a site fills none of its files."""
 HELD = 64 << 20
 """Bytes of replies that are kept for whoever has not taken them; the newest is kept in any case."""
 
@@ -66,6 +82,7 @@ class Desk:
         self._replies: dict[bytes, _Ask] = {}
         self._coming: dict[bytes, tuple[int, BytesIO]] = {}
         self._continued: set[asyncio.Task[None]] = set()
+        self._told = -TOLD
         self._link = Link(relay, party, [ask_subject(party)], self._received)
         self._writer: asyncio.StreamWriter
 
@@ -86,6 +103,7 @@ class Desk:
     async def _received(self, message: Msg) -> None:
         frame = Frame.of(message.data)
         if frame is None:
+            self._dropped(bytes(ID_BYTES), FRAME)
             return
         match frame.kind:
             case Kind.ASK | Kind.STUDY:
@@ -104,7 +122,8 @@ class Desk:
         ask = self._open.get(frame.id)
         if ask is None:
             if frame.number > self._most:
-                await self._say(Kind.FAILED, frame.id, 0, b"size")
+                self._dropped(frame.id, SIZE)
+                await self._say(Kind.FAILED, frame.id, 0, SIZE)
                 return
             if not self._has_room(frame.number):
                 await self._say(Kind.ALIVE, frame.id)
@@ -130,6 +149,7 @@ class Desk:
         if ask.pulling.is_whole:
             if not ask.pulling.is_true:
                 self._drop(ask)
+                self._dropped(ask.id, UNTRUE)
                 return
             ask.state = State.WORKED_ON
             self._to_worker(Frame(Kind.HAVE, ask.id, ask.kind))
@@ -161,6 +181,12 @@ class Desk:
         self._replies.pop(ask.reply_id, None)
         if ask.state is State.PULLED:
             self._to_worker(Frame(Kind.DONE, ask.id))
+
+    def _dropped(self, name: bytes, why: bytes) -> None:
+        """Let the owner know of what never reached the process that answers."""
+        if time.monotonic() - self._told >= TOLD:
+            self._told = time.monotonic()
+            self._to_worker(Frame(Kind.FAILED, name, 0, why))
 
     def _has_room(self, size: int) -> bool:
         """If need be, forget what nobody works on: it can be asked again, and its reply is stored."""
@@ -217,8 +243,8 @@ class Desk:
         await self._link.send(self._subject, Frame(kind, name, number, body))
 
 
-def main(party: str, most: str, address: str, *files: str) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+def main(log_form: str, party: str, most: str, address: str, *files: str) -> None:
+    log_to_stderr(Form(log_form))
     relay = Relay(address, *map(Path, files))
     asyncio.run(Desk(party, relay, socket.socket(fileno=0), most=int(most)).run())
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
-from comity.errors import ComityError, StudyError
+from comity.errors import Refused, StudyError
 from comity.runtime.nats.certificates import CERTIFICATE
 from comity.runtime.nats.consortium import membership
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.serving import serve
 from comity.runtime.site.desk import Desk
+from comity.runtime.site.serving import alone
 from comity.runtime.site.site_file import SiteFile
-
-log = logging.getLogger("comity.site")
 
 
 class NatsEndpoint:
@@ -39,7 +36,8 @@ class NatsEndpoint:
         self.relay.require()
 
     def serve(self, desk: Desk) -> None:
-        serve(_AtDesk(desk), self.relay)
+        with alone(desk.site):
+            serve(_AtDesk(desk), self.relay)
 
 
 class _AtDesk:
@@ -51,10 +49,17 @@ class _AtDesk:
         return self._desk.answered(raw).reply
 
     def receive(self, pack: bytes) -> bytes:
-        """A refusal crosses as its code; the sentence stays in the log of this site."""
-        try:
-            self._desk.received(pack)
-        except ComityError as error:
-            log.warning("%s refused a packed study: %s", self.party, error)
-            return error.code.encode("ascii", "replace")[:40]
-        return b""
+        return self._desk.submitted(pack)
+
+    def dropped(self, why: bytes) -> None:
+        word = why.decode("ascii")
+        self._desk.refused(
+            Refused(f"refused: {_DROPPED.get(word, 'something that can not be read arrived')}", code=word)
+        )
+
+
+_DROPPED = {
+    "size": "a message was announced that is larger than a site takes",
+    "frame": "something arrived at this site's subject that is no message of Comity",
+    "untrue": "a message arrived that is another than was announced",
+}

@@ -39,6 +39,10 @@ class Kind(IntEnum):
     STUDY = 9  # as ASK, of a packed study; the reply says that it arrived
 
 
+SIZE, FRAME, UNTRUE = b"size", b"frame", b"untrue"
+"""Why something is not worked on: too large, no frame, or another message than was announced."""
+
+
 @dataclass(frozen=True)
 class Frame:
     kind: Kind

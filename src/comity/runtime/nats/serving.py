@@ -19,6 +19,7 @@ from io import BytesIO
 from typing import Protocol
 
 from comity.federation.channel import MOST
+from comity.runtime.logs import current_form
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, Frame, Kind, piece_of
 from comity.runtime.nats.pipe import frames, packed
@@ -40,7 +41,10 @@ class Answering(Protocol):
         """The signed reply to an ask."""
 
     def receive(self, pack: bytes) -> bytes:
-        """Take in a packed study; the public code of a refusal, or nothing."""
+        """Take in a packed study; the signed reply to it."""
+
+    def dropped(self, why: bytes) -> None:
+        """Something arrived that nobody works on (`frames`); said once a second at most."""
 
 
 def serve(
@@ -66,7 +70,8 @@ def _serve_once(site: Answering, relay: Relay, most: int, stop: threading.Event)
     """As long as the desk's process lives, or until `stop`."""
     ours, its = socket.socketpair()
     with ours, its:
-        words = [site.party, str(most), relay.address, *map(str, (relay.certificate, relay.key, relay.authority))]
+        files = map(str, (relay.certificate, relay.key, relay.authority))
+        words = [current_form().value, site.party, str(most), relay.address, *files]
         # A session of its own: Ctrl-C is for us, and what we are doing is finished first. It ends with our end of the
         # pipe, however we end.
         desk = subprocess.Popen(
@@ -107,6 +112,8 @@ class Worker:
                     with suppress(RuntimeError):  # it is told to end; the coordinator asks again
                         self._threads.submit(self._work, work, frame.id, message)
                     del message
+                case Kind.FAILED:
+                    self._site.dropped(bytes(frame.body))
                 case Kind.DONE:
                     self._coming.pop(frame.id, None)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.data import explain
 from comity.errors import BadInput
-from comity.federation.hosting import Approval, Owner, host_of
+from comity.federation.hosting import Approval, Owner
+from comity.runtime.encodings import encoding_of
 from comity.runtime.held_records import held_records
-from comity.runtime.simulate import encoding_of
 from comity.runtime.simulation_data import sentences
+from comity.runtime.site.hosting import host_for
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.site.view import OwnersView, view_of
 from comity.runtime.study import Study
@@ -41,7 +41,7 @@ def dataset_for(site: SiteFile, named: str | None) -> str:
 
 def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs: int) -> Considered:
     """What an approval of the study for so many runs in all would mean, or why there can be none."""
-    host = host_of(owner, study.agreed, Approval(study=study.hash, dataset=dataset, runs=runs))
+    host = host_for(site, owner, study, Approval(study=study.hash, dataset=dataset, runs=runs))
     begun = host.store.runs_of(study.hash, other_than="")
     if begun >= runs:
         raise BadInput(
@@ -50,15 +50,19 @@ def considered(site: SiteFile, owner: Owner, study: Study, *, dataset: str, runs
             key="runs",
         )
     view = view_of(host, study.plan(), dataset=dataset, runs=runs)
-    return Considered(view, _check_records(site, study, dataset))
+    return Considered(view, check_records(site, study, dataset))
 
 
-def _check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
+def check_records(site: SiteFile, study: Study, dataset: str) -> tuple[str, ...]:
+    """What is odd about a dataset's records for a study, in sentences without values; all of them are read."""
     where, party, protocol = f"{site.where}: data.{dataset}", site.party, study.protocol
     limit = int(site.memory * 2**30)
     source = site.source(dataset)
     _, frame = held_records(protocol, study.consortium, source, where=where, party=party, limit=limit)
     if frame is None:
         return ()
+    # It brings pandas, which a site that serves needs for files of its own alone.
+    from comity.data import explain
+
     declared, schema = study.parameters.declared_records(party), encoding_of(protocol, where, party).schema
     return sentences(explain(schema, frame, where, unit=study.privacy.unit.value, records=declared))

@@ -1,30 +1,33 @@
 """Answers for an owner: what it approved, and nothing else. Any engine brings it asks and takes its replies.
 
-Asks come sealed to this site and replies go sealed to whoever asked (`comity.federation.sealed_channel`); one that is
-not sealed is refused. Site file and decisions are looked at before every ask, so that what the owner decided counts
-from the next one on. A site file that can't be used any more stops the desk until it can: the terms in it may have
-become narrower.
+Asks and packed studies come sealed to this site and replies go sealed to whoever asked
+(`comity.federation.sealed_channel`); one that is not sealed is refused. Site file and decisions are looked at before
+every ask, so that what the owner decided counts from the next one on. A site file that can't be used any more stops the
+desk until it can: the terms in it may have become narrower.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
-from comity.errors import ComityError, Malformed, Refused
+from comity.errors import ComityError, Malformed, Refused, Stopped
 from comity.federation.ask import study_of
 from comity.federation.codec import encode
-from comity.federation.delivery import presented_to
+from comity.federation.delivery import measured_by, presented_to
 from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
-from comity.federation.hosting import Approval, host_of
+from comity.federation.hosting import Approval
 from comity.federation.paths import END
 from comity.federation.registry import Registry
+from comity.federation.replies import plain
 from comity.federation.sealed_channel import opened_ask
 from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
+from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.runs import runs_of
@@ -55,35 +58,67 @@ class Desk:
 
     def answered(self, raw: bytes) -> Answer:
         """The sealed reply to a sealed ask, with the sentence of a refusal for the owner, which is written down too."""
+        began = time.monotonic()
         self.refresh()
         keys, party = self._owner.keys, self.site.party
         try:
             ask = opened_ask(keys, party, raw)
         except Malformed as error:
             # To nobody in particular: there is no key to seal it to, and it says nothing.
-            self._note(error, None, "")
-            return Answer(sign_reply(keys, party, raw, encode({"refused": error.code, "key": ""})), error)
+            self.refused(error)
+            return Answer(sign_reply(keys, party, raw, _said(error)), error)
         if self._is_closed:
             # No decision about any study: runs that are open go on once the file is mended.
-            shut = Refused(f"{self.site.where} can't be used; mend it", code="stopped")
-            stopped = sign_reply(keys, party, ask.raw, encode({"refused": shut.code, "key": ""}))
-            return Answer(ask.reply(stopped), shut)
+            shut = self._shut()
+            return Answer(ask.reply(sign_reply(keys, party, ask.raw, _said(shut))), shut)
         answer = self._registry.answered(ask.raw)
         study = study_of(ask.raw)
+        self._log(answer, study, time.monotonic() - began)
         if answer.refusal is not None:
             self._note(answer.refusal, study, answer.run)
         elif answer.path == END and study in self._served:
             self._deliver(self._served[study][1], answer.run)
         return replace(answer, reply=ask.reply(answer.reply))
 
+    def submitted(self, raw: bytes) -> bytes:
+        """The sealed and signed reply to a sealed pack, which says that it arrived, or the code of a refusal; the
+        sentence is written down here. It never raises."""
+        self.refresh()
+        keys, party = self._owner.keys, self.site.party
+        try:
+            box = opened_ask(keys, party, raw, "study")
+        except Malformed as error:
+            self.refused(error)
+            return sign_reply(keys, party, raw, _said(error))
+        refusal: ComityError | None = None
+        try:
+            self.received(box.raw)
+        except ComityError as error:
+            refusal = error
+            log.warning("%s refused a packed study: %s", party, error)
+        except Exception:
+            refusal = Stopped("a packed study could not be kept; the log of this site says why")
+            log.exception("%s: a packed study could not be kept", party)
+            self._note(refusal)
+        return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
+
     def received(self, pack: bytes) -> Arrival:
-        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides."""
+        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides; a joint
+        prediction always waits, because each tells as many exact scores as the policy allows a run. A refusal is
+        written down for the owner and raised."""
         with self._lock:
             self.refresh()
+            if self._is_closed:
+                raise self._shut()
             key = self._owner.keys.public
-            arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            try:
+                arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+            except ComityError as error:
+                self._note(error)
+                raise
             if self.site.approval == "within-policy" and arrival.decision is None:
-                self._approve_within_policy(arrival)
+                if self.inbox.study(arrival.study).prediction is None:
+                    self._approve_within_policy(arrival)
                 self.refresh()
             return self.inbox.find(arrival.study)
 
@@ -101,7 +136,7 @@ class Desk:
             except ComityError as error:
                 log.error("%s serves nothing: %s", self.site.party, error)
                 self._close()
-                self._note(error, None, "")
+                self._note(error)
             self._stamp = stamp
 
     def _open(self) -> None:
@@ -117,6 +152,9 @@ class Desk:
         for study in list(self._served):
             self._withdraw(study)
 
+    def _shut(self) -> Refused:
+        return Refused(f"{self.site.where} can't be used; mend it", code="stopped")
+
     def _serve(self) -> None:
         approved = {one.study: one.approval for one in self.inbox.arrivals() if one.approval is not None}
         for study, (approval, _) in list(self._served.items()):
@@ -128,7 +166,7 @@ class Desk:
 
     def _admit(self, study: str, approval: Approval) -> None:
         try:
-            host = host_of(self._owner, self.inbox.study(study).agreed, approval)
+            host = host_for(self.site, self._owner, self.inbox.study(study), approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)
@@ -169,6 +207,7 @@ class Desk:
                 declaration=host.declaration,
                 who=host.who,
                 kept=host.agreed.protocol.present_own(found.own, host.who),
+                measured=measured_by(host.agreed, found),
             )
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)
@@ -176,11 +215,38 @@ class Desk:
     def _folder(self, study: str, run: str) -> Path:
         return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
 
-    def _note(self, error: ComityError, study: str | None, run: str) -> None:
+    def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
+        """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""
+        if answer.path is None:
+            return
+        code = "" if answer.refusal is None else answer.refusal.code
+        told = {
+            "party": self.site.party,
+            "study": plain((study or "")[:12]),
+            "run": plain(answer.run),
+            "step": plain(str(answer.path)),
+            "milliseconds": round(seconds * 1e3, 1),
+            **({"code": code} if code else {}),
+        }
+        how = f"refused ({code})" if code else "answered"
+        log.info("%s %s %s of run %s", self.site.party, how, told["step"], told["run"], extra=told)
+
+    def refused(self, error: ComityError) -> None:
+        """Log a refusal of what belongs to no study, and write it down for the owner."""
+        log.warning("%s refused: %s", self.site.party, error)
+        self._note(error)
+
+    def _note(self, error: ComityError, study: str | None = None, run: str = "") -> None:
+        """Write a refusal down for the owner, who sees it by: comity site status"""
         try:
             self.refusals.note(error, study=study, run=run)
         except OSError:
             log.exception("%s: a refusal can't be written down", self.site.party)
+
+
+def _said(refusal: ComityError | None) -> bytes:
+    """What crosses of it: a code, or that all is well."""
+    return encode({"ok": True} if refusal is None else {"refused": refusal.code, "key": ""})
 
 
 def _changed(path: Path) -> int | None:

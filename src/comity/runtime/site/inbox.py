@@ -25,7 +25,7 @@ from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, StudyError
 from comity.federation.consortium import COORDINATOR
 from comity.federation.hosting import Approval
-from comity.runtime.site.pack import STUDY, unpack, write_files
+from comity.runtime.site.pack import STUDY, require_no_more, unpack, write_files
 from comity.runtime.study import Study
 
 if TYPE_CHECKING:
@@ -133,10 +133,11 @@ class Inbox:
         with self._new_folder() as fresh:
             write_files(packed.files, fresh / "study")
             study = Study.load(fresh / "study" / STUDY)
+            require_no_more(packed, study)
             _check_addressed(study, packed.submitter, party, key, policy)
             page = {
                 "name": study.name,
-                "protocol": study.protocol_name,
+                "protocol": study.protocol_name + ("" if study.prediction is None else ", joint prediction"),
                 "submitter": packed.submitter,
                 "arrived": self._now(),
             }
@@ -208,6 +209,10 @@ def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdenti
             code="keys",
             key="keys",
         )
+    policy.check_pinned(study.consortium)
+    if study.prediction is not None:
+        # Terms rule exact scores out unless their owner wrote otherwise; then it is not asked about each study.
+        policy.check_disclosures(study.agreed.declaration, party, study.consortium)
 
 
 def _is_hash(name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def pack(study: Study, keys: Identity) -> bytes:
             key="coordinator.keys",
         )
     files = {STUDY: _without_simulation(study).encode()}
-    for name in (_schema_of(study), *study.parameters.files().values()):
+    for name in study.files.values():
         _check_name(name, study.where)
         if name == STUDY:
             raise StudyError(f"{study.where}: a file of the study can't be called {STUDY}; rename it", key="study")
@@ -85,6 +85,18 @@ def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
     )
 
 
+def require_no_more(packed: Packed, study: Study) -> None:
+    """Refuses what lies in a pack beside the files that its study names: no hash covers it, and nobody approves it."""
+    more = sorted(set(packed.files) - {STUDY, *study.files.values()})
+    if more:
+        raise Refused(
+            f"refused: the pack of study {study.hash[:12]} brings {more[0]}, which its study does not name; let "
+            f"{packed.submitter} pack it with: comity study pack",
+            code="form",
+            key="files",
+        )
+
+
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
     """Into a folder that is new."""
     for name, content in files.items():
@@ -105,7 +117,20 @@ def _files(body: bytes) -> dict[str, bytes]:
         raise Malformed(f"a packed study has a {STUDY} and at most {MOST_FILES} files", code="form")
     for name in files:
         _check_name(name, "a packed study")
+    _check_places(files)
     return files
+
+
+def _check_places(names: Iterable[str]) -> None:
+    """Each name has a place of its own, also where case does not count: none is the folder of another."""
+    taken: set[str] = set()
+    for name in sorted(map(str.lower, names)):
+        parts = name.split("/")
+        if name in taken or any("/".join(parts[:deep]) in taken for deep in range(1, len(parts))):
+            raise Malformed(
+                f"a packed study: {name[:80]!r} can't stand beside another file of it", code="form", key="files"
+            )
+        taken.add(name)
 
 
 def _check_name(name: str, where: str) -> None:
@@ -118,12 +143,6 @@ def _check_name(name: str, where: str) -> None:
             code="form",
             key="files",
         )
-
-
-def _schema_of(study: Study) -> str:
-    import tomllib
-
-    return str(tomllib.loads(study.text)["study"]["schema"])
 
 
 def _without_simulation(study: Study) -> str:

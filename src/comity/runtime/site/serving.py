@@ -6,10 +6,13 @@ calls a host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
-from comity.errors import StudyError
+from comity.errors import BadInput, StudyError
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.site_file import SiteFile
 
@@ -20,6 +23,26 @@ class Endpoint(Protocol):
     def serve(self, desk: Desk) -> None:
         """Bring asks to `desk.answered` and packed studies to `desk.received` until the process is told to stop. Asks
         may come twice and in any order, from several threads; what is being answered then is finished."""
+
+
+@contextmanager
+def alone(site: SiteFile, *, patience: float = 5.0) -> Iterator[None]:
+    """While this process is the only one that answers for a ledger; refused where another one goes on. Steps of one run
+    are answered one after the other within a process: between two of them they would not be. The system lets go of it
+    however a process ends."""
+    path, end = site.ledger.with_name(f"{site.ledger.name}.serving"), time.monotonic() + patience
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise BadInput(
+                        f"{path}: another process serves with this ledger; end it first", code="serving", key="ledger"
+                    ) from None
+                time.sleep(0.1)
+        yield
 
 
 def _over_nats(site: SiteFile) -> Endpoint:

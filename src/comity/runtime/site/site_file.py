@@ -191,6 +191,7 @@ def _policy(file: _File, where: str) -> Policy:
         period = Period(
             epsilon=Decimal(repr(table.epsilon_per_period)), delta=Decimal(repr(delta)), days=table.period_days
         )
+    pinned = _pinned(file, where)
     words = {"sizes_may_leave": table.sizes_may_leave, "records_may_leave": table.records_may_leave}
     return Policy(
         protocols=table.protocols,
@@ -198,13 +199,15 @@ def _policy(file: _File, where: str) -> Policy:
         epsilon_per_study=table.epsilon_per_study,
         delta_per_study=table.delta_per_study,
         period=period,
-        submitters=_submitters(file, where),
+        submitters={name: pinned[name] for name in file.policy.submitters},
+        pinned=pinned,
         disclosures=frozenset(word for word, said in words.items() if said),
         joint_predictions=table.joint_predictions,
     )
 
 
-def _submitters(file: _File, where: str) -> dict[str, PublicIdentity]:
+def _pinned(file: _File, where: str) -> dict[str, PublicIdentity]:
+    """Everybody whose keys the owner wrote down; those that may submit are among them."""
     found = {}
     for name in file.policy.submitters:
         if name not in file.pinned:
@@ -215,13 +218,11 @@ def _submitters(file: _File, where: str) -> dict[str, PublicIdentity]:
             )
     for name, texts in file.pinned.items():
         try:
-            identity = PublicIdentity.from_texts(texts)
+            found[name] = PublicIdentity.from_texts(texts)
         except (KeyError, ValueError):
             raise StudyError(
                 f"{where}: pinned.{name} must hold sign, mlkem and x25519 as hexadecimal text, as comity keys show "
                 "prints them",
                 key=f"pinned.{name}",
             ) from None
-        if name in file.policy.submitters:
-            found[name] = identity
     return found

@@ -1,0 +1,57 @@
+"""What a site's processes log, for people or for a collector of logs.
+
+Promise    In the form "json" each line is one object with `time`, `level`, `logger`, `message` and, of what was asked,
+           `party`, `study`, `run`, `step`. Of an exception it tells the type and the places in the code, not the text:
+           libraries quote what they were given, which may be a value of a record, a path or a password. Sentences of
+           Comity's own errors quote no record and stay.
+Not        of the form "text", which is for the owner's own terminal and shows what went wrong in full.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+FIELDS = ("party", "study", "run", "step", "code", "milliseconds")
+"""What a record may have beside its message."""
+
+
+class Form(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonLines(logging.Formatter):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        page: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        page |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            kind, _, where = record.exc_info
+            page["exception"] = kind.__qualname__
+            page["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_tb(where)]
+        return json.dumps(page, default=lambda value: type(value).__name__)
+
+
+def log_to_stderr(form: Form) -> None:
+    """Log what happens here from now on."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form is Form.JSON else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def current_form() -> Form:
+    """The form in which this process logs, for the processes that it starts."""
+    handlers = logging.getLogger().handlers
+    return Form.JSON if any(isinstance(one.formatter, JsonLines) for one in handlers) else Form.TEXT

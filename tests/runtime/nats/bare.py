@@ -1,0 +1,93 @@
+"""A client that does what it likes, with whatever certificate: what the server says to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from nats.aio.client import Client
+
+SOON = 10
+
+
+class Bare:
+    """A client that does what it likes."""
+
+    def __init__(self, relay, **options):
+        self.client, self.errors, self.closed = Client(), [], asyncio.Event()
+        self.options = {"tls": relay.context(), "tls_handshake_first": True, **options}
+        self.address = relay.address
+
+    async def __aenter__(self):
+        async def heard(error):
+            self.errors.append(str(error))
+
+        async def closed():
+            self.closed.set()
+
+        await self.client.connect(
+            self.address,
+            connect_timeout=5,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=heard,
+            closed_cb=closed,
+            **self.options,
+        )
+        return self
+
+    async def __aexit__(self, *_):
+        with contextlib.suppress(Exception):
+            await self.client.close()
+
+    async def refused(self, what, *, soon=SOON):
+        """What the server says to something that it should refuse; its word may come after its next answer."""
+        before, end = len(self.errors), time.monotonic() + soon
+        await what
+        await self.client.flush(SOON)
+        while len(self.errors) == before and time.monotonic() < end and self.client.is_connected:
+            await asyncio.sleep(0.005)
+        return self.errors[before:]
+
+    async def allowed(self, what):
+        return await self.refused(what, soon=0.2) == []
+
+    async def hears(self, subject):
+        heard = []
+
+        async def take(message):
+            heard.append(message.data)
+
+        await self.client.subscribe(subject, cb=take)
+        await self.client.flush(SOON)
+        return heard
+
+
+async def is_admitted(relay, **options):
+    try:
+        async with Bare(relay, **options) as one:
+            await one.client.flush(SOON)
+            return not one.errors and one.client.is_connected
+    except Exception:
+        return False
+
+
+def admitted(relay, **options):
+    return asyncio.run(is_admitted(relay, **options))
+
+
+def told(relay, **options):
+    """What the server, or TLS, says to somebody who dials; nothing where it is let in."""
+
+    async def tried():
+        one = Bare(relay, **options)
+        try:
+            async with one:
+                await one.client.flush(SOON)
+        except Exception as error:
+            one.errors.append(f"{type(error).__name__}: {error}")
+        return "; ".join(one.errors)
+
+    return asyncio.run(tried())

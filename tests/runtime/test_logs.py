@@ -1,0 +1,94 @@
+"""What a site logs: lines with run ids for a collector, and no value of a record, whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from comity.errors import ComityError
+from comity.federation.site import Site
+from comity.runtime.logs import Form, JsonLines, current_form, log_to_stderr
+
+from .sites import NAMES, Sites, approve, coordinated, whole_run
+
+SECRET = "Winifred-Ottoline-7391"
+
+
+@pytest.fixture
+def collected() -> Iterator[tuple[StringIO, StringIO]]:
+    """What is logged, as lines of objects and as text."""
+    streams = StringIO(), StringIO()
+    handlers = [logging.StreamHandler(stream) for stream in streams]
+    handlers[0].setFormatter(JsonLines())
+    logger = logging.getLogger("comity")
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    for one in handlers:
+        logger.addHandler(one)
+    yield streams
+    logger.setLevel(before)
+    for one in handlers:
+        logger.removeHandler(one)
+
+
+def values_of(sites: Sites) -> set[str]:
+    """Values of records that could not stand in a log by chance: numbers with decimals, and identifiers."""
+    found: set[str] = set()
+    for name in NAMES:
+        frame = pd.read_csv(sites.home(name) / "patients.csv", dtype=str)
+        found |= {value for column in frame for value in frame[column].dropna() if len(value) >= 6}
+    return found
+
+
+def run(sites: Sites) -> Any:
+    study, desks = sites.study(), sites.desks()
+    for desk in desks.values():
+        approve(desk, desk.received(sites.packed(study)))
+    return whole_run(coordinated(study, desks, sites.coordinator, run="run-7391"))
+
+
+def test_a_runs_log_has_a_line_for_each_ask_and_no_value(sites: Sites, collected: Any) -> None:
+    values = values_of(sites)
+    assert len(values) > 20
+    run(sites)
+    lines, text = (stream.getvalue() for stream in collected)
+    pages = [json.loads(line) for line in lines.splitlines()]
+    answered = [page for page in pages if page.get("run") == "run-7391"]
+    assert {page["party"] for page in answered} == set(NAMES)
+    assert {"run.begin[0]", "run.end[0]"} <= {page["step"] for page in answered}
+    assert all(len(page["study"]) == 12 and page["milliseconds"] >= 0 for page in answered)
+    for told in (lines, text):
+        assert not [value for value in values if value in told]
+
+
+def test_what_a_library_says_of_a_value_is_not_in_it(
+    sites: Sites, collected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries quote what they choke on. The text for the owner's own terminal has it, the lines do not."""
+
+    def choking(*_: Any, **__: Any) -> Any:
+        raise ValueError(f"could not convert string to float: {SECRET!r}")
+
+    monkeypatch.setattr(Site, "total", choking)
+    with pytest.raises(ComityError):
+        run(sites)
+    lines, text = (stream.getvalue() for stream in collected)
+    assert SECRET in text and SECRET not in lines
+    failed = [page for page in map(json.loads, lines.splitlines()) if "exception" in page]
+    assert failed and all(page["exception"] == "ValueError" for page in failed)
+    assert any("choking" in place for page in failed for place in page["at"])
+
+
+def test_the_form_is_that_of_the_processes_which_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    for form in Form:
+        log_to_stderr(form)
+        assert current_form() is form
