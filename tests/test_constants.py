@@ -14,8 +14,18 @@ SAID = re.compile(r"Adult|credit defaults|HAR|MNIST|KDD-99|[Nn]ot tuned\s+(# )?o
 
 # Those that were chosen to make models better; sizes of words, tolerances and limits of proofs are not among them.
 TUNED = {
-    "protocols/averaging/rule.py": ("ROUNDS", "FOR_SECOND_MOMENT", "WIDEST_SECOND_MOMENT", "_RIDGE", "_PENALTY"),
-    "protocols/averaging/losses.py": ("clip=0.35", "clip=0.5"),
+    "protocols/averaging/rule.py": (
+        "ROUNDS",
+        "FOR_SECOND_MOMENT",
+        "FAR_ENOUGH",
+        "_LOUD",
+        "_LEAST_CLIP",
+        "_NARROW",
+        "_RIDGE",
+        "_PENALTY",
+    ),
+    "protocols/averaging/moment_blocks.py": ("WIDEST_WHOLE",),
+    "protocols/averaging/losses.py": ("clip=0.5",),
     "protocols/averaging/protocol.py": ("HEADROOM",),
     "protocols/declared_records.py": ("FAR",),
     "protocols/softlabel/rule.py": (

@@ -104,6 +104,7 @@ def simulate(
     progress: Progress | None = None,
     models: Any = None,
     results: bool | None = None,
+    repeats: int = 0,
 ) -> Result: ...
 @overload
 def simulate(
@@ -130,12 +131,15 @@ def simulate(
     progress: Progress | None = None,
     models: Any = None,
     results: bool | None = None,
+    hosts: bool = True,
+    repeats: int = 0,
 ) -> Result: ...
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.
 
     Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
-    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}.
+    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}. `repeats` more runs
+    with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
     """
     from comity.errors import StudyError
     from comity.federation.protocol import Protocol

@@ -17,7 +17,7 @@ from comity.reproduce import (
     generalisation_rows,
     generalisation_softlabel,
 )
-from comity.reproduce.generalisation_rows import Beside, Case, Scores, classifiers, row, scores
+from comity.reproduce.generalisation_rows import Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation_tables import Table
 
 FIELDS = {"case", "ours", "spread", "pooled", "constant", "own", "below_pooled", "log_loss"}
@@ -82,7 +82,8 @@ def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
 
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: Private)
     records = Records(np.eye(4) / 2, np.array([0, 1, 0, 1]))
-    plain, private, why = classifiers(records, records, 2.0)
+    fitted = Fitted(records, records)
+    plain, (private, why) = fitted.plain, fitted.private(2.0)
     assert private == scores(np.tile([0.4, 0.6], (4, 1)), np.array([0, 1, 0, 1])) and why == ""
     assert plain.accuracy == 1.0 and private.accuracy == 0.5
 

@@ -76,3 +76,16 @@ def covariance(
     np.fill_diagonal(noise, variances @ weights**2)
     middle = residual * gram + noise + np.diag(moment_variances)
     return np.asarray(solution.inverse @ middle @ solution.inverse, np.float64)
+
+
+def bias(found: Solution, square: float, label: float) -> Floats:
+    """How far the ridge may have pulled the weights along each axis: its part of them times a bound on the true ones.
+
+    Fitted values vary no more than the label, `square` around its mean, so that a true weight w has λw² <= `square`, λ
+    the eigenvalue; and none is larger than 2·`label`, the whole range of the label over a step of length 1, which is as
+    far as a row can go along an axis. With signs unknown, axes add up as variances do, and an error of a coefficient is
+    the root of both squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the
+    whole bias.
+    """
+    weight = np.minimum(2 * label, np.sqrt(square / np.maximum(found.values, 1e-300)))
+    return np.asarray(found.shrunk * weight, np.float64)

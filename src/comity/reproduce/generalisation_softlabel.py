@@ -19,7 +19,7 @@ from comity.entropy import Stream
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.baselines import baselines
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.reproduce.generalisation_rows import Beside, Case, Scores, classifiers, row, scores
+from comity.reproduce.generalisation_rows import Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation_tables import Table, table
 from comity.reproduce.softlabel_default import Layout, contributions, mean_votes
 from comity.reproduce.softlabel_release import DELTA, consortium, noisy_means, opened, total
@@ -57,13 +57,14 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
     known = {one.name: one for one in baselines(own, test, held.classes, protocol.local_l2)}
     everything = Records(held.features.reshape(-1, held.test.shape[1]), held.labels.ravel())
     pooled = known["pooled"]
+    fitted = Fitted(everything, test)
     for epsilon in size.epsilons:
-        plain, private, why = classifiers(everything, test, epsilon)
+        private, why = fitted.private(epsilon)
         beside = Beside(
             pooled=Scores(1 - pooled.error, pooled.log_loss, pooled.auc),
             constant=1 - known["constant"].error,
             own=1 - known["own data"].error,
-            sklearn=plain,
+            sklearn=fitted.plain,
             diffprivlib=private,
             without=why,
         )

@@ -32,9 +32,8 @@ from comity.protocols.vertical.protocol import VerticalRegression
 from comity.reproduce.generalisation_rows import (
     Beside,
     Case,
+    Fitted,
     Scores,
-    classifiers,
-    regressors,
     row,
     scores,
     scores_of_numbers,
@@ -167,11 +166,9 @@ class Dealt:
         encoding = Encoding(self.table.schema, scaling="symmetric", rows="scaled", intercept=True, bins=True)
         train, test = (encoding.encode(part).records for part in (self.table.train, self.table.test))
         target = self.table.schema.target
-        if isinstance(target, Bounded):
-            plain, private, why = regressors(train, test, epsilon, low=target.low, high=target.high)
-        else:
-            plain, private, why = classifiers(train, test, epsilon)
-        return Beside(pooled, constant, own, plain, private, why)
+        fitted = Fitted(train, test, (target.low, target.high) if isinstance(target, Bounded) else None)
+        private, why = fitted.private(epsilon)
+        return Beside(pooled, constant, own, fitted.plain, private, why)
 
 
 def _note(quick: bool) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.quadratic import Solution, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.protocols.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]
@@ -54,16 +54,3 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
         squared = squared + along @ bias(found, max(0.0, float(square) - mean), label) ** 2
     shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
     return Regression(factor * mapping @ found.weights, factor * np.sqrt(squared), shrunk)
-
-
-def bias(found: Solution, square: float, label: float) -> Floats:
-    """How far the ridge may have pulled the weights along each axis: its part of them times a bound on the true ones.
-
-    Fitted values vary no more than the label, `square` around its mean, so that a true weight w has λw² <= `square`, λ
-    the eigenvalue; and none is larger than 2·`label`, the whole range of the label over a step of length 1, which is as
-    far as a row can go along an axis. With signs unknown, axes add up as variances do, and an error of a coefficient is
-    the root of both squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the
-    whole bias.
-    """
-    weight = np.minimum(2 * label, np.sqrt(square / np.maximum(found.values, 1e-300)))
-    return np.asarray(found.shrunk * weight, np.float64)
