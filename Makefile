@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long test-deploy mutants picture lint install dev bench-vertical bench-synthetic clean
+.PHONY: demo test test-long test-deploy faults mutants picture lint install dev bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,11 @@ test-long: mutants
 # Relay, coordinator and sites as processes on loopback; the server comes with the development environment.
 test-deploy: $(VENV)/.dev
 	$(BIN)/pytest -m deploy -n 0 -o faulthandler_timeout=600
+
+# Whoever is killed, whenever: 200 kills of each method, and 10 of each role over a relay; prints the table of
+# docs/reliability.md. An hour on two cores. FAULTS="--method auction --seed 7 --kills 20" for less.
+faults: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.faults.matrix --write docs/reliability.md $(FAULTS)
 
 # Every rule removed or weakened, one at a time, in a copy of the tree: a test beside it has to fail.
 mutants: $(VENV)/.dev

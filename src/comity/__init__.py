@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from comity.estimators import AveragedClassifier as AveragedClassifier
     from comity.estimators import AveragedRegressor as AveragedRegressor
     from comity.estimators import SoftLabelClassifier as SoftLabelClassifier
+    from comity.estimators import VerticalClassifier as VerticalClassifier
+    from comity.estimators import VerticalRegressor as VerticalRegressor
     from comity.federation.parties import Progress
     from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
@@ -57,7 +59,9 @@ __all__ = [
     "SoftLabelClassifier",
     "Study",
     "Table",
+    "VerticalClassifier",
     "VerticalRegression",
+    "VerticalRegressor",
     "__version__",
     "load_artefact",
     "load_model",
@@ -80,7 +84,9 @@ _HOMES = {
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.runtime.study",
     "Table": "comity.artefacts.table",
+    "VerticalClassifier": "comity.estimators",
     "VerticalRegression": "comity.protocols.vertical",
+    "VerticalRegressor": "comity.estimators",
     "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",
@@ -98,6 +104,7 @@ def simulate(
     progress: Progress | None = None,
     models: Any = None,
     results: bool | None = None,
+    repeats: int = 0,
 ) -> Result: ...
 @overload
 def simulate(
@@ -124,12 +131,15 @@ def simulate(
     progress: Progress | None = None,
     models: Any = None,
     results: bool | None = None,
+    hosts: bool = True,
+    repeats: int = 0,
 ) -> Result: ...
 def simulate(study: Any, **options: Any) -> Result:
     """Run a study file, or a protocol over these parties' records, on this machine.
 
     Without a seed the noise is drawn as in a release. With one the run can be repeated and protects nobody; the
-    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}.
+    result says so. `overrides` are dotted keys of the study file, as in {"privacy.epsilon": 0.5}. `repeats` more runs
+    with fresh simulated noise tell how far the figures vary: `result.assessment.repeats`.
     """
     from comity.errors import StudyError
     from comity.federation.protocol import Protocol

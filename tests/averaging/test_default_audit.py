@@ -18,7 +18,7 @@ from comity.learn.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging import Averaging
+from comity.protocols.averaging import Averaging, moment_blocks
 from comity.reproduce.averaging_adult import noises
 from tests.averaging.default_consortium import consortium
 
@@ -42,16 +42,18 @@ def heard(release, who, values, seed, *, parts=None, count=COUNT):
 
 
 def gradients(built, y, clip):
-    """A party of one record, at the weights that the first round asks for."""
+    """A party of one of two opposite records, at weights for which both are wrong as surely as can be."""
     x = np.zeros((1, built.features))
-    x[0, 0] = 1.0
-    return built.loss.gradient(np.zeros(built.shape), x, np.array([float(y)]), np.ones(1, bool), clip)
+    x[0, :2] = 0.1, sqrt(0.99) * (1 if y else -1)
+    weights = np.zeros(built.shape)
+    weights[0, 0] = -1000.0
+    return built.loss.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
 
 
 def measured_gradients(built, who, *, clip=None, parts=None):
     """All rounds at the worst weights that a coordinator can ask for."""
     release = built.declare(who)["gradient"]
-    first, second = (gradients(built, y, built.cut if clip is None else clip) for y in (0, 1))
+    first, second = (gradients(built, y, built.cut(who) if clip is None else clip) for y in (0, 1))
     scores = []
     for side, value in enumerate((first, second)):
         rounds = [heard(release, who, value, 100 * side + number, parts=parts) for number in range(built.steps)]
@@ -93,6 +95,22 @@ def test_the_second_moment_loses_no_more_than_its_share():
 
     assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
     # Rows that were not brought into the unit ball.
+    assert measured(stretched=2.0) > claimed_mu(release)
+
+
+def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch):
+    monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 2)
+    monkeypatch.setattr(moment_blocks, "_MOST", 4)
+    built, who = Averaging(features=3, sizes=100), consortium(Approx(20.0, DELTA))
+    release = built.declare(who)["second_moment"]
+    assert len(built.blocks) > 1
+    pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
+
+    def measured(stretched=1.0):
+        seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
+        return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
+
+    assert 0.6 * claimed_mu(release) < measured() <= claimed_mu(release)
     assert measured(stretched=2.0) > claimed_mu(release)
 
 

@@ -72,3 +72,16 @@ def test_bad_input_names_what_is_wrong():
         AveragedClassifier(bound=0.0).fit(x, y)
     with pytest.raises(StudyError, match="random_state"):
         AveragedClassifier(bound=3.0, random_state="x").fit(x, y)
+
+
+def test_a_fit_says_what_share_of_rows_and_targets_its_bounds_cut():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (200, 2))
+    X[:10] *= 5 / np.linalg.norm(X[:10], axis=1, keepdims=True)
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    y[:6] = 9.0
+    found = AveragedRegressor(bound=1.5, low=-1, high=1, random_state=0).fit(X, y)
+    assert found.clipped_ == 0.05 and found.targets_clipped_ == 0.03
+    assert found.model_.interval().shape == (3, 2)
+    labels = (X[:, 0] > 0).astype(int)
+    assert AveragedClassifier(bound=1.5, random_state=0).fit(X, labels).clipped_ == 0.05

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,7 +12,9 @@ from sklearn.linear_model import Ridge
 from comity.errors import DataError
 from comity.learn.hinge import SmoothedHinge, smoothed_hinge
 from comity.learn.squared import Huber, ridge
+from comity.protocols.averaging import rule
 from comity.protocols.averaging.losses import KINDS, loss_of
+from tests.averaging.default_consortium import consortium, protocol
 
 
 def sample(count=80, width=5, seed=0):
@@ -95,3 +99,16 @@ def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind):
     start = loss.residual(np.zeros((len(x), loss.width)), y)
     if kind != "linear":
         np.testing.assert_allclose(np.linalg.norm(start, axis=-1), loss.start)
+
+
+def test_the_clip_follows_the_noise_between_its_two_ends():
+    assert rule.clip_for(1.0) == rule.clip_for(0.01) == pytest.approx(0.5)
+    assert rule.clip_for(1e-9) == rule.clip_for(0.001) == pytest.approx(0.7)
+    assert rule.clip_for(0.01 / sqrt(10)) == pytest.approx(0.6)
+    quiet, loud = (protocol(sizes=size).cut(consortium()) for size in (10**6, 100))
+    assert (quiet, loud) == (pytest.approx(0.7), pytest.approx(0.5))
+    # A replaced record moves a sum twice as far as an added one, and what the study says stands.
+    who, other = consortium(), consortium(neighbours="add-remove")
+    assert rule.noise_level(who, 9, 100) == pytest.approx(2 * rule.noise_level(other, 9, 100))
+    assert protocol(clip=0.3).cut(who) == 0.3 and protocol(clip=9.0).cut(who) == 1.0
+    assert protocol("softmax").cut(who) == 0.5 and protocol("svm").cut(who) == 1.0

@@ -36,15 +36,16 @@ def disc(count):
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_a_gradient_sum_further_than_declared(kind, neighbours):
     loss = loss_of(kind, classes_of(kind))
-    built = protocol(kind)
-    declared = built.declare(consortium(neighbours=neighbours))["gradient"].sensitivity
+    built = protocol(kind, solver="gradient")
+    who = consortium(neighbours=neighbours)
+    declared, cut = built.declare(who)["gradient"].sensitivity, built.cut(who)
     points, generator = disc(12), np.random.default_rng(1)
     worst = 0.0
     for scale in (0.0, 1.0, 10.0, 1000.0):
         weights = scale * generator.normal(size=(loss.width, 2))
         one = np.concatenate(
             [
-                loss.gradient(weights, point[None], np.array([y]), np.ones(1, bool), built.cut)[None]
+                loss.gradient(weights, point[None], np.array([y]), np.ones(1, bool), cut)[None]
                 for point, y in product(points, targets_of(kind))
             ]
         )

@@ -18,8 +18,8 @@ from comity.federation.life import Life
 from comity.federation.parties import run
 from comity.federation.secure_sum import SecureSum
 
-from .channels import Whole
 from .children import fork
+from .pipes import PIDS, PipeChannel
 from .test_resume import check_ledgers, stored
 from .toy import Rounds, consortium, host, setup
 
@@ -33,57 +33,9 @@ def members():
     return consortium(4)
 
 
-class PipeChannel(Whole):
-    """Sites in forked processes behind pipes. A site that died is lost."""
-
-    def __init__(self, folder, names):
-        self.sites = {}
-        for name in names:
-            to_site, to_us = os.pipe(), os.pipe()
-            child = fork()
-            if child == 0:
-                os.close(to_site[1])
-                os.close(to_us[0])
-                for other in self.sites.values():
-                    os.close(other[1])
-                    os.close(other[2])
-                serve(folder, name, to_site[0], to_us[1])
-            os.close(to_site[0])
-            os.close(to_us[1])
-            self.sites[name] = (child, to_site[1], to_us[0])
-        (folder / "pids.new").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
-        (folder / "pids.new").rename(folder / "pids")  # whoever kills finds all of them, or no file
-
-    def carry(self, messages):
-        for name, message in messages.items():
-            with contextlib.suppress(BrokenPipeError):
-                os.write(self.sites[name][1], len(message).to_bytes(8, "big") + message)
-        replies = {name: receive(self.sites[name][2]) for name in messages}
-        return {name: reply for name, reply in replies.items() if reply is not None}
-
-
-def receive(descriptor):
-    def exactly(count):
-        out = b""
-        while len(out) < count:
-            piece = os.read(descriptor, count - len(out))
-            if not piece:
-                return None
-            out += piece
-        return out
-
-    head = exactly(8)
-    return None if head is None else exactly(int.from_bytes(head, "big"))
-
-
-def serve(folder, name, inward, outward):
-    try:
-        one = host(PROTOCOL, members(), name, folder)
-        while (ask := receive(inward)) is not None:
-            reply = one.answer(ask)
-            os.write(outward, len(reply).to_bytes(8, "big") + reply)
-    finally:
-        os._exit(0)
+def answering(folder):
+    """What a site's process answers with."""
+    return lambda name: host(PROTOCOL, members(), name, folder).answer
 
 
 def coordinate(folder):
@@ -94,7 +46,7 @@ def coordinate(folder):
     code = 1
     try:
         parties, _ = setup(PROTOCOL, members(), folder, hosts={})
-        parties.channel = PipeChannel(folder, members().parties)
+        parties.channel = PipeChannel(folder, members().parties, answering(folder))
         result = run(parties)["result"]
         (folder / "result").write_bytes(encode(result))
         code = 0
@@ -112,7 +64,7 @@ def kill(pid, which, folder):
         elif which == "coordinator":
             os.kill(pid, signal.SIGKILL)
         else:
-            pids = (folder / "pids").read_text().split()
+            pids = (folder / PIDS).read_text().split()
             os.kill(int(pids[int(which)]), signal.SIGKILL)
 
 

@@ -23,6 +23,7 @@ from .toy import STUDY, Rounds, answer, ask_for, consortium, host
 
 DELTA = Decimal("1e-6")
 TERMS = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+NEVER = "9999-01-01"
 LONG_AGO = "2000-01-01T00:00:00.000+00:00"
 
 
@@ -48,7 +49,7 @@ def period(epsilon, days=30, *, ahead=0):
 
 def since(ledger, moment=LONG_AGO):
     with ledger.trial() as transaction:
-        return transaction.spent_since(moment)
+        return transaction.spent_since(moment, now=NEVER)
 
 
 def reserve(one, run, *, ceiling=None, draws=None):

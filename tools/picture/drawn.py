@@ -60,7 +60,11 @@ def way(house: House, visited: Sequence[str], title: str) -> str:
         y = top + _ROW * (number + 0.5)
         parts += [_text(10, y + 4, name), _line(left, y, width - 10, y, ink=_PALE)]
     step = (width - left - 20) / max(1, len(seen))
-    points = " ".join(f"{left + step * at:.1f},{top + _ROW * (number + 0.5):.1f}" for at, number in enumerate(seen))
+    # Only where the line bends: most functions are met in the room of the one before.
+    bends = [
+        at for at, number in enumerate(seen) if at in (0, len(seen) - 1) or not seen[at - 1] == number == seen[at + 1]
+    ]
+    points = " ".join(f"{left + step * at:.1f},{top + _ROW * (seen[at] + 0.5):.0f}" for at in bends)
     parts.append(f'<polyline points="{points}" fill="none" stroke="{_DARK}" stroke-width="1.2"/>')
     return _drawing(width, height, parts)
 

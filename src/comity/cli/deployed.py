@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from comity.cli.output import warn
 from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.runtime.study import Study
 
     try:
-        from comity.runtime.deployed import hand_over, run_deployed
+        from comity.runtime.deployed import hand_over, not_told, run_deployed
         from comity.runtime.nats.channel import NatsChannel
         from comity.runtime.nats.consortium import membership
     except ModuleNotFoundError as error:
@@ -46,7 +48,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
         folder = find_folder(resume, out)
         if read_begun(folder).study_hash != study.hash:
             raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
-        if (folder / SIGNED).exists():
+        if (folder / SIGNED).exists() and not not_told(folder / JOURNAL, read_begun(folder).run):
             return folder
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
@@ -55,21 +57,30 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
             progress_bar(study.name, quiet=quiet) as progress,
             NatsChannel(dialled, study.consortium.parties) as channel,
         ):
-            if progress is not None:
-                progress("handing over")
-            hand_over(study, keys=identity, channel=channel)
+            run = read_begun(folder).run
+            if not (folder / SIGNED).exists():
+                if progress is not None:
+                    progress("handing over")
+                hand_over(study, keys=identity, channel=channel)
             outcome = run_deployed(
-                study,
-                run=read_begun(folder).run,
-                keys=identity,
-                channel=channel,
-                journal=folder / JOURNAL,
-                progress=progress,
+                study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
             )
-            save_signed(Result.of(outcome), folder, identity)
+            if not (folder / SIGNED).exists():
+                save_signed(Result.of(outcome), folder, identity)
+            if missing := not_told(folder / JOURNAL, run):
+                warn(
+                    f"{', '.join(missing)}: not told that the run is over, and without its results; when they serve "
+                    f"again: {remedy}"
+                )
     except (KeyboardInterrupt, Stopped) as stop:
         why = f" ({stop})" if isinstance(stop, Stopped) else ""
         raise Stopped(f"{folder}: the run was stopped before its end{why}. Go on with: {remedy}") from stop
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT, EFBIG):
+            raise
+        raise Stopped(
+            f"{folder}: the disk takes no more ({error.strerror}). Free some space and go on with: {remedy}"
+        ) from error
     except Refused as refusal:
         if refusal.code in ("study", "approval"):
             raise Refused(

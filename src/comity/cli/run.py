@@ -35,6 +35,9 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped.", show_default=False)
     ] = None,
+    repeats: Annotated[
+        int, typer.Option(help="Run so many times again with fresh simulated noise: mean, spread, worst.", min=0)
+    ] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,6 +47,8 @@ def run(
 
     Example: comity run study.toml --set privacy.epsilon=0.5
 
+    Example: comity run study.toml --repeats 20
+
     Example: comity run --resume runs/2026-11-15-1
     """
     if resume is not None:
@@ -51,15 +56,17 @@ def run(
             raise typer.BadParameter(
                 "--resume takes the seed and the settings that the run began with; leave them out."
             )
-        folder = _resumed(resume, study, out, quiet=quiet)
+        folder = _resumed(resume, study, out, repeats=repeats, quiet=quiet)
     elif study is None:
         raise typer.BadParameter("name a study file, as in: comity run study.toml; or a run: --resume RUN.")
     else:
-        folder = _started(study, seed, overrides(sets), out, quiet=quiet, notes=not (quiet or as_json))
+        folder = _started(study, seed, overrides(sets), out, repeats=repeats, quiet=quiet, notes=not (quiet or as_json))
     show_run(folder, as_json=as_json)
 
 
-def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, quiet: bool, notes: bool) -> Path:
+def _started(
+    path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
+) -> Path:
     from comity.cli.as_run import text_as_run
     from comity.cli.run_folder import Begun, begin, make_folder
     from comity.runtime.run import can_resume, gather
@@ -89,11 +96,11 @@ def _started(path: Path, seed: int | None, settings: dict[str, Any], out: Path, 
     )
     folder = make_folder(out)
     begin(folder, begun, text_as_run(study.text, settings))
-    _simulate(study, begun, folder, material, quiet=quiet)
+    _simulate(study, begun, folder, material, repeats=repeats, quiet=quiet)
     return folder
 
 
-def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
+def _resumed(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
     from comity.runtime.run import gather
@@ -114,11 +121,11 @@ def _resumed(named: Path, path: Path | None, out: Path, *, quiet: bool) -> Path:
             "makes it another study. Put the file back, or start a new run",
             code="study",
         )
-    _simulate(study, begun, folder, gather(study), quiet=quiet)
+    _simulate(study, begun, folder, gather(study), repeats=repeats, quiet=quiet)
     return folder
 
 
-def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, quiet: bool) -> None:
+def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, repeats: int, quiet: bool) -> None:
     from comity.cli.run_folder import describe, site_log
     from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
@@ -127,7 +134,13 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, q
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
             outcome = run_study(
-                study, seed=begun.seed, folder=folder, run_id=begun.run, progress=progress, material=material
+                study,
+                seed=begun.seed,
+                folder=folder,
+                run_id=begun.run,
+                progress=progress,
+                material=material,
+                repeats=repeats,
             )
             if progress is not None:
                 progress("writing the report")
@@ -162,6 +175,11 @@ def show_run(folder: Path, *, as_json: bool) -> None:
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))
         if compared:
             lines.append(f"                 {verdict(result)}")
+        beside = " · ".join(f"{figure.name} {figure.value:.3f}" for figure in result.assessment.figures)
+        if beside:
+            lines.append(f"                 {beside}")
+    if result.assessment.repeats is not None:
+        lines.append(f"  repeats        {result.assessment.repeats.sentence()}")
     for at, line in enumerate(measured_privately(result)):
         lines.append(f"  {'' if at else 'evaluation':<15}{line}")
     lines += [f"  spent          {loss} by {payer}" for payer, loss in guarantee.losses.items()]

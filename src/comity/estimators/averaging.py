@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
-from comity.estimators.bounds import target_range, targets_told
+from comity.estimators.bounds import target_range, targets_clipped, targets_told
 from comity.estimators.face import ClassifierFace, Face
 from comity.estimators.table import dealt, indexed
 from comity.learn.models import LinearClassifier
@@ -70,9 +70,9 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     parties : how many parties the rows are dealt to evenly, where `fit` gets no `groups`
     epsilon, delta : the loss of one fit; delta = 0 is pure differential privacy
     model : "logistic" or "svm" for two classes, "softmax"; None for logistic, or softmax above two classes
-    solver : "gradient", "average", or "auto": gradient where delta > 0
-    l2, rounds, clip : None leaves them to a rule of public quantities. A clip below 1, as the rule takes, costs a
-        logistic fit nothing in its classes and makes its probabilities too sure
+    solver : "gradient", "average", "moments", or "auto": gradient where delta > 0, else by a public rule
+    l2, rounds, clip : None leaves them to a rule of public quantities. A clip below 1, as the rule takes where there is
+        much noise, costs a logistic fit little in its classes and makes its probabilities too sure
     bound : public bound on the norm of a row, required; longer rows are scaled down to it, and a fit warns its caller
         when they are many
     intercept : add a constant feature
@@ -81,6 +81,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
     A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    `clipped_` (the exact share of rows that the bound shortened, for whoever holds them: it is no part of the release),
     `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
@@ -140,7 +141,8 @@ class AveragedClassifier(ClassifierFace, _Averaged):
 class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # scikit-learn has no types
     """Linear regression of all parties' rows; targets are clipped to [low, high], which is public and required.
 
-    Promise, sensitivity and the other parameters are those of `AveragedClassifier`.
+    Promise, sensitivity and the other parameters are those of `AveragedClassifier`. "auto" releases moments once, with
+    standard errors: `model_.interval()`. A fitted one has `targets_clipped_` beside `clipped_`.
     """
 
     def __init__(
@@ -193,8 +195,9 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
         )
         targets = np.asarray(y, np.float64)
         self._told(X, targets_told(targets, low, high))
+        self.targets_clipped_ = targets_clipped(targets, low, high)
         outcome = self._averaged(protocol, X, rows, targets, split)
-        self.model_ = LinearRegressor(outcome.model.coef_, low, high)
+        self.model_ = LinearRegressor(outcome.model.coef_, low, high, errors=outcome.model.errors)
         return self
 
     @property

@@ -53,10 +53,19 @@ def target_range(low: float | None, high: float | None) -> tuple[float, float]:
     return low, high
 
 
+def rows_clipped(X: Floats, bound: float) -> float:
+    """The share of rows that are longer than the bound."""
+    return float((np.linalg.norm(X, axis=1) > bound).mean())
+
+
+def targets_clipped(y: Floats, low: float, high: float) -> float:
+    """The share of targets outside their range."""
+    return float(((y < low) | (y > high)).mean())
+
+
 def rows_told(X: Floats, bound: float) -> str:
     """What the caller should know of a bound on rows; empty where it fits."""
-    norms = np.linalg.norm(X, axis=1)
-    share, longest = float((norms > bound).mean()), float(norms.max())
+    share, longest = rows_clipped(X, bound), float(np.linalg.norm(X, axis=1).max())
     if share > _MANY:
         return f"{share:.0%} of the rows are longer than bound={bound:g} and were scaled down to it. {_OWN_EYES}"
     if longest < _FAR_WITHIN * bound:
@@ -67,8 +76,22 @@ def rows_told(X: Floats, bound: float) -> str:
     return ""
 
 
+def columns_told(X: Floats, ranges: Floats) -> str:
+    """What the caller should know of bounds on single columns; empty where they fit."""
+    outside = ((ranges[:, 0] > X) | (ranges[:, 1] < X)).mean(axis=0)
+    used = np.ptp(X, axis=0) / (ranges[:, 1] - ranges[:, 0])
+    if outside.max() > _MANY:
+        at = int(outside.argmax())
+        return (
+            f"{outside[at]:.0%} of column {at} lie outside bounds={ranges[at].tolist()} and were clipped. {_OWN_EYES}"
+        )
+    if used.max() < _FAR_WITHIN:
+        return f"no column takes up more than {used.max():.2g} of its bounds. {_OWN_EYES}"
+    return ""
+
+
 def targets_told(y: Floats, low: float, high: float) -> str:
-    share, spread = float(((y < low) | (y > high)).mean()), float(np.ptp(y))
+    share, spread = targets_clipped(y, low, high), float(np.ptp(y))
     if share > _MANY:
         return f"{share:.0%} of the targets lie outside low={low:g}, high={high:g} and were clipped. {_OWN_EYES}"
     if spread < _FAR_WITHIN * (high - low):

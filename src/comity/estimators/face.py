@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.estimators.bounds import row_bound, rows_told
+from comity.estimators.bounds import row_bound, rows_clipped, rows_told
 from comity.estimators.debit import debit, draws_of, losses_of, name_of, opened
 from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
@@ -40,6 +40,8 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     intercept: bool
     ledger: Ledger | str | PathLike[str] | None
     random_state: int | None
+    clipped_: float
+    """The share of fitted rows that were longer than `bound`, exactly: for whoever holds the records."""
 
     _family: int
     _place: Fit
@@ -139,7 +141,9 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return rows_in_ball(X, row_bound(self.bound, X.shape[1]), intercept=self.intercept)
 
     def _told(self, X: Floats, *more: str) -> None:
-        """Warn the caller of `fit`, who holds the records, of bounds that do not fit them."""
+        """Tell the caller of `fit`, who holds the records, how many rows the bound shortened, and warn of bounds that
+        do not fit them."""
+        self.clipped_ = rows_clipped(X, row_bound(self.bound, X.shape[1]))
         for text in (rows_told(X, row_bound(self.bound, X.shape[1])), *more):
             if text:
                 warnings.warn(text, stacklevel=3)

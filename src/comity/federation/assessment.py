@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from comity.artefacts.section import Section, read_section, section_page
 from comity.data import Records
 from comity.federation.baseline import Baseline
+from comity.federation.repeats import Repeats
 
 # A probability of zero for what happened would cost infinitely much.
 _LEAST = 1e-12
@@ -33,13 +34,14 @@ class Figure:
 @dataclass(frozen=True)
 class Assessment:
     """`error` is the one number that baselines are compared with, where a method has one, and `measure` what it counts.
-    `figures` stand beside it, `sections` become parts of the page."""
+    `figures` stand beside it, `sections` become parts of the page, `repeats` say how far fresh noise carries them."""
 
     error: float | None = None
     measure: str = ""
     baselines: tuple[Baseline, ...] = ()
     figures: tuple[Figure, ...] = ()
     sections: tuple[Section, ...] = ()
+    repeats: Repeats | None = None
 
     @property
     def measured(self) -> bool:
@@ -53,6 +55,7 @@ class Assessment:
             "baselines": [asdict(baseline) for baseline in self.baselines],
             "figures": [asdict(figure) for figure in self.figures],
             "sections": [section_page(section) for section in self.sections],
+            "repeats": None if self.repeats is None else self.repeats.as_json(),
         }
 
     @classmethod
@@ -64,6 +67,7 @@ class Assessment:
             baselines=tuple(Baseline(**baseline) for baseline in page["baselines"]),
             figures=tuple(Figure(**figure) for figure in page["figures"]),
             sections=tuple(map(read_section, page["sections"])),
+            repeats=None if page.get("repeats") is None else Repeats.from_json(page["repeats"]),
         )
 
 

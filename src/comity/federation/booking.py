@@ -16,7 +16,8 @@ from comity.privacy.loss import shown
 class Period:
     """A ceiling on what all studies together spend of one dataset within so many days, by the owner's own clock.
 
-    The grant of the ledger is what its owner promises for ever; this is how fast it may go.
+    The grant of the ledger is what its owner promises for ever; this is how fast it may go. A clock that was behind
+    when a run was paid for makes nothing look older than it is; one that is ahead lets the ceiling forget early.
     """
 
     epsilon: Decimal
@@ -26,8 +27,9 @@ class Period:
 
     def check(self, transaction: Transaction, dataset: str | None, title: str) -> None:
         """Refuse a run whose reservation, which this transaction holds already, goes beyond the ceiling."""
-        since = (self.clock() - timedelta(days=self.days)).astimezone(UTC).isoformat(timespec="milliseconds")
-        asked = transaction.spent_since(since, dataset=dataset).epsilon_at(self.delta)
+        now = self.clock().astimezone(UTC)
+        since = now - timedelta(days=self.days)
+        asked = transaction.spent_since(_text(since), now=_text(now), dataset=dataset).epsilon_at(self.delta)
         if asked > self.epsilon:
             raise Refused(
                 f"refused: with {title} the studies of {self.days} days cost {dataset or 'the dataset'} eps "
@@ -36,6 +38,10 @@ class Period:
                 code="policy",
                 key="epsilon_per_period",
             )
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, kw_only=True)

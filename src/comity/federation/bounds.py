@@ -188,6 +188,45 @@ class RecordSum:
 
 
 @dataclass(frozen=True)
+class EntrySum:
+    """A sum over a party's records for noise that is measured in L1: `moved` is the L1 distance that one record makes,
+    `each` the L1 norm of what one of them adds, `largest` bounds any entry of the sum of `records` of them.
+
+    Each record's part is bounded before the sum is formed; entries of the sum are then cut one by one. Cutting a
+    coordinate brings no two values of it further apart, so the sensitivity survives, in L1 and in L2. Scaling the whole
+    sum, as a projection on a ball does, would not keep it in L1.
+    """
+
+    neutral_within: ClassVar[bool] = False
+
+    each: float
+    moved: float
+    largest: float
+    records: int = 1
+
+    @property
+    def l1(self) -> float:
+        return self.moved * _ROUNDING + self.records * (self.records * self.each) * _ADDING
+
+    @property
+    def l2(self) -> float:
+        return self.l1
+
+    @property
+    def limit(self) -> float:
+        return self.largest * _ROUNDING
+
+    def enforce(self, value: Floats, shape: tuple[int, ...]) -> Floats:
+        """Cut; a contribution that is not finite becomes the neutral one, because NaN passes every comparison."""
+        axes = tuple(range(-len(shape), 0))
+        finite = np.isfinite(value).all(axis=axes, keepdims=True)
+        return np.clip(np.where(finite, value, 0.0), -self.largest, self.largest)
+
+    def neutral(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+
+@dataclass(frozen=True)
 class Counts:
     """Tables that a party's records are counted in: each adds `weights[b]`, a whole number, to one cell of table b.
 

@@ -25,6 +25,7 @@ from comity.errors import StudyError
 from comity.federation.ask import ask_bytes
 from comity.federation.codec import Embedded, decode, encode
 from comity.federation.heads import Head, newest
+from comity.federation.journal_file import JournalFile
 from comity.federation.letters import Letter, delivered, rejoined
 
 _VERSION = 3
@@ -91,7 +92,10 @@ class Journal:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
                 os.chmod(path, 0o600)  # noqa: PTH101
             self._connection = sqlite3.connect(
-                ":memory:" if path is None else os.fspath(path), isolation_level=None, check_same_thread=False
+                ":memory:" if path is None else os.fspath(path),
+                isolation_level=None,
+                check_same_thread=False,
+                factory=JournalFile,
             )
             self._connection.execute("pragma busy_timeout = 60000")
             self._connection.execute("pragma secure_delete = on")
@@ -243,6 +247,15 @@ class Journal:
         with self._lock:
             row = self._connection.execute("select 1 from closed where run = ? and path = ?", (run, path)).fetchone()
         return row is not None
+
+    def unheard(self, run: str, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Of these asks the ones that were sent and not decided, with the parties that have not answered them."""
+        asked = set(self._paths(run))
+        return {
+            path: [party for party, here in self.standing(run, path).items() if not here]
+            for path in paths
+            if path in asked and not self.is_closed(run, path)
+        }
 
     # What the coordinator itself makes.
 

@@ -24,6 +24,17 @@ _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?{', ?' * len(FIELDS)})"
 LedgerRow = tuple[str, str, int]
 
 
+# An entry that is a day or more older than one before it was written by a clock that had been set back: when it was is
+# not known, and it counts whenever it is asked for. What lies a day ahead of the clock by which it is asked for was
+# written by one that was ahead, and says nothing about those after it.
+_TIMED = """WITH timed AS (
+    SELECT run, kind, dataset, loss, time, max(
+        CASE WHEN julianday(time) <= julianday(?4) + 1 THEN time END
+    ) OVER (ORDER BY seq) AS latest FROM entries WHERE owner = ?1
+)"""
+_SINCE = "dataset = ?2 AND (time >= ?3 OR julianday(time) < julianday(latest) - 1)"
+
+
 class Rows:
     """What a transaction reads and writes, of the ledger `owner` alone."""
 
@@ -169,25 +180,26 @@ class Rows:
         )
         return [(part, loss, bool(drawn)) for part, loss, drawn in rows]
 
-    def runs_since(self, dataset: str, moment: str) -> dict[str, bool]:
+    def runs_since(self, dataset: str, moment: str, now: str) -> dict[str, bool]:
         """The runs of a dataset that are open, or that drew or were forfeited at this moment or later; and whether all
         that each reserved counts, or only what it drew."""
         rows = self._all(
-            "SELECT run, 1 FROM runs INDEXED BY open_runs WHERE owner = ?1 AND state = 'open' AND dataset = ?2 "
-            "UNION ALL SELECT run, max(kind = 'forfeit') FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 "
+            f"{_TIMED} SELECT run, 1 FROM runs INDEXED BY open_runs WHERE owner = ?1 AND state = 'open' "
+            f"AND dataset = ?2 UNION ALL SELECT run, max(kind = 'forfeit') FROM timed WHERE {_SINCE} "
             "AND kind IN ('draw', 'forfeit') GROUP BY run",
             dataset,
             moment,
+            now,
         )
         found: dict[str, bool] = {}
         for run, whole in rows:
             found[run] = bool(whole) or found.get(run, False)
         return found
 
-    def written_off_since(self, dataset: str, moment: str) -> list[str]:
+    def written_off_since(self, dataset: str, moment: str, now: str) -> list[str]:
         """The losses that the owner wrote off at this moment or later."""
-        query = "SELECT loss FROM entries WHERE owner = ?1 AND dataset = ?2 AND time >= ?3 AND kind = 'write-off'"
-        return [loss for (loss,) in self._all(query, dataset, moment)]
+        query = f"{_TIMED} SELECT loss FROM timed WHERE {_SINCE} AND kind = 'write-off'"
+        return [loss for (loss,) in self._all(query, dataset, moment, now)]
 
     def frozen(self) -> str:
         return self.ledger()[1]

@@ -234,23 +234,24 @@ class Transaction:
         self._permits.append(permit)
         return permit
 
-    def spent_since(self, moment: str, *, dataset: str | None = None) -> Spent:
+    def spent_since(self, moment: str, *, now: str, dataset: str | None = None) -> Spent:
         """What was spent of a dataset at this moment (an ISO time in UTC) or later, and what open runs may still spend.
 
         A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, for
-        times need not follow each other where a clock was set back, and is asked for when a run begins.
+        times need not follow each other where a clock was set back: what was written by a clock that was behind may
+        have been since, and counts. `now` is the time by the clock that asks, which is when a run begins.
         """
         name = self._dataset(dataset)
         balance = self._rows.account(name)[2]
         spent = Spent.zero()
-        for run, whole in self._rows.runs_since(name, moment).items():
+        for run, whole in self._rows.runs_since(name, moment, now).items():
             parts = Parts.of(
                 (part, balance.counted(parse_loss(loss)))
                 for part, loss, drawn in self._rows.promised(run)
                 if drawn or whole
             )
             spent = spent.plus(parts.cost)
-        for loss in self._rows.written_off_since(name, moment):
+        for loss in self._rows.written_off_since(name, moment, now):
             spent = spent.add(balance.counted(parse_loss(loss)))
         return spent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.artefacts.artefact import Artefact
-from comity.report.quality import measured_privately, not_covered
+from comity.report.quality import figures_of, measured_privately, not_covered
 
 if TYPE_CHECKING:
     from comity.report.result import Result
@@ -83,8 +83,10 @@ def _exact_quality(result: Result) -> str:
     if found.error is not None:
         compared = " For comparison:" if found.baselines else ""
         lines.append(f"Error {found.error:.3f} on test records of the simulation.{compared}")
-    lines += [f"- {baseline.name}: {baseline.error:.3f} ({baseline.note})" for baseline in found.baselines]
+    lines += [f"- {figures_of(baseline)} ({baseline.note})" for baseline in found.baselines]
     if found.figures:
         listed = [f"- {figure.name}: {figure.value:.3f} ({figure.about})" for figure in found.figures]
         lines += ["", "Further figures:", *listed] if lines else ["Figures on test records of the simulation:", *listed]
+    if found.repeats is not None:
+        lines += ["", f"With fresh simulated noise: {found.repeats.sentence()}."]
     return "\n".join([*lines, "", not_covered(result) or ""])

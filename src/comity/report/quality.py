@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from comity.federation.baseline import Baseline
     from comity.report.result import Result
 
 
@@ -26,6 +27,14 @@ def verdict(result: Result) -> str:
         parts.append(f"{gap:.3f} above all records pooled ({pooled.error:.3f})" if gap > 0 else level)
     text = ", ".join(parts)
     return text[:1].upper() + text[1:] + "." if text else ""
+
+
+def figures_of(baseline: Baseline) -> str:
+    """A baseline's error, and its log loss and AUC where it has them."""
+    beside = (("log loss", baseline.log_loss), ("AUC", baseline.auc))
+    return f"{baseline.name}: {baseline.error:.3f}" + "".join(
+        f", {name} {value:.3f}" for name, value in beside if value is not None
+    )
 
 
 def measured_privately(result: Result) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -97,36 +98,37 @@ def row(case: Case, runs: Sequence[Scores], beside: Beside, *, note: str = "", *
     }
 
 
-def classifiers(train: Records, test: Records, epsilon: float, *, seed: int = 0) -> tuple[Scores, Scores | None, str]:
-    """Logistic regressions of scikit-learn and of diffprivlib (ε, pure, one owner) on rows in the unit ball, by their
-    own defaults; the third is why there is none of diffprivlib."""
-    from sklearn.linear_model import LogisticRegression
+class Fitted:
+    """Fits of scikit-learn and of diffprivlib (ε, pure, one owner) on rows in the unit ball, by their own defaults:
+    logistic regressions, or linear ones of a number in a range."""
 
-    labels = np.asarray(train.labels)
-    plain = LogisticRegression(max_iter=1000).fit(train.features, labels)
-    ours = scores(plain.predict_proba(test.features), np.asarray(test.labels))
-    private = _diffprivlib("LogisticRegression")
-    if private is None:
-        return ours, None, NOT_INSTALLED
-    model = private(epsilon=epsilon, data_norm=1.0, max_iter=1000, random_state=seed).fit(train.features, labels)
-    return ours, scores(np.asarray(model.predict_proba(test.features)), np.asarray(test.labels)), ""
+    def __init__(self, train: Records, test: Records, target: tuple[float, float] | None = None) -> None:
+        self._train, self._test, self._range = train, test, target
 
+    @cached_property
+    def plain(self) -> Scores:
+        from sklearn.linear_model import LinearRegression, LogisticRegression
 
-def regressors(
-    train: Records, test: Records, epsilon: float, *, low: float, high: float, seed: int = 0
-) -> tuple[Scores, Scores | None, str]:
-    """As `classifiers`, linear regressions of a number between `low` and `high`."""
-    from sklearn.linear_model import LinearRegression
+        model = LogisticRegression(max_iter=1000) if self._range is None else LinearRegression()
+        return self._scored(model)
 
-    targets, held = (np.clip(np.asarray(one.labels, np.float64), low, high) for one in (train, test))
-    plain = LinearRegression().fit(train.features, targets)
-    ours = scores_of_numbers(plain.predict(test.features), held)
-    private = _diffprivlib("LinearRegression")
-    if private is None:
-        return ours, None, NOT_INSTALLED
-    model = private(epsilon=epsilon, bounds_X=(-1.0, 1.0), bounds_y=(low, high), random_state=seed)
-    model.fit(train.features, targets)
-    return ours, scores_of_numbers(np.asarray(model.predict(test.features)), held), ""
+    def private(self, epsilon: float, *, seed: int = 0) -> tuple[Scores | None, str]:
+        """The scores, or why there are none."""
+        make = _diffprivlib("LogisticRegression" if self._range is None else "LinearRegression")
+        if make is None:
+            return None, NOT_INSTALLED
+        if self._range is None:
+            options: dict[str, Any] = {"data_norm": 1.0, "max_iter": 1000}
+        else:
+            options = {"bounds_X": (-1.0, 1.0), "bounds_y": self._range}
+        return self._scored(make(epsilon=epsilon, random_state=seed, **options)), ""
+
+    def _scored(self, model: Any) -> Scores:
+        labels, asked = np.asarray(self._train.labels), np.asarray(self._test.labels)
+        if self._range is None:
+            return scores(np.asarray(model.fit(self._train.features, labels).predict_proba(self._test.features)), asked)
+        fitted = model.fit(self._train.features, np.clip(labels, *self._range))
+        return scores_of_numbers(np.asarray(fitted.predict(self._test.features)), np.clip(asked, *self._range))
 
 
 def _diffprivlib(name: str) -> Callable[..., Any] | None:

@@ -19,6 +19,7 @@ from comity.federation.codec import decode
 from comity.federation.envelope import verify_reply
 from comity.federation.journal import Journal
 from comity.federation.parties import Progress, whole_run
+from comity.federation.paths import ABANDON, END
 from comity.federation.replies import plain
 from comity.federation.sealed_channel import sealed
 from comity.runtime.coordinating import coordinator
@@ -80,6 +81,12 @@ def _said(reply: bytes) -> str:
             return plain(code) or "refused"
         case _:
             raise Malformed("the reply to a study says that it arrived, or why not", code="form")
+
+
+def not_told(journal: Path, run: str) -> list[str]:
+    """The parties that have not heard the end of a run, for which it is still open: running it again tells them."""
+    unheard = Journal(journal).unheard(run, (str(END), str(ABANDON)))
+    return sorted({party for parties in unheard.values() for party in parties})
 
 
 def run_deployed(

@@ -79,12 +79,14 @@ def run_study(
     material: Material | None = None,
     models: Any = None,
     results: bool | None = None,
+    repeats: int = 0,
 ) -> Outcome:
     """Simulate a study as its file says. The same folder and run id again resume it, and nothing is drawn twice.
 
     Without a folder, or where parties run as stacks, sites and journal live in memory and end with the process.
     `models` stand in for those of the file, where they are made in Python. A folder whose run began with other records
-    is refused: steps that ran and steps that are to come would not belong together. `results` is as in `simulate`.
+    is refused: steps that ran and steps that are to come would not belong together. `results` and `repeats` are as in
+    `simulate`.
     """
     if material is None:
         if progress is not None:
@@ -122,6 +124,7 @@ def run_study(
             laid_out=True,
             results=results,
             hosts=study.simulation.hosts,
+            repeats=repeats,
         )
         return replace(outcome, findings=material.findings)
     except BudgetExceeded as refusal:

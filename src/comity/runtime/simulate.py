@@ -52,6 +52,7 @@ from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
 from comity.runtime.local_models import local_models
 from comity.runtime.outcome import Account, Guarantee, Outcome
+from comity.runtime.repeated import check_repeats, repeated
 from comity.runtime.simulation_data import sentences
 from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks, runs_as_stacks
 
@@ -89,6 +90,7 @@ def simulate(
     laid_out: bool = False,
     results: bool | None = None,
     hosts: bool = True,
+    repeats: int = 0,
 ) -> Outcome:
     """Run a protocol over these parties' records.
 
@@ -102,6 +104,8 @@ def simulate(
     records and, for whole parties, "budget" (a share of the loss). A study's protocol is `laid_out` for the records
     that are left; any other is laid out here. Without `hosts` few parties run as stacks too, as many do: the same
     contributions and noise, without masks, messages and a ledger each, in a fraction of the time; the result says so.
+    `repeats` runs it so many times again with fresh simulated noise on the same records, for mean, spread and worst of
+    its figures (`comity.runtime.repeated`).
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
@@ -124,6 +128,7 @@ def simulate(
         schema=schema,
     )
     started = time.perf_counter()
+    check_repeats(repeats, test is not None)
     # Before any ledger hears of it: what can be refused from public figures costs nothing.
     declaration = protocol.accepted(who)
     stacked = runs_as_stacks(len(parties), hosts=hosts)
@@ -215,6 +220,33 @@ def simulate(
         if local:
             noted = tuple(replace(one, note=_without_models(one)) for one in assessed.baselines)
             assessed = replace(assessed, baselines=noted)
+        if repeats:
+            measured = repeated(
+                protocol,
+                who,
+                tested,
+                count=repeats,
+                secret=_secret_of(seed),
+                blocks=lambda most: stacks(list(records.values()), most),
+                local=local,
+                whole=len(whole) == len(records),
+                with_hosts=lambda fresh: _with_hosts(
+                    protocol,
+                    who,
+                    records,
+                    {},
+                    {party: granted(None, delta, declaration, who, party) for party in who.parties},
+                    fresh,
+                    None,
+                    new_run_id(),
+                    name_hash,
+                    study,
+                    None,
+                    local,
+                    results=False,
+                )[0],
+            )
+            assessed = replace(assessed, repeats=measured, sections=(*assessed.sections, measured.section()))
     return replace(
         outcome,
         assessment=assessed,

@@ -328,7 +328,7 @@ def test_a_connection_does_not_outlive_its_certificate(fresh):
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
             assert south.client.is_connected, "the control: the server has not noticed"
-            await asyncio.to_thread(relay._cut_off, fresh.folder, issued.until)
+            assert await asyncio.to_thread(relay._keep_up, fresh.folder, frozenset()) == {"south"}
             await asyncio.wait_for(south.closed.wait(), SOON)
             assert await is_admitted(fresh.relay_of("north"))
 

@@ -42,13 +42,13 @@ TOLERANCE = 1e-10
 @dataclass(frozen=True, eq=False)
 class Loss:
     """One loss of k = `width` margins. `steepest` bounds its residual, `start` is its norm at zero weights, `clip` the
-    default norm to cut it at."""
+    default norm to cut it at, None where `rule.clip_for` tells it from the noise."""
 
     kind: Kind
     width: int
     steepest: float
     start: float
-    clip: float
+    clip: float | None
     residual: Callable[[Floats, NDArray[np.float64]], Floats]
     curvature: Callable[[float], float]
     diameter: Callable[[float], float]
@@ -91,14 +91,14 @@ def loss_of(kind: Kind, target: Classes | Bounded | int | None) -> Loss:
 
 def _logistic() -> Loss:
     """σ(w·x) − y. Clipped at a < ½ it is the derivative of a convex loss that is straight where the margin is short;
-    its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only. The default of 0.35 was chosen on Adult and
-    credit defaults, with the constants of `rule`."""
+    its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only. A low clip makes the noise small and the
+    probabilities too sure, which costs log loss, and the rarer class of skewed ones: the default follows the noise."""
     return Loss(
         "logistic",
         1,
         steepest=1.0,
         start=0.5,
-        clip=0.35,
+        clip=None,
         residual=lambda u, y: expit(u) - y[..., None],
         curvature=lambda clip: min(clip, 0.5) * (1 - min(clip, 0.5)),
         diameter=gradient_diameter,

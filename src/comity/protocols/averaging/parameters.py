@@ -31,8 +31,8 @@ class AveragingParameters(Parameters):
     model: Annotated[Literal["logistic", "softmax", "svm", "linear"] | None, Only(variant="default")] = Field(
         None, description="by the target if left out: logistic, softmax above two classes, linear for a number"
     )
-    solver: Annotated[Literal["auto", "gradient", "average"], Only(variant="default")] = Field(
-        "auto", description="auto: gradient if delta > 0"
+    solver: Annotated[Literal["auto", "gradient", "average", "moments"], Only(variant="default")] = Field(
+        "auto", description="auto: moments for a linear model, gradient if delta > 0, else by a public rule"
     )
     sizes: Annotated[dict[str, int] | int | None, Only(variant="default")] = Field(
         None, description="records of each party (replace), or public lower bounds on them (add-remove); one for all"
@@ -41,10 +41,10 @@ class AveragingParameters(Parameters):
         "auto", description="penalty of local fits; auto: by a public rule"
     )
     rounds: Annotated[int | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
-        "auto", description="gradient sums; auto: 20"
+        "auto", description="gradient sums; auto: 20, above 400 features 40"
     )
     clip: Annotated[float | Literal["auto"], Only(variant="default", solver="gradient")] = Field(
-        "auto", description="norm that residuals are cut at; 1 keeps probabilities of logistic true"
+        "auto", description="norm that residuals are cut at; auto: by the noise; 1 keeps probabilities of logistic true"
     )
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
@@ -60,8 +60,12 @@ class AveragingParameters(Parameters):
     )
 
     def resolved(self, setting: Setting) -> dict[str, Any]:
-        """The published method averages local models; the default's `auto` descends where there is a delta."""
+        """The published method averages local models; the default's `auto` sums moments for a linear model, and
+        otherwise descends where there is a delta. Without one `l2` asks for the average."""
+        target = setting.schema.target
         auto = "average" if setting.pure or self.variant == "published" else "gradient"
+        if self.variant == "default" and target is not None and (self.model or _model_of(target)) == "linear":
+            auto = "moments"
         return {**super().resolved(setting), "solver": auto if self.solver == "auto" else self.solver}
 
     def declared_records(self, party: str) -> int | None:

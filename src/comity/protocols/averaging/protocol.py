@@ -3,14 +3,15 @@
 After M. Pathak, S. Rane, B. Raj, Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers, NIPS
 2010. Weighting local models by their sizes takes the smallest party out of the noise, and shared noise takes the search
 for it out of the protocol (`solver="average"`). With δ > 0 the parties do better by descending together: each round
-opens one noisy sum of clipped gradients (`solver="gradient"`). Derivations are in `proof.md`.
+opens one noisy sum of clipped gradients (`solver="gradient"`). A linear model needs no rounds: one sum of second
+moments holds all of it (`solver="moments"`). Derivations are in `proof.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -30,15 +31,18 @@ from comity.federation.protection import Derived, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.rows import Rows
 from comity.federation.site import Site
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.learn.record_sum import in_unit_ball
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import rule
+from comity.protocols.averaging import forecast, rule
 from comity.protocols.averaging.baselines import baselines, error_of
+from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
 from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
+from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -47,7 +51,8 @@ if TYPE_CHECKING:
     from comity.learn.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
-Solver = Literal["auto", "gradient", "average"]
+Solver = Literal["auto", "gradient", "average", "moments"]
+Way = Literal["gradient", "average", "moments"]
 
 # Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
 # on data: it decides how wide the integers are, and moves no noise.
@@ -64,7 +69,8 @@ class Averaging(Protocol):
     Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
     Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
     Sensitivity  gradient: 2·clip for a sum of gradients and √2 for Σxxᵀ (add-remove: clip and 1); average: c(λ)/λ for
-                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4).
+                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4); moments: that of
+                 `by_moments` (proof.md, 7).
 
     `features` is the width of an encoded row; None for `l2`, `rounds`, `clip` leaves them to `rule`.
     """
@@ -91,6 +97,18 @@ class Averaging(Protocol):
         if self.solver not in get_args(Solver):
             known = ", ".join(get_args(Solver))
             raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
+        if self.solver == "moments" and self.model not in ("linear", "logistic"):
+            raise StudyError(
+                f'averaging.solver = "moments" makes linear and logistic models, found model = {self.model!r}; choose '
+                "another solver",
+                key="averaging.solver",
+            )
+        if self.solver == "moments" and self.features > WIDEST_WHOLE:
+            raise StudyError(
+                f'averaging.solver = "moments" releases all products of at most {WIDEST_WHOLE} features, found '
+                f'{self.features}; set solver = "gradient", or declare fewer',
+                key="averaging.solver",
+            )
         if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
             raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
@@ -119,23 +137,52 @@ class Averaging(Protocol):
     def shape(self) -> tuple[int, int]:
         return self.loss.width, self.features
 
-    @property
-    def cut(self) -> float:
+    def cut(self, who: Consortium) -> float:
         """The norm that residuals are clipped to."""
-        return self.loss.clip if self.clip is None else min(self.clip, self.loss.steepest)
+        if self.clip is not None:
+            return min(self.clip, self.loss.steepest)
+        if self.loss.clip is not None:
+            return self.loss.clip
+        return rule.clip_for(rule.noise_level(who, self.features, together(self.sizes, who)))
 
     @property
     def steps(self) -> int:
-        return rule.ROUNDS if self.rounds is None else self.rounds
+        return rule.rounds_for(self.features) if self.rounds is None else self.rounds
 
-    def by_gradient(self, who: Consortium) -> bool:
+    @property
+    def blocks(self) -> Blocks:
+        """Features whose second moments are released together."""
+        return blocks_of(self.features)
+
+    @property
+    def touched(self) -> int:
+        """In how many blocks a row has entries at most: each column fills one entry."""
+        groups = self.features if self.encoding is None else len(self.encoding.bounds.groups)
+        return min(len(self.blocks), groups)
+
+    def way(self, who: Consortium) -> Way:
+        """How the model is made: as the study says, or by public figures."""
         pure = isinstance(who.loss, Pure)
         if self.solver == "gradient" and pure:
             raise StudyError(
                 'averaging.solver = "gradient" needs privacy.delta above 0; set it, or solver = "average"',
                 key="averaging.solver",
             )
-        return self.solver == "gradient" or (self.solver == "auto" and not pure)
+        if self.solver != "auto":
+            return self.solver
+        if self.model == "linear" and self.features <= WIDEST_WHOLE:
+            return "moments"
+        if not pure:
+            return "gradient"
+        if self.model == "logistic" and self.l2 is None and self.features <= WIDEST_WHOLE:
+            noise = deviation_of(self._moments(who), who) * sqrt(self.features) / together(self.sizes, who)
+            return "moments" if rule.moments_are_better(noise) else "average"
+        return "average"
+
+    def layout(self, who: Consortium) -> Moments:
+        """Of the one release of `moments`."""
+        reach = sqrt(self.features) if self.encoding is None else min(sqrt(self.features), self.encoding.bounds.l1)
+        return Moments(self.features, reach, pure=isinstance(who.loss, Pure))
 
     def penalty(self, who: Consortium) -> float:
         """λ of the local fits."""
@@ -159,31 +206,50 @@ class Averaging(Protocol):
                 key="privacy.unit",
             )
         checked_sizes(self.sizes, who)
-        sent = self._by_gradient(who) if self.by_gradient(who) else self._by_average(who)
-        model = Release(
-            name="model",
-            source=COORDINATOR,
-            to=EVERYONE,
-            protection=Derived("gradient" if self.by_gradient(who) else "models"),
-            form=Array(self.shape),
-        )
+        way, names = self.way(who), self._solved[:1]
+        if way == "gradient":
+            sent, of = self._by_gradient(who), "gradient"
+        elif way == "average":
+            sent, of = self._by_average(who), "models"
+        else:
+            sent, of, names = (self._moments(who),), "moments", self._solved
+        made = [
+            Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(of), form=Array(self.shape))
+            for name in names
+        ]
         return Declaration(
-            (*sent, model),
+            (*sent, *made),
             adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
         )
 
+    @property
+    def _solved(self) -> tuple[str, ...]:
+        """What is made from moments; how far the ridge decides is said where intervals are."""
+        return ("model", "errors", "shrunk") if self.model == "linear" else ("model", "errors")
+
+    def _moments(self, who: Consortium) -> Release:
+        return self.layout(who).release(who, HEADROOM * largest(self.sizes))
+
     def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
-        budget = rule.Budget.of(who, self.features, self.steps)
+        budget = rule.Budget.of(who, self.steps)
         most = HEADROOM * largest(self.sizes)
-        replaced = who.neighbours is Neighbours.REPLACE
-        releases = [
+        replaced, cut = who.neighbours is Neighbours.REPLACE, self.cut(who)
+        return (
+            Release(
+                name="second_moment",
+                source=EVERY_PARTY,
+                to=COORDINATOR,
+                protection=Summed(Gaussian(budget.second_moment)),
+                form=Array((entries(self.blocks),), "<i8"),
+                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
+            ),
             Release(
                 name="gradient",
                 source=EVERY_PARTY,
                 to=COORDINATOR,
                 protection=Summed(Gaussian(budget.gradient)),
                 form=Array(self.shape, "<i8"),
-                bound=RecordSum(self.cut * (2 if replaced else 1), self.cut * most, most),
+                bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
                 times=budget.rounds,
             ),
             Release(
@@ -194,18 +260,7 @@ class Averaging(Protocol):
                 form=Array(self.shape),
                 times=budget.rounds,
             ),
-        ]
-        if budget.second_moment is not None:
-            moment = Release(
-                name="second_moment",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.second_moment)),
-                form=Array((self.features * (self.features + 1) // 2,), "<i8"),
-                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
-            )
-            releases.insert(0, moment)
-        return tuple(releases)
+        )
 
     def _by_average(self, who: Consortium) -> tuple[Release, ...]:
         l2, most = self.penalty(who), largest(self.sizes)
@@ -225,38 +280,58 @@ class Averaging(Protocol):
 
     def streams(self, who: Consortium) -> bool:
         """A local fit goes over the records many times."""
-        return self.by_gradient(who)
+        return self.way(who) != "average"
 
     # What the coordinator does.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        return {"model": self.descend(parties) if self.by_gradient(parties.consortium) else self.average(parties)}
+        way = self.way(parties.consortium)
+        if way == "moments":
+            return self.solved(parties)
+        return {"model": self.descend(parties) if way == "gradient" else self.average(parties)}
+
+    def solved(self, parties: Parties) -> dict[str, Any]:
+        """Least squares from the opened moments, with standard errors."""
+        who, total = parties.consortium, parties.sum(self.moments)
+        found = fitted(
+            self.layout(who),
+            total.value,
+            records=together(self.sizes, who, total.names),
+            deviation=deviation_of(self.declare(who)["moments"], who),
+            classes=self.model != "linear",
+        )
+        made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}
+        return {name: made[name] for name in self._solved}
 
     def descend(self, parties: Parties) -> Floats:
         """Steps along noisy gradients, from zero; the mean of the last half of the way."""
         who = parties.consortium
-        budget = rule.Budget.of(who, self.features, self.steps)
-        moment = None
-        if budget.second_moment is not None:
-            moment = from_upper_triangle(parties.sum(self.second_moment).value, self.features)
-        release = parties.declaration["gradient"]
-        matrix = rule.preconditioner(
-            moment,
-            curvature=self.loss.curvature(self.cut),
-            clip_moved=release.sensitivity,
-            budget=budget,
-            features=self.features,
-            records=together(self.sizes, who),
-            wider=rule.shared_factor(who),
-        )
+        budget = rule.Budget.of(who, self.steps)
+        opened = matrices(parties.sum(self.second_moment).value, self.blocks)
+        steps = self.steps_from(opened, who)
         weights, kept = np.zeros(self.shape), np.zeros(self.shape)
         first = rule.averaged_from(budget.rounds)
         for number in range(budget.rounds):
             noisy = parties.sum(self.gradient, iterate=weights).value
-            weights = weights - np.linalg.solve(matrix, noisy.T).T
+            weights = weights - steps.along(noisy)
             if number >= first:
                 kept += weights / (budget.rounds - first)
         return kept
+
+    def steps_from(self, moments: Sequence[Floats], who: Consortium) -> rule.Steps:
+        """Where a noisy gradient leads, from the noisy second moments of the blocks."""
+        return rule.steps_of(
+            moments,
+            self.blocks,
+            curvature=self.loss.curvature(self.cut(who)),
+            ridge=self.ridge(who),
+            touched=self.touched,
+        )
+
+    def ridge(self, who: Consortium) -> float:
+        budget = rule.Budget.of(who, self.steps)
+        moved = self.declare(who)["gradient"].sensitivity
+        return rule.ridge_of(moved, budget, self.features, rule.shared_factor(who))
 
     def average(self, parties: Parties) -> Floats:
         """Σ m_j·w_j over those who answered, by the sum of their public sizes."""
@@ -267,16 +342,26 @@ class Averaging(Protocol):
 
     @step(sends="second_moment", stacked=True)
     def second_moment(self, site: Site) -> None:
-        site.contribute(site.total(lambda rows: upper_triangle(in_unit_ball(rows.features) * rows.present[..., None])))
+        blocks = self.blocks
+        site.contribute(
+            site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.present[..., None], blocks))
+        )
 
     @step(sends="gradient", stacked=True)
     def gradient(self, site: Site, iterate: Floats) -> None:
         self._tell_owner(site)
-        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate)))
+        cut = self.cut(site.consortium)
+        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate, cut)))
 
-    def _gradient_of(self, rows: Rows, iterate: Floats) -> Floats:
+    def _gradient_of(self, rows: Rows, iterate: Floats, cut: float) -> Floats:
         inside = in_unit_ball(rows.features)
-        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, self.cut)
+        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, cut)
+
+    @step(sends="moments", stacked=True)
+    def moments(self, site: Site) -> None:
+        self._tell_owner(site)
+        layout = self.layout(site.consortium)
+        site.contribute(site.total(lambda rows: layout.of(rows.features, self.signed(rows.labels), rows.present)))
 
     @step(sends="models")
     def train(self, site: Site) -> None:
@@ -305,6 +390,10 @@ class Averaging(Protocol):
             return values
         return np.clip(2 * (values - self.low) / (self.high - self.low) - 1, -1.0, 1.0)
 
+    def signed(self, labels: NDArray[Any]) -> Floats:
+        """Targets on [−1, 1], classes at its ends."""
+        return self.targets(labels) if self.model == "linear" else 2 * self.targets(labels) - 1
+
     # Where records are set aside.
 
     @property
@@ -325,7 +414,10 @@ class Averaging(Protocol):
 
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":
-            return LinearRegressor(weights[0], self.low, self.high, self.encoding)
+            errors, shrunk = (
+                np.asarray(released[name], np.float64)[0] if name in released else None for name in ("errors", "shrunk")
+            )
+            return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors, shrunk)
         return LinearClassifier(self.loss.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
@@ -338,27 +430,11 @@ class Averaging(Protocol):
     def protected(self, who: Consortium) -> int:
         return together(self.sizes, who)
 
+    def warnings(self, who: Consortium) -> tuple[str, ...]:
+        return forecast.warnings(self, who)
+
     def expectation(self, who: Consortium) -> str:
-        declared = self.declare(who)
-        records, wider = together(self.sizes, who), rule.shared_factor(who)
-        if self.by_gradient(who):
-            release = declared["gradient"]
-            scale = release.scale(who)
-            noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
-            useless = ", so expect a useless model: raise epsilon or bring more records" if noise > self.cut else ""
-            return (
-                f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-                f"{self.cut:.3g}; {self.steps} rounds are averaged{useless}"
-            )
-        release = declared["models"]
-        scale = release.scale(who)
-        noise = release.deviation(scale) * scale.grid * wider * sqrt(prod(self.shape)) / records
-        radius = self.loss.radius(self.penalty(who))
-        useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
-        return (
-            f"the model carries noise of norm {noise:.3g}; no fit with l2 = {self.penalty(who):.3g} is longer than "
-            f"{radius:.3g}{useless}"
-        )
+        return forecast.expectation(self, who)
 
 
 def _labels(records: Records) -> NDArray[Any]:

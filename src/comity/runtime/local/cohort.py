@@ -35,13 +35,13 @@ STACK_PARTIES = 512
 
 
 class Stack:
-    """Stands where a `Site` stands: features (B, n, d), labels (B, n), present (B, n). `contribute` adds up."""
+    """Stands where a `Site` stands: features (B, n, d), labels (B, n), present (B, n). `contribute` adds up, before any
+    noise: the cohort draws it for each party."""
 
     def __init__(
         self,
         release: Release,
         who: Consortium,
-        noise: NoiseSource,
         features: NDArray[np.float64],
         labels: NDArray[Any],
         present: NDArray[np.bool_],
@@ -53,7 +53,6 @@ class Stack:
         self.labels = labels
         self.present = present
         self._release = release
-        self._noise = noise
         self.units: NDArray[np.int64] | None = None
 
     def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -71,15 +70,7 @@ class Stack:
         quantised = np.rint(bounded * (1.0 / release.spacing(self.consortium)))
         # Sums of fewer than 2^53 units are exact in doubles, and several times faster than in integers.
         exact = count * release.bounded.limit / release.spacing(self.consortium) < 2**52
-        units = quantised.sum(axis=0).astype("<i8") if exact else quantised.astype("<i8").sum(axis=0)
-        if not isinstance(release.protection, Entrusted):
-            noise, scale = release.noise, release.scale(self.consortium)
-            assert noise is not None
-            part = isinstance(release.protection, Summed)
-            for _ in range(count):
-                permit = Permit(release.name, 0)
-                units = units + noise.draw(self._noise, scale, shape, permit=permit, part=part)
-        self.units = units
+        self.units = quantised.sum(axis=0).astype("<i8") if exact else quantised.astype("<i8").sum(axis=0)
 
     def deliver(self, name: str, value: Any) -> None:
         raise Refused(f"{name}: parties in a stack keep no results of their own; use at most 1,000", code="no-step")
@@ -91,7 +82,8 @@ Blocks = Callable[[int], Iterable[Block]]
 
 class Cohort:
     """Stands where `Parties` stands. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
-    once per round: nothing of a party is kept."""
+    once per round: nothing of a party is kept. `known` is for repeats over the same records: sums that depend on
+    nothing but these, before noise, are computed by the first run and taken from there by the others."""
 
     def __init__(
         self,
@@ -105,9 +97,11 @@ class Cohort:
         run: str,
         progress: Progress | None = None,
         local: Callable[..., Any] | None = None,
+        known: dict[str, tuple[NDArray[np.int64], int]] | None = None,
     ) -> None:
         self.protocol = protocol
         self._local = local
+        self._known = known
         self.consortium = who
         self.declaration: Declaration = protocol.accepted(who)
         self.ledger = ledger
@@ -140,25 +134,50 @@ class Cohort:
         index = self._next(release)
         with self.ledger.transaction() as transaction:
             transaction.draw(run=self._run, release=release.name, index=index, step=f"{spec.name}[{index}]")
+        path = f"{spec.name}[{index}]"
+        if values or self._known is None:
+            units, count = self._added(step, release, path, values)
+        else:
+            if path not in self._known:
+                self._known[path] = self._added(step, release, path, values)
+            units, count = self._known[path]
+        units = self._noised(release, units, count)
+        self._lines.append(Line(path, "to parties", count, 0, ""))
+        self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
+        total = np.asarray(units * release.spacing(self.consortium), np.float64)
+        self._kept.exchanged(self.declaration, self.declaration, path, values, {}, {})
+        self._kept.add(release, path, opened(total, count))
+        return Total(total, count)
+
+    def _added(
+        self, step: Callable[..., Any], release: Release, path: str, values: dict[str, Any]
+    ) -> tuple[NDArray[np.int64], int]:
+        """The quantised contributions of all parties, and how many they are."""
         held = max(int(np.prod(release.shape)), self.protocol.scratch)
         most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * held)))
         units, count = np.zeros(release.shape, "<i8"), 0
         for features, labels, present in self._blocks(most):
-            stack = Stack(release, self.consortium, self._noise, features, labels, present, self._local)
+            stack = Stack(release, self.consortium, features, labels, present, self._local)
             step(stack, **values)
             if stack.units is None:
-                raise Refused(f"{spec.name} contributed nothing", code="undeclared")
+                raise Refused(f"{path.partition('[')[0]} contributed nothing", code="undeclared")
             units += stack.units
             count += len(features)
             if self._progress is not None:
-                self._progress(f"{spec.name}[{index}] {count}/{self.consortium.size}")
-        path = f"{spec.name}[{index}]"
-        self._lines.append(Line(path, "to parties", count, 0, ""))
-        self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
-        total = units * release.spacing(self.consortium)
-        self._kept.exchanged(self.declaration, self.declaration, path, values, {}, {})
-        self._kept.add(release, path, opened(total, count))
-        return Total(total, count)
+                self._progress(f"{path} {count}/{self.consortium.size}")
+        return units, count
+
+    def _noised(self, release: Release, units: NDArray[np.int64], parties: int) -> NDArray[np.int64]:
+        """With the noise that each of the parties adds."""
+        if isinstance(release.protection, Entrusted):
+            return units
+        noise, scale = release.noise, release.scale(self.consortium)
+        assert noise is not None
+        part = isinstance(release.protection, Summed)
+        for _ in range(parties):
+            permit = Permit(release.name, 0)
+            units = units + noise.draw(self._noise, scale, release.shape, permit=permit, part=part)
+        return units
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -35,6 +35,9 @@ _FIRST, _LONGEST = 0.1, 1.0
 _ATTEMPT = 15.0
 """Seconds for one attempt: a relay that stands still in the middle of it is as good as none."""
 _LOOK = 0.5
+_QUIET = 3
+"""Looks in a row at which the relay owes an answer and nothing came from it: the line is as good as down."""
+_ANSWERED_BY = 24 * 3600
 _HELD = 4 * WINDOW * PIECE
 """Bytes that wait here for one subscription; the client drops what is beyond."""
 
@@ -58,10 +61,13 @@ class Link:
         self._ping = ping
         self._client: Client | None = None
         self._said: dict[str, None] = {}
+        self._owed = 0
 
     @property
     def is_up(self) -> bool:
-        return self._client is not None and self._client.is_connected
+        """Whether there is a connection, and something comes over it when it should: one whose other end is gone
+        without a word looks alive for as long as the client's own patience with it."""
+        return self._client is not None and self._client.is_connected and self._owed < _QUIET
 
     @property
     def trouble(self) -> str:
@@ -80,10 +86,7 @@ class Link:
                 self._client, pause = client, _FIRST
                 self._said.clear()
                 log.info("%s is connected to the relay", self._name)
-                # Looked at too: the client does not always say that it has closed.
-                while client.is_connected and not closed.is_set():
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(closed.wait(), _LOOK)
+                await self._stay(client, closed)
                 await self._complain(ConnectionError("the connection ended"))
             except Exception as error:
                 # Of whatever kind: a client whose connection dies under it fails in many ways, and each is an outage.
@@ -95,6 +98,24 @@ class Link:
                         await client.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
+
+    async def _stay(self, client: Client, closed: asyncio.Event) -> None:
+        """Until the connection ends. Looks are counted, not seconds: while this process did something else, nobody read
+        what the relay said."""
+        asked, heard = _pinged(client), -1
+        try:
+            # Looked at too: the client does not always say that it has closed.
+            while client.is_connected and not closed.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(closed.wait(), _LOOK)
+                came = client.stats["in_msgs"]
+                self._owed = 0 if asked.done() or came != heard else self._owed + 1
+                heard = came
+                if asked.done():
+                    asked = _pinged(client)
+        finally:
+            self._owed = 0
+            asked.cancel()
 
     async def send(self, subject: str, frame: Frame, answer_to: str = "") -> None:
         """Send, or drop it: whoever needs it asks again."""
@@ -133,3 +154,11 @@ class Link:
         for subject in self._subjects:
             await client.subscribe(subject, cb=self._receive, pending_bytes_limit=_HELD)
         await client.flush(5)
+
+
+def _pinged(client: Client) -> asyncio.Task[None]:
+    """Done when the relay has answered. It is not given up while the connection lives: the client does not survive an
+    answer that nobody waits for any more."""
+    asked = asyncio.create_task(client.flush(_ANSWERED_BY))
+    asked.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return asked

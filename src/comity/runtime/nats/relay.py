@@ -133,13 +133,13 @@ def serve(consortium: Path, *, tick: float = 10.0, ready: Callable[[], None] = l
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ready()
-        due = Roster.load(consortium).next_end(datetime.now(UTC))
+        ended = _ended(consortium)
         while True:
             try:
                 code = process.wait(tick)
                 return 0 if told else code or 1
             except subprocess.TimeoutExpired:
-                due = _cut_off(consortium, due)
+                ended = _keep_up(consortium, ended)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -148,13 +148,20 @@ def serve(consortium: Path, *, tick: float = 10.0, ready: Callable[[], None] = l
             process.wait()
 
 
-def _cut_off(consortium: Path, due: datetime | None) -> datetime | None:
+def _ended(consortium: Path) -> frozenset[str]:
+    """The members whose certificates have ended by now."""
     now = datetime.now(UTC)
-    if due is not None and due <= now:
-        log.warning("a member's certificate has ended; it is cut off")
+    return frozenset(name for name, one in Roster.load(consortium).members.items() if one.state(now) == "expired")
+
+
+def _keep_up(consortium: Path, before: frozenset[str]) -> frozenset[str]:
+    """Cut off members whose certificates have ended since, and admit again whom a clock that was ahead had cut off."""
+    ended = _ended(consortium)
+    if ended != before:
+        log.warning("certificates that have ended: %s; the relay is told", ", ".join(sorted(ended)) or "none any more")
         with changing(consortium):
             reload(consortium)
-    return Roster.load(consortium).next_end(now)
+    return ended
 
 
 def _pid(consortium: Path) -> int | None:

@@ -67,10 +67,6 @@ class Roster:
             if member.key is not None and member.state(now) == "admitted"
         }
 
-    def next_end(self, now: datetime) -> datetime | None:
-        """When the next certificate of an admitted member ends."""
-        return min((m.until for m in self.members.values() if m.until is not None and m.until > now), default=None)
-
     def invited(self, name: str) -> Roster:
         """With one more member, who is not admitted yet."""
         checked_name(name) if name == COORDINATOR else checked_party(name)

@@ -1,0 +1,64 @@
+"""What a plan says of a study's accuracy before anything runs: from public figures alone."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import TYPE_CHECKING
+
+from comity.federation.consortium import Consortium
+from comity.protocols.averaging import rule
+from comity.protocols.averaging.by_moments import deviation_of
+from comity.protocols.averaging.sizes import together
+
+if TYPE_CHECKING:
+    from comity.protocols.averaging.protocol import Averaging
+
+
+def warnings(built: Averaging, who: Consortium) -> tuple[str, ...]:
+    """That the steps of a descent can't converge, where they can't."""
+    if built.way(who) != "gradient":
+        return ()
+    records = together(built.sizes, who)
+    reached = rule.reached(
+        curvature=built.loss.curvature(built.cut(who)),
+        ridge=built.ridge(who),
+        records=records,
+        features=built.features,
+        rounds=built.steps,
+        touched=built.touched,
+    )
+    if reached >= rule.FAR_ENOUGH:
+        return ()
+    return (
+        f"the steps can't converge: {built.steps} rounds go at most {reached:.0%} of the way in an average one of "
+        f"{built.features} directions, at this epsilon and {records:,} records; raise privacy.epsilon, bring more "
+        "records, or declare fewer features",
+    )
+
+
+def expectation(built: Averaging, who: Consortium) -> str:
+    """How much noise to expect, and that it drowns everything where it does."""
+    way, declared, records = built.way(who), built.declare(who), together(built.sizes, who)
+    if way == "moments":
+        noise = deviation_of(declared["moments"], who)
+        useless = ", so expect a useless model: raise epsilon or bring more records"
+        return (
+            f"each released sum of products carries noise of deviation {noise:.3g}, where a record counts at most 1 of "
+            f"{records:,}{useless if noise * sqrt(built.features) > records else ''}"
+        )
+    release = declared["gradient" if way == "gradient" else "models"]
+    scale = release.scale(who)
+    noise = release.deviation(scale) * scale.grid * rule.shared_factor(who) * sqrt(prod(built.shape)) / records
+    if way == "gradient":
+        cut = built.cut(who)
+        useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""
+        return (
+            f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
+            f"{cut:.3g}; {built.steps} rounds are averaged{useless}"
+        )
+    radius = built.loss.radius(built.penalty(who))
+    useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
+    return (
+        f"the model carries noise of norm {noise:.3g}; no fit with l2 = {built.penalty(who):.3g} is longer than "
+        f"{radius:.3g}{useless}"
+    )

@@ -1,0 +1,65 @@
+"""Which second moments of the records are released: all of them up to a width, and those within blocks of features
+beyond it, down to the diagonal.
+
+    S = Σ xxᵀ,    released: the entries S_ij of features i, j in one block
+
+Blocks are neighbours in the encoded row and as long as a public number of entries allows, so that what a site computes,
+masks and sends stays the same however many features there are.
+
+Sensitivity  √2 for a replaced record and 1 for an added one, whatever the blocks: |x_b|⁴ summed over blocks is at most
+             |x|⁴ (proof.md, 3).
+Steps        with k blocks (x·v)² <= k Σ_b (x_b·v_b)², so that S is at most k times its blocks: steps made from them are
+             k times shorter than S itself would allow, and never too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.learn.record_sum import from_upper_triangle, upper_triangle
+
+Floats = NDArray[np.float64]
+Blocks = tuple[slice, ...]
+
+WIDEST_WHOLE = 1500
+"""Up to so many features all second moments are released: 1.1 million numbers, 9 MB of each party. A limit
+of size, beyond the tables that other constants were chosen on."""
+
+_MOST = WIDEST_WHOLE * (WIDEST_WHOLE + 1) // 2
+
+
+def blocks_of(features: int) -> Blocks:
+    """Neighbouring features, in blocks of about one size."""
+    if features <= WIDEST_WHOLE:
+        return (slice(0, features),)
+    # Blocks of s features have d(s + 1)/2 entries together.
+    longest = max(1, 2 * _MOST // features - 1)
+    count = -(-features // longest)
+    edges = [features * place // count for place in range(count + 1)]
+    return tuple(slice(start, stop) for start, stop in pairwise(edges))
+
+
+def entries(blocks: Blocks) -> int:
+    """Numbers that are released of these blocks."""
+    return sum(_size(block) for block in blocks)
+
+
+def moments(rows: Floats, blocks: Blocks) -> Floats:
+    """Σ x_b x_bᵀ of all blocks as one vector (..., entries), whose norm is that of the matrices together."""
+    return np.concatenate([upper_triangle(rows[..., block]) for block in blocks], axis=-1)
+
+
+def matrices(vector: Floats, blocks: Blocks) -> list[Floats]:
+    """The symmetric matrices of such a vector."""
+    ends = np.cumsum([_size(block) for block in blocks])
+    parts: Sequence[Floats] = np.split(vector, ends[:-1])
+    return [from_upper_triangle(part, block.stop - block.start) for part, block in zip(parts, blocks)]
+
+
+def _size(block: slice) -> int:
+    width: int = block.stop - block.start
+    return width * (width + 1) // 2

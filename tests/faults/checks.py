@@ -1,0 +1,82 @@
+"""What must hold after every kill, and after every resume: what was released is paid for, once, and has one noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from comity.errors import ComityError
+from comity.federation.agreed import Agreed
+from comity.federation.paths import StepPath
+from comity.privacy.ledger import Ledger
+from tests.faults.seen import ANSWERED, Sight, twice
+
+
+@dataclass(frozen=True)
+class Line:
+    """An entry of a ledger, as far as it must stay as it is."""
+
+    kind: str
+    release: str
+    index: int | None
+    loss: str
+    time: str
+
+
+def lines_of(ledger: Ledger, run: str) -> list[Line]:
+    """Those of one run, which stands behind its study's hash where a ledger serves several."""
+    return [
+        Line(e.kind, e.release, e.index, str(e.loss), str(e.time))
+        for e in ledger.entries()
+        if e.run == run or e.run.endswith(f"/{run}")
+    ]
+
+
+def declared(agreed: Agreed, party: str) -> set[tuple[str, int]]:
+    """The draws that a run pays for at a party, each once."""
+    return {(draw.release, draw.index) for draw in agreed.declaration.draws(party, agreed.consortium)}
+
+
+def owed(agreed: Agreed, party: str, path: str) -> tuple[str, int] | None:
+    """The draw without which no answer under this path may have left a party. A release of many rounds that is paid for
+    as a whole is paid for with the first."""
+    where = StepPath.parse(path)
+    _, spec = agreed.step(where)
+    if spec.sends is None:
+        return None
+    known = declared(agreed, party)
+    number = int(where.label) if where.label.isdigit() else 0
+    return next(((spec.sends, index) for index in (number, 0) if (spec.sends, index) in known), None)
+
+
+def broken(
+    agreed: Agreed,
+    ledgers: dict[str, Ledger],
+    sights: Sequence[Sight],
+    before: dict[str, list[Line]],
+    run: str,
+) -> tuple[list[str], dict[str, list[Line]]]:
+    """What does not hold, in words, and the lines of each ledger now. `before` are those of the last look."""
+    wrong, now = twice(sights), {}
+    for party, ledger in ledgers.items():
+        try:
+            ledger.verify()
+        except ComityError as error:
+            wrong.append(f"{party}: {error}")
+        now[party] = lines_of(ledger, run)
+        draws = [(line.release, line.index) for line in now[party] if line.kind == "draw"]
+        if len(draws) > len(set(draws)):
+            wrong.append(f"{party} paid twice for one draw")
+        if not set(draws) <= declared(agreed, party):
+            wrong.append(f"{party} paid for what nobody declared")
+        if sum(line.kind == "reserve" for line in now[party]) not in (0, len(declared(agreed, party))):
+            wrong.append(f"{party} reserved other draws than the declared ones")
+        then = before.get(party, [])
+        if now[party][: len(then)] != then:
+            wrong.append(f"{party}'s ledger has lost or changed an entry")
+        for sight in sights:
+            if sight.kind == ANSWERED and sight.by == party:
+                draw = owed(agreed, party, sight.name)
+                if draw is not None and draw not in draws:
+                    wrong.append(f"{party} answered {sight.name} and its ledger lacks the draw {draw[0]}[{draw[1]}]")
+    return wrong, now

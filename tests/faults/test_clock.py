@@ -1,0 +1,65 @@
+"""A clock that jumps, ahead and back, in the middle of a run: nobody waits for it, and the ledger holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from comity.federation import booking
+from comity.federation.journal import Journal
+from comity.federation.parties import whole_run
+from comity.privacy import ledger_rows
+from comity.runtime.coordinating import coordinator
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.site.desk import Desk
+from tests.faults.checks import lines_of
+
+YEARS = timedelta(days=20 * 365)
+
+
+class Clock:
+    """Stands for `datetime` in a module; `ahead` is by how much it is wrong."""
+
+    def __init__(self):
+        self.ahead = timedelta()
+
+    def now(self, zone=UTC):
+        return datetime.now(zone) + self.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    for module in (ledger_rows, booking):
+        monkeypatch.setattr(module, "datetime", made)
+    return made
+
+
+def run(place, name, progress=None):
+    desks = {party: Desk(place.site(party)) for party in place.parties}
+    parties = coordinator(
+        place.study,
+        run=name,
+        channel=LocalChannel(desks),
+        journal=Journal(place.journal),
+        keys=place.keys,
+        progress=progress,
+    )
+    return whole_run(parties)
+
+
+def test_a_run_goes_through_a_clock_that_jumps(small, tmp_path, clock):
+    place = small.copied(tmp_path / "consortium")
+    jumps = iter([YEARS, -2 * YEARS, 2 * YEARS, -YEARS] * 20)
+
+    def jumping(_):
+        clock.ahead += next(jumps)
+
+    with place.witnessed():
+        run(place, "run-1", jumping)
+        ledger = place.ledger("north")
+        assert not ledger.verify().frozen
+        times = [entry.time for entry in ledger.entries()]
+        assert times != sorted(times), "the control: the clock has jumped"
+        assert [line.kind for line in lines_of(ledger, "run-1")] == ["reserve", "draw", "close"]

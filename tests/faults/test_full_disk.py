@@ -1,0 +1,122 @@
+"""A disk that takes no more, at a site: nothing is spent twice, and the run goes on once there is room."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from comity.errors import Stopped
+from comity.federation.journal import Journal
+from comity.federation.parties import whole_run
+from comity.privacy import ledger_file
+from comity.runtime.coordinating import coordinator
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.site.desk import Desk
+from tests.faults import seen
+from tests.faults.checks import broken
+from tests.faults.consortia import RUN, make
+
+
+@pytest.fixture(scope="module")
+def averaging(tmp_path_factory):
+    """Of four parties, one of whom may be lost."""
+    return make(tmp_path_factory.mktemp("disk") / "pristine", "averaging")
+
+
+@pytest.fixture(params=["small", pytest.param("averaging", marks=pytest.mark.long)])
+def place(request, tmp_path):
+    made = request.getfixturevalue(request.param).copied(tmp_path / "consortium")
+    with made.witnessed():
+        yield made
+
+
+@contextmanager
+def full(monkeypatch, path):
+    """SQLite finds no room for another page of this file."""
+    connected = ledger_file._connected
+
+    def short_of_room(where, *rest, **more):
+        connection = connected(where, *rest, **more)
+        if where == path:
+            (pages,) = connection.execute("pragma page_count").fetchone()
+            connection.execute(f"pragma max_page_count = {pages}")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_file, "_connected", short_of_room)
+        yield
+
+
+def run(place, *, progress=None):
+    desks = {party: Desk(place.site(party)) for party in place.parties}
+    parties = coordinator(
+        place.study,
+        run=RUN,
+        channel=LocalChannel(desks),
+        journal=Journal(place.journal),
+        keys=place.keys,
+        progress=progress,
+    )
+    return whole_run(parties)
+
+
+def held(place, record):
+    ledgers = {party: place.ledger(party) for party in place.parties}
+    wrong, lines = broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)
+    assert not wrong
+    return lines
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
+        for name in names:
+            monkeypatch.setattr(owner, name, getattr(owner, name))
+    made = seen.Record(tmp_path / "seen")
+    seen.at_a_site(made)
+    seen.at_the_coordinator(made)
+    return made
+
+
+def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(place, record, monkeypatch):
+    path = place.folder / "north" / "north.ledger"
+    dropouts = place.study.consortium.dropouts
+    with full(monkeypatch, path):
+        if dropouts:
+            # It can't even reserve, and the others are enough.
+            first = run(place)
+            assert not [line for line in held(place, record)["north"] if line.kind == "draw"]
+        else:
+            with pytest.raises(Stopped, match="north") as stopped:
+                run(place)
+            assert stopped.value.exit_code == 5 and "same run id" in str(stopped.value)
+    values = run(place)
+    if dropouts:
+        assert str(values) == str(first)
+    lines = held(place, record)
+    draws = {party: [line.release for line in of if line.kind == "draw"] for party, of in lines.items()}
+    assert all(draws[party] for party in place.parties if party != "north" or not dropouts), draws
+
+
+def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(place, record, monkeypatch):
+    """Full from the first step that pays: whoever has paid before answers as before."""
+    path = place.folder / "north" / "north.ledger"
+    context = full(monkeypatch, path)
+
+    def filling(step):
+        if step.startswith(("cells", "sum.advertise", "count", "vote", "train")) and not entered:
+            entered.append(step)
+            context.__enter__()
+
+    entered: list[str] = []
+    try:
+        run(place, progress=filling)
+    except Stopped as stopped:
+        assert "north" in str(stopped)
+    assert entered
+    context.__exit__(None, None, None)
+    held(place, record)
+    run(place)
+    lines = held(place, record)
+    assert all(of[-1].kind == "close" for of in lines.values())

@@ -1,0 +1,115 @@
+"""Whoever is killed, whenever: the run goes on or is resumed, what was released is paid for, once, and has one noise.
+
+`make faults` counts it for every method and prints the table of docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from comity.federation.journal import Journal
+from comity.federation.parties import whole_run
+from comity.privacy.ledger_transaction import Transaction
+from comity.runtime.coordinating import coordinator
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.site.desk import Desk
+from tests.faults import deployed_kills, local_kills, seen, table
+from tests.faults.checks import broken
+from tests.faults.consortia import METHODS, RUN, make
+from tests.faults.matrix import DEPLOYED, LOCAL, SEED
+from tests.faults.outcomes import ENDED, RESUMED
+from tests.federation.children import end_children
+from tests.runtime.nats.relays import needs_server
+
+
+@pytest.fixture(autouse=True)
+def over():
+    yield
+    end_children()
+
+
+def test_a_few_kills(small, tmp_path):
+    tally = local_kills.kills(small, tmp_path, 2, SEED, measured=1)
+    assert tally.kills >= 2 and not tally.violations
+    assert not tally.number(ENDED)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", METHODS)
+def test_two_hundred_kills(method, tmp_path):
+    tally = local_kills.kills(make(tmp_path / "pristine", method), tmp_path, 200, SEED)
+    print(*table.lines(LOCAL, tally, SEED), sep="\n")
+    assert not tally.violations
+    # Kills that all came before or after the run would have tried nothing.
+    assert tally.number(RESUMED) >= 60 and not tally.number(ENDED)
+
+
+@needs_server
+@pytest.mark.deploy
+@pytest.mark.parametrize("method", METHODS)
+def test_kills_of_each_role_over_a_relay(method, tmp_path):
+    tally = deployed_kills.kills(make(tmp_path / "pristine", method, runs=40, deployed=True), tmp_path, 3, SEED)
+    print(*table.lines(DEPLOYED, tally, SEED), sep="\n")
+    assert not tally.violations and not tally.number(ENDED)
+
+
+# Controls: what is counted as a violation.
+
+
+@pytest.fixture
+def watched(small, tmp_path, monkeypatch):
+    """A run in this process of which everything is written down; call it again to run it again."""
+    place, record = small.copied(tmp_path / "consortium"), seen.Record(tmp_path / "seen")
+    for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
+        for name in names:
+            monkeypatch.setattr(owner, name, getattr(owner, name))
+    seen.at_a_site(record)
+    seen.at_the_coordinator(record)
+
+    def run(journal):
+        with place.witnessed():
+            desks = {party: Desk(place.site(party)) for party in place.parties}
+            parties = coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys)
+            return whole_run(parties)
+
+    def wrong():
+        with place.witnessed():
+            ledgers = {party: place.ledger(party) for party in place.parties}
+            return broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)[0]
+
+    run.wrong, run.place = wrong, place
+    return run
+
+
+class Dies(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+def test_control_a_site_that_forgets_its_reply_is_seen(watched, monkeypatch):
+    """Asked again after a kill, it draws a second noise for one debit."""
+    journal, got = Journal(), Journal.got
+
+    def dying(self, run, path, *rest, **more):
+        if path.startswith("place"):
+            raise Dies
+        return got(self, run, path, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "got", dying)
+        with pytest.raises(Dies):
+            watched(journal)
+    assert not watched.wrong()
+    for party in watched.place.parties:
+        with sqlite3.connect(watched.place.folder / party / f"{party}.ledger") as file:
+            file.execute("delete from reply where path = 'place[0]'")
+    monkeypatch.setattr(Transaction, "draw", lambda self, **what: None)
+    watched(journal)
+    assert any("answered place[0] in 2 ways" in one for one in watched.wrong())
+
+
+def test_control_a_ledger_that_does_not_pay_is_seen(watched, monkeypatch):
+    monkeypatch.setattr(Transaction, "draw", lambda self, **what: None)
+    watched(Journal())
+    assert any("its ledger lacks the draw cells[0]" in one for one in watched.wrong())

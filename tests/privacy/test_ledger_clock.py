@@ -1,0 +1,83 @@
+"""What was spent since a moment, in a ledger whose clock was wrong for a while."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from comity.privacy import ledger_rows
+from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.loss import Pure
+from comity.privacy.unit import Neighbours, Unit
+
+YEARS = timedelta(days=20 * 365)
+TERMS = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+
+
+class Clock:
+    """Stands for `datetime`; `ahead` is by how much it is wrong."""
+
+    ahead = timedelta()
+
+    def now(self, zone=UTC):
+        return datetime.now(zone) + self.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(ledger_rows, "datetime", made)
+    return made
+
+
+@pytest.fixture
+def ledger(clock, tmp_path):
+    """Made while the clock is right."""
+    return Ledger.create(tmp_path / "ledger", dataset="visits", grant=Pure(100), simulated=True, **TERMS)
+
+
+def pay(ledger, run):
+    ledger.reserve(study="study", run=run, draws=[Draw("mean", 0, Pure("0.5"), "laplace", 1.0)], **TERMS)
+    ledger.draw(run=run, release="mean", index=0, step="s")
+    ledger.close(run)
+
+
+def spent(ledger, *, days=30, **later):
+    """What counts in a period that ends so much later than now."""
+    now = datetime.now(UTC) + timedelta(**later)
+    with ledger.trial() as transaction:
+        since = now - timedelta(days=days)
+        return transaction.spent_since(since.isoformat(), now=now.isoformat()).pure
+
+
+@pytest.mark.parametrize("wrong", [-YEARS, YEARS], ids=["behind", "ahead"])
+def test_what_was_paid_while_the_clock_was_wrong_counts(ledger, clock, wrong):
+    clock.ahead = wrong
+    pay(ledger, "while it was wrong")
+    clock.ahead = timedelta()
+    assert spent(ledger) == Decimal("0.5")
+    # When it was is not known, so that it counts in later periods too; a write-off of that time as well.
+    assert spent(ledger, days=1, hours=26) == Decimal("0.5")
+    # By a clock that is a little behind the ledger's first entry, which is all that shows the jump.
+    assert spent(ledger, hours=-1) == Decimal("0.5")
+    clock.ahead = wrong
+    ledger.write_off(Pure("0.25"), "restored")
+    assert spent(ledger) == Decimal("0.75")
+
+
+def test_a_clock_that_was_ahead_once_does_not_make_later_entries_count_for_ever(ledger, clock):
+    clock.ahead = YEARS
+    pay(ledger, "ahead")
+    clock.ahead = timedelta()
+    pay(ledger, "right")
+    assert spent(ledger) == Decimal("1.0")
+    assert spent(ledger, days=30, hours=60 * 24) == Decimal("0.5")
+
+
+def test_a_clock_that_is_set_back_a_little_changes_nothing(ledger, clock):
+    clock.ahead = -timedelta(hours=1)
+    pay(ledger, "an hour back")
+    assert spent(ledger) == Decimal("0.5")
+    assert spent(ledger, hours=60 * 24) == Decimal("0")
