@@ -40,6 +40,6 @@ def test_a_number_is_learnt_by_least_squares_alone():
         table, schema=Schema(table.schema.columns, Bounded("ill", -2, 2)), train=frames[0], test=frames[1]
     )
     (found,) = of_case(Dealt(numbers, 3), 1, 5.0, 2, quick=True)
-    assert found["case"] == "vertical-quadratic made K=3 t=1 eps=5" and found["log_loss"] is None
+    assert found["case"] == "vertical made K=3 t=1 eps=5" and found["log_loss"] is None
     assert found["ours"] > 0.9 and found["pooled"] == pytest.approx(1.0) and found["constant"] == 0.0
     assert np.isclose(found["below_pooled"], found["pooled"] - found["ours"])
