@@ -79,7 +79,7 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
         colluders=colluders,
     )
     beside = held.beside(epsilon)
-    for method in (QUADRATIC,) if held.numbers else (ROUNDS, QUADRATIC):
+    for method in (ROUNDS,) if held.numbers else (ROUNDS, QUADRATIC):
         case = Case(method, held.table.name, len(held.columns), colluders, epsilon)
         found = []
         for number in range(repeats):
@@ -137,8 +137,7 @@ class Dealt:
 
     def learnt(self, method: str, who: Consortium, source: SeededNoise) -> Floats:
         """Coefficients of encoded rows, of one run."""
-        if method == ROUNDS:
-            assert isinstance(self.rounds, GradientRegression)
+        if method == ROUNDS and isinstance(self.rounds, GradientRegression):
             return descended(self.rounds, self.train, who, source)
         count = len(next(iter(self.train.values())))
         return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef
