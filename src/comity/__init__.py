@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from comity.estimators import AveragedClassifier as AveragedClassifier
     from comity.estimators import AveragedRegressor as AveragedRegressor
     from comity.estimators import SoftLabelClassifier as SoftLabelClassifier
+    from comity.estimators import VerticalClassifier as VerticalClassifier
+    from comity.estimators import VerticalRegressor as VerticalRegressor
     from comity.federation.parties import Progress
     from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
@@ -57,7 +59,9 @@ __all__ = [
     "SoftLabelClassifier",
     "Study",
     "Table",
+    "VerticalClassifier",
     "VerticalRegression",
+    "VerticalRegressor",
     "__version__",
     "load_artefact",
     "load_model",
@@ -80,7 +84,9 @@ _HOMES = {
     "SoftLabelClassifier": "comity.estimators",
     "Study": "comity.runtime.study",
     "Table": "comity.artefacts.table",
+    "VerticalClassifier": "comity.estimators",
     "VerticalRegression": "comity.protocols.vertical",
+    "VerticalRegressor": "comity.estimators",
     "load_artefact": "comity.artefacts.artefact",
     "load_model": "comity.learn",
     "load_result": "comity.report.result",

@@ -135,7 +135,7 @@ def test_without_noise_it_is_least_squares(pure):
     found = fitted(layout, exact(layout, x, targets), records=300, deviation=0.0, classes=False)
     wanted, residuals, *_ = np.linalg.lstsq(x, targets, rcond=None)
     np.testing.assert_allclose(found.coef, wanted, atol=1e-6)
-    assert found.ridge == 0.0
+    np.testing.assert_allclose(found.shrunk, 0.0, atol=1e-9)
     wanted_errors = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residuals[0] / 300)
     np.testing.assert_allclose(found.errors, wanted_errors, rtol=1e-6)
     classes = fitted(layout, exact(layout, x, np.sign(targets)), records=300, deviation=0.0, classes=True)
@@ -145,7 +145,7 @@ def test_without_noise_it_is_least_squares(pure):
 def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records():
     records, who = made("linear"), consortium()
     built = protocol("linear", records)
-    assert [release.name for release in built.declare(who).releases] == ["moments", "model", "errors"]
+    assert [release.name for release in built.declare(who).releases] == ["moments", "model", "errors", "shrunk"]
     released = run(parties(built, records, who)[0])
     layout = built.layout(who)
     together = sum(exact(layout, own.features, built.targets(own.labels)) for own in records.values())

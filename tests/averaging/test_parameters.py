@@ -92,7 +92,7 @@ def test_a_study_is_planned_and_run(tmp_path, target, delta):
     rounds = "rounds = 5\n" if delta and target != NUMBER else ""
     made = study(tmp_path, rounds + SIZES, delta, target)
     plan = made.plan()
-    assert [row.release for row in plan.rows][-1] == ("errors" if target == NUMBER else "model")
+    assert [row.release for row in plan.rows][-1] == ("shrunk" if target == NUMBER else "model")
     assert plan.unit == "a record" and "colluders 1" in plan.notes[0] and "noise" in plan.expected
     outcome = run_study(made, seed=4)
     constant = outcome.baseline("constant")

@@ -1,4 +1,4 @@
-"""Cubes and combinations with dealt randomness: exact in the ring, and masked by words that no coalition knows."""
+"""Waves and combinations with dealt randomness: exact in the ring, and masked by words that no coalition knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.crypto import dealer_combination as vectors
-from comity.crypto import dealer_cubes as cubes
+from comity.crypto import dealer_waves as waves
 from comity.entropy import derive
 from comity.errors import Malformed
 
@@ -21,17 +21,41 @@ def words(generator, *shape):
     return generator.integers(0, 2**64, shape, dtype=np.uint64)
 
 
+CURVE = waves.Curve((1, 3, 4), (0.6, -0.2, 0.05))
+
+
 @pytest.mark.parametrize("parties", [2, 3, 5])
-def test_shares_add_up_to_the_value_and_its_cube(parties):
+def test_shares_add_up_to_the_curve_within_its_rounding(parties):
     generator = np.random.default_rng(parties)
-    shares = words(generator, parties, ROWS)
-    hands = cubes.deal_cubes(seeds(parties, "cubes"), ROWS)
-    opened = sum(cubes.masked(hand, share) for hand, share in zip(hands, shares))
-    found = [cubes.value_and_cube(hand, opened, first=at == 0) for at, hand in enumerate(hands)]
-    z = sum(shares)
-    np.testing.assert_array_equal(sum(value for value, _ in found), z)
-    exact = np.array([int(one) ** 3 % 2**64 for one in z], np.uint64)
-    np.testing.assert_array_equal(sum(cube for _, cube in found), exact)
+    shares = generator.integers(0, waves.STEPS, (parties, ROWS)).astype(np.uint16)
+    hands = waves.deal_waves(seeds(parties, "waves"), ROWS, CURVE)
+    shown = waves.opened([waves.masked(hand, share) for hand, share in zip(hands, shares)])
+    total = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+    found = total.view(np.int64) * 4.0**-waves.PLACES
+    z = 2 * np.pi * (shares.astype(np.int64).sum(axis=0) % waves.STEPS) / waves.STEPS
+    exact = sum(b * np.sin(k * z) for k, b in zip(CURVE.harmonics, CURVE.amplitudes))
+    assert 0 < np.abs(found - exact).max() <= CURVE.rounding
+    assert np.abs(found).max() <= CURVE.largest
+
+
+def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt():
+    rows, highest = 1 << 12, 0.0
+    for turn in range(8):
+        hands = waves.deal_waves(seeds(2, f"rounding {turn}"), rows, CURVE)
+        every = np.arange(rows).astype(np.uint16)
+        shown = waves.opened([waves.masked(hands[0], every), waves.masked(hands[1], np.zeros_like(every))])
+        total = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        highest = max(highest, np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
+    assert np.abs(CURVE.values).max() < highest <= CURVE.largest
+
+
+def test_every_machine_has_the_same_integers():
+    """Parties multiply shares by sines that each computes by itself: no table entry may be near a half."""
+    from comity.protocols.vertical.response import CURVE as RESPONSE
+
+    for amplitude in (1.0, *RESPONSE.amplitudes):
+        exact = amplitude * np.sin(2 * np.pi * np.arange(waves.STEPS) / waves.STEPS) * 2**waves.PLACES
+        assert np.abs(exact % 1 - 0.5).min() > 1e-7
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
@@ -57,9 +81,12 @@ def test_shares_add_up_to_the_combinations(parties):
 def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_value():
     """All values zero: words are still spread over the ring, and no two of one hand agree."""
     rows = 4000
-    hands = cubes.deal_cubes(seeds(2, "spread"), rows)
+    hands = waves.deal_waves(seeds(2, "spread"), rows, CURVE)
     zero = np.zeros(rows, np.uint64)
-    shown = [cubes.masked(hands[0], zero), *hands[0].powers, cubes.masked(hands[1], zero), *hands[1].powers]
+    shown = [*hands[0].shares, *hands[1].shares]
+    for hand in hands:
+        counts = np.bincount(waves.masked(hand, np.zeros(rows, np.uint16)) >> 8, minlength=16)
+        assert counts.min() > rows / 16 * 0.7 and counts.max() < rows / 16 * 1.3
     vector = vectors.deal_vector([(b"a" * 32, 1), (b"b" * 32, 1)], seeds(2, "spread"), rows)
     shown += [vectors.masked(hand, zero) for hand in vector]
     for one in shown:
@@ -70,8 +97,10 @@ def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_
 
 def test_hands_of_another_size_are_refused():
     with pytest.raises(Malformed):
-        cubes.CubeHand(b"short", 3)
+        waves.WaveHand(b"short", 3, 2)
     with pytest.raises(Malformed):
-        cubes.CubeHand(b"x" * 32, 3, np.zeros((2, 4), np.uint64))
+        waves.WaveHand(b"x" * 32, 3, 2, np.zeros((2, 3), np.uint64))
+    with pytest.raises(Malformed):
+        waves.Curve((1, 3), (0.5,))
     with pytest.raises(Malformed):
         vectors.VectorHand(b"x" * 32, 3, 2, np.zeros(3, np.uint64))

@@ -13,6 +13,7 @@ from comity.errors import Refused
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaration import Declaration, Release
+from comity.federation.delivery import SIGNATURES
 from comity.federation.forms import Array
 from comity.federation.letters import Head
 from comity.federation.parties import run
@@ -21,7 +22,7 @@ from comity.federation.protocol import step
 from comity.federation.sealed_values import sealed_value
 
 from .test_resume import Killed, kill_at
-from .toy import STUDY, Rounds, answer, ask_for, consortium, host, setup
+from .toy import STUDY, Rounds, answer, ask_for, consortium, host, setup, signature
 
 OWN = np.arange(3) + 0.123456789
 HINT = np.arange(3) - 0.987654321
@@ -119,6 +120,9 @@ def boxed(one: Any, values: Any, **head: Any) -> bytes:
     key = Identity(decode(one.store.state("run-1", "run:secret"))).public
     written = {"study": STUDY, "run": "run-1", "path": "run.end[0]", "sender": COORDINATOR, "to": "ash"}
     written["name"] = "yours"
+    if isinstance(values, dict):
+        signed = {name: {"run.end[0]": signature(name, "run.end[0]", value)} for name, value in values.items()}
+        values = {**values, SIGNATURES: signed}
     return sealed_value(values, key, Head(**{**written, **head}))
 
 
@@ -194,6 +198,7 @@ def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path, w
     np.testing.assert_array_equal(run(again)["result"], released["result"])
     for party, one in hosts.items():
         stored = one.store.delivered("run-1")
+        assert len(stored.pop(SIGNATURES)) == 1
         assert [len(of) for of in stored.values()] == [1, 2, 1, *([1] if party == "elm" else [])], stored.keys()
         np.testing.assert_array_equal(one.received("run-1").releases["result"], released["result"])
         assert one.store.runs_open() == []

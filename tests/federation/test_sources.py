@@ -373,3 +373,18 @@ def test_a_party_that_pays_nothing_is_said_to_pay_nothing():
         "each consumer (elm, fir)",
         "nothing",
     )
+
+
+def test_a_reader_that_works_with_nobody_knows_its_own_part_of_the_noise():
+    """Without colluders a party may read what is made of a sum only if the noise is laid out without its part."""
+    who = consortium(colluders=0)
+    sum_ = contribution("sum", EVERY_PARTY, Summed(Gaussian(LOSS)))
+    read = Release(name="model", source=COORDINATOR, to=EVERYONE, protection=Derived("sum"), form=Array((3,)))
+    with pytest.raises(Refused, match="each of them knows a part"):
+        Declaration((sum_, read), adversary="nobody").accept(who)
+    laid_out = replace(sum_, known_parts=1)
+    Declaration((laid_out, read), adversary="nobody").accept(who)
+    assert laid_out.parts(who) == len(NAMES) - 1 == sum_.parts(consortium(colluders=1))
+    assert laid_out.parts(consortium(colluders=2)) == len(NAMES) - 2
+    with pytest.raises(Refused, match="known to a reader"):
+        laid_out.parts(consortium(colluders=0, dropouts=len(NAMES) - 1))

@@ -19,7 +19,7 @@ ENCODING = Encoding(Schema((Numeric("x", 0, 1), Numeric("y", 0, 1)), Classes("z"
 
 class _Host:
     def __init__(self, records: object) -> None:
-        self.records = records
+        self.records, self.records_digest = records, None
 
 
 class _Site(Site):

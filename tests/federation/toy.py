@@ -28,6 +28,7 @@ from comity.federation.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.federation.store import Store
+from comity.federation.vouched import vouch
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger_account import currency_for
@@ -184,6 +185,11 @@ def answer(host: Host, ask: bytes) -> bytes:
     return verify_reply(identity(host.party).public, host.party, raw, host.answer(raw))
 
 
+def signature(name: str, path: str, value: Any, *, study: str = STUDY, run: str = "run-1") -> bytes:
+    """The coordinator's signature on a value that it releases."""
+    return vouch(identity(COORDINATOR), study, run, name, path, encode(value))
+
+
 def ask_for(
     path: str,
     *,
@@ -199,7 +205,9 @@ def ask_for(
     if path == "run.begin[0]":
         values = {"coordinator_key": identity(COORDINATOR).public.sealing(), **values}
     if path == "run.end[0]":
-        values = {"released": {}, "yours": b"", **values}
+        said = values.get("released", {})
+        signed = {name: {path: signature(name, path, value, study=study, run=run)} for name, value in said.items()}
+        values = {"released": {}, "yours": b"", "signed": signed, **values}
     return encode([study, run, path, encode(values), encode(own or {}), list(mail), nonce, list(seen)])
 
 

@@ -10,7 +10,13 @@ import pytest
 
 from comity.data import Records, Schema
 from comity.data.columns import Classes, Numeric
-from comity.reproduce import REPRODUCTIONS, generalisation, generalisation_averaging, generalisation_rows
+from comity.reproduce import (
+    REPRODUCTIONS,
+    generalisation,
+    generalisation_averaging,
+    generalisation_rows,
+    generalisation_softlabel,
+)
 from comity.reproduce.generalisation_rows import Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation_tables import Table
 
@@ -46,6 +52,23 @@ def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch
     assert first["log_loss"] > 0 and first["pooled_auc"] > 0.9
 
 
+def test_soft_labels_run_over_a_table_and_say_what_was_summed(monkeypatch):
+    monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
+    size = generalisation_softlabel.Size({"made": (60,)}, (0.01, 3.0), 3, auxiliary=300)
+    noisy, found = generalisation_softlabel.of_table(made(rows=4000), 60, size, quick=False)
+    assert found["case"] == "softlabel made K=60 t=1 eps=3" and set(found) >= FIELDS
+    assert found["statistic"] == "class-sums" and found["repeats"] == 3
+    assert max(found["constant"], noisy["ours"]) < found["ours"] <= 1 and abs(found["below_pooled"]) < 0.05
+    assert found["own"] < found["pooled"] and 0 < found["log_loss"] < 0.7 and found["pooled_auc"] > 0.9
+
+
+def test_parties_and_public_rows_of_soft_labels_share_no_record():
+    held, protocol = generalisation_softlabel.dealt(made(rows=2000), 30, 200)
+    own = {row.tobytes() for row in held.features.reshape(-1, held.features.shape[-1])}
+    assert len(own) == 600 and held.auxiliary.shape[0] == 200
+    assert not own & {row.tobytes() for row in held.auxiliary} and protocol.records_per_party == 20
+
+
 def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
     class Private:
         def __init__(self, **options):
@@ -78,4 +101,4 @@ def test_the_document_is_what_the_command_prints():
     head = generalisation.page([]).splitlines()
     assert text.splitlines()[: len(head)] == head
     rows = [line for line in text.splitlines() if line.startswith("| ") and " K=" in line]
-    assert {line.split()[1] for line in rows} >= {"averaging"}
+    assert {line.split()[1] for line in rows} >= {"averaging", "softlabel"}

@@ -51,7 +51,7 @@ def test_rows_have_the_common_form_and_say_why(rows):
     for case, row in rows.items():
         assert set(row) == FIELDS and row["repeats"] == 4
         assert 0 < row["constant"] < row["non_private"] <= 1
-        assert ("records per party" in row["note"]) == case.startswith("default")
+        assert ("the noise allows" in row["note"]) == case.startswith("default")
 
 
 def test_accuracy_falls_with_epsilon_and_sums_learn(rows):
@@ -67,12 +67,12 @@ def test_the_same_command_prints_the_same_figures(rows):
 @pytest.mark.parametrize("statistic", ["class-sums", "cells", "models", "votes"])
 def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
     """Without noise; votes are summed by their mean, which rounds once instead of once for each party."""
-    from comity.reproduce.softlabel_default import _contributions, mean_votes
+    from comity.reproduce.softlabel_default import contributions, mean_votes
 
     one = layout()
     protocol, who = one.protocol(statistic), consortium(60, 1.0, DELTA)
     found, release = opened(protocol, who)
-    units = total(release, _contributions(one, found, mean_votes(one)), who)
+    units = total(release, contributions(one, found, mean_votes(one)), who)
     cohort = Cohort(
         protocol,
         who,

@@ -356,9 +356,9 @@ def unread():
     ("loss", "records", "name", "reason"),
     [
         (Pure(1), 24, "votes", "pure epsilon"),
-        (Approx(1, 1e-6), 40, "votes", "40 records per party, 30 or more"),
-        (Approx(300, 1e-6), 24, "class-sums", "24 records per party, fewer than 30"),
-        (Approx(1, 1e-6), 24, "cells", "too few for sums"),
+        (Approx(300, 1e-6), 24, "class-sums", "allows 4 directions for sums, class frequencies beside them"),
+        (Approx(1, 1e-6), 24, "cells", "too few for 3 classes"),
+        (Approx(0.1, 1e-6), 24, "class-sums", "each party's most frequent class alone: expect a constant"),
     ],
 )
 def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(loss, records, name, reason):

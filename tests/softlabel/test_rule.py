@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,15 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.rule import cell_count, choose, class_sum_directions, noise_multiplier, vote_directions
+from comity.protocols.softlabel.protocol import SoftLabel
+from comity.protocols.softlabel.rule import (
+    Choice,
+    cell_count,
+    choose,
+    class_sum_directions,
+    noise_multiplier,
+    vote_directions,
+)
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Votes
 from comity.runtime.numbered import Numbered
 
@@ -24,19 +34,55 @@ def who(parties: int = 1000, loss=None, **terms) -> Consortium:
 
 
 def test_the_layout_of_activities():
-    """1,000 parties of six records and six classes: sums at ε 10 and 1, cells at 0.1, as the recipe says."""
+    """1,000 parties of six records and six classes: sums at ε 10 and 1, cells at 0.1."""
     found = [choose(who(loss=Approx(e, 1e-6)), ROWS, classes=6, records_per_party=6) for e in (10, 1, 0.1)]
     assert [type(choice.statistic) for choice in found] == [ClassSums, ClassSums, Cells]
-    assert found[0].statistic.dimensions == 30 and "452 directions" in found[0].why
-    assert "too few for sums" in found[2].why and found[2].statistic.shape == (6, 10)
+    assert found[0].statistic.dimensions == 30 and "30 directions" in found[0].why
+    assert "too few for 6 classes" in found[2].why and found[2].statistic.shape == (6, 10)
 
 
-def test_pure_epsilon_and_many_records_take_votes():
+def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise():
     pure = choose(who(loss=Pure(0.1)), ROWS, classes=6, records_per_party=6)
-    many = choose(who(), ROWS, classes=2, records_per_party=22)
     assert isinstance(pure.statistic, Votes) and "pure" in pure.why
-    assert isinstance(many.statistic, Votes) and "22 records per party" in many.why
+    for parties, epsilon, records in ((1000, 1, 22), (24, 1, 50), (24, 0.1, 500), (1000, 10, 2)):
+        two = choose(who(parties, Approx(epsilon, 1e-6)), ROWS, classes=2, records_per_party=records)
+        assert isinstance(two.statistic, ClassSums)
     assert isinstance(choose(who(), ROWS, classes=10, records_per_party=50).statistic, ClassSums)
+
+
+def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class():
+    for records in (2, 20):
+        found = choose(who(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
+        assert found.statistic.shape == (5, 1) and "expect a constant" in found.why
+    assert isinstance(choose(who(100), ROWS, classes=6, records_per_party=20).statistic, Cells)
+
+
+def contrast_noise(terms: Consortium, classes: int, directions: int) -> float:
+    """Of the release as it is declared, over as few parties as may be left, all of whom counted on their own part."""
+    names = tuple("abcd"[:classes])
+    one = SoftLabel(auxiliary=ROWS, classes=names, statistic="class-sums", records_per_party=20)
+    sums = ClassSums.on(ROWS, classes, records_per_party=20, dimensions=directions)
+    one._choices[terms.size, terms.dropouts, terms.colluders, terms.loss] = Choice(sums, "")
+    noise = one.deviation(terms, terms.survivors) * sqrt(terms.size / terms.survivors)
+    return noise * sqrt(directions + 1) / sums.signal
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("terms", [(100, 1, {}), (600, 0.1, {}), (40, 2, {"dropouts": 4, "colluders": 2})])
+def test_the_noise_of_summed_directions_is_what_the_declared_release_has(terms, classes):
+    """The most directions whose contrast has a fifth of the signal for its noise: one more would have more."""
+    parties, epsilon, more = terms
+    several = who(parties, Approx(epsilon, 1e-6), **more)
+    kept = class_sum_directions(several, 20, classes, 30)
+    assert 2 < kept < 30
+    assert contrast_noise(several, classes, kept) <= 0.2 * (1 + 1e-3)
+    assert contrast_noise(several, classes, kept + 1) > 0.2 * (1 - 1e-3)
+
+
+def test_where_two_directions_are_mostly_noise_class_frequencies_are_left():
+    found = choose(who(24, Approx(0.1, 1e-6)), ROWS, classes=2, records_per_party=50)
+    assert found.statistic.shape == (1, 1) and "expect a constant" in found.why
+    assert choose(who(24), ROWS, classes=2, records_per_party=50).statistic.shape == (1, 3)
 
 
 def test_directions_of_votes_follow_the_noise():
@@ -52,12 +98,13 @@ def test_directions_of_votes_follow_the_noise():
 def test_colluders_and_dropouts_cost_directions():
     plain, guarded = who(), who(colluders=500)
     assert noise_multiplier(guarded) == pytest.approx(noise_multiplier(plain) * np.sqrt(999 / 500))
-    assert class_sum_directions(guarded, 6) < class_sum_directions(plain, 6)
-    assert class_sum_directions(who(dropouts=300), 6) < class_sum_directions(plain, 6)
+    assert class_sum_directions(guarded, 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
+    assert class_sum_directions(who(dropouts=300), 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
 
 
-def test_cells_are_no_fewer_than_classes_and_leave_rows_for_each():
-    assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 6
+def test_cells_are_no_fewer_than_half_the_classes_and_leave_rows_for_each():
+    assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 3
+    assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 2, 1000) == 2
     assert cell_count(who(10**6), 6, 6, 1000) == 100
 
 

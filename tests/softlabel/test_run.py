@@ -153,8 +153,8 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method):
         elif path == "run.begin[0]":
             assert set(asked) == {"coordinator_key"} and set(reply["ok"]) == {"run_key", "remembered"}
         elif path == "run.end[0]":
-            assert set(asked) == {"heads", "released", "yours"} and not reply["ok"]
-            assert set(asked["released"]) == {"model"} and asked["yours"] == b""
+            assert set(asked) == {"heads", "released", "yours", "signed"} and not reply["ok"]
+            assert set(asked["released"]) == set(asked["signed"]) == {"model"} and asked["yours"] == b""
         else:
             # Entrusted: the coordinator reads this party's votes or model in clear, and the declaration says so.
             assert not asked and set(reply["ok"]) == {sent}

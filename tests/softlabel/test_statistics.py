@@ -8,9 +8,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from comity.federation.rows import Rows
+from comity.learn.softmax import contrasts
 from comity.learn.voting import one_hot
-from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
+from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes, class_sums
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
+from comity.protocols.softlabel.statistics.shrinking import towards_frequencies
 
 WIDTH, ROWS = 4, 60
 
@@ -28,6 +31,7 @@ def statistics(classes: int) -> list[Statistic]:
         Histograms.on(rows, classes),
         ClassSums.on(rows, classes, records_per_party=3),
         ClassSums.on(rows, classes, records_per_party=1, dimensions=2),
+        ClassSums.on(rows, classes, records_per_party=5, dimensions=0),
         Cells.on(rows, classes, cells=3),
         Models.on(rows, classes),
     ]
@@ -74,8 +78,8 @@ def test_declared_sensitivities_are_those_of_the_page():
     two, six = statistics(2), statistics(6)
     assert two[0].bound.l2 == 1.0 and six[0].bound.l2 == sqrt(2)
     assert two[2].bound.l2 == six[2].bound.l2 == sqrt(2 * ROWS)
-    assert six[3].bound.l2 == pytest.approx(2 * sqrt(5 / 6 * (4 / 3 + 2 / 3)))
-    assert six[5].bound.l2 == sqrt(2) and six[6].bound.l2 == 2.0
+    assert six[3].bound.l2 == pytest.approx(2 * sqrt(5 / 6 * (5 / 3 + 0.3 * 2 / 3)))
+    assert six[6].bound.l2 == sqrt(2) and six[7].bound.l2 == 2.0
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -112,6 +116,9 @@ def test_cells_and_class_sums_and_models_reach_theirs():
         50 * sums.contribution(opposite, np.zeros((2, 1), int), np.ones((2, 1), bool)), sums.shape
     )
     assert np.linalg.norm(pair, axis=(1, 2)) == pytest.approx(sums.bound.radius)
+    two = ClassSums.on(public(), 2, records_per_party=50, dimensions=3)
+    turned = enforced(two, (np.stack([row, row]), np.array([[0], [1]]), np.ones((2, 1), bool)))
+    assert np.linalg.norm(turned[0] - turned[1]) == pytest.approx(two.bound.l2)
     models = Models.on(public(), 2)
     unit = models.contribution(
         np.stack([public()[:4]] * 2), np.array([[0, 1, 0, 1], [1, 0, 1, 0]]), np.ones((2, 4), bool)
@@ -172,6 +179,92 @@ def test_exact_means_give_good_models(classes):
         weights = statistic.model(mean, 1e-6)
         assert weights.shape == (classes, statistic.map.dimensions)
         assert np.mean((statistic.map(test) @ weights.T).argmax(1) == truth) > 0.9, statistic.name
+
+
+def unequal(share: float = 0.8, seed: int = 3):
+    """Two classes of which the first has this share, told apart in part by the first direction: parties, rows, test."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(*shape: int):
+        y = (generator.random(shape) > share).astype(int)
+        return generator.normal(size=(*shape, WIDTH)) + 0.8 * y[..., None] * np.array([1.0, 0, 0, 0]), y
+
+    return drawn(300, 10), drawn(400)[0], drawn(2000)
+
+
+def test_class_sums_keep_the_frequencies_of_the_classes():
+    """The last column is the mean of the labels' contrasts, whatever the records are; a model of it names the larger
+    class where nothing else is known."""
+    (features, labels), rows, (test, truth) = unequal()
+    for dimensions in (0, 2):
+        sums = ClassSums.on(rows, 2, records_per_party=10, dimensions=dimensions)
+        exact = sums.part(Rows(features, labels, np.ones(labels.shape, bool))).mean(0)
+        assert exact[0, -1] == pytest.approx(np.mean(labels == 0) / sqrt(2) - np.mean(labels == 1) / sqrt(2))
+        mean = enforced(sums, (features, labels, np.ones(labels.shape, bool))).mean(0)
+        found = (sums.map(test) @ sums.model(mean, 1e-3).T).argmax(1)
+        assert np.mean(found == 0) > 0.8
+        assert np.mean(found == truth) >= np.mean(truth == 0) - 0.005
+    # Without the constant's column the classes would be taken for equal.
+    mean[:, -1] = 0
+    assert np.mean((sums.map(test) @ sums.model(mean, 1e-3).T).argmax(1) == truth) < np.mean(truth == 0) - 0.02
+
+
+def test_without_directions_a_party_names_its_most_frequent_class():
+    sums = ClassSums.on(public(), 3, records_per_party=5, dimensions=0)
+    labels = np.array([[0, 0, 2, 1, 0], [1, 1, 2, 2, 0], [2, 2, 0, 0, 0], [0, 1, 2, 9, 9], [9, 9, 9, 9, 9]])
+    present = np.array(
+        [[True] * 5, [True] * 5, [True, True, True, False, False], [True] * 3 + [False] * 2, [False] * 5]
+    )
+    got = sums.contribution(np.zeros((5, 5, WIDTH)), labels, present)
+    named = np.array([[1, 0, 0], [0, 0.5, 0.5], [0, 0, 1], [1 / 3] * 3, [1 / 3] * 3])
+    np.testing.assert_allclose(got[..., 0] @ contrasts(3) + 1 / 3, named, atol=1e-12)
+    # Corners of the simplex: nothing smaller could be declared, for two classes either.
+    assert np.linalg.norm(got[0] - got[2]) == pytest.approx(sums.bound.l2) == pytest.approx(sqrt(2))
+
+
+def test_every_party_of_few_records_names_within_the_sensitivity():
+    """All labels of up to four records of three classes, pair by pair."""
+    sums = ClassSums.on(public(), 3, records_per_party=4, dimensions=0)
+    every = np.array(list(product(range(-1, 3), repeat=4)))
+    flat = enforced(sums, (np.zeros((256, 4, WIDTH)), every, every >= 0)).reshape(256, -1)
+    assert np.linalg.norm(flat[:, None] - flat, axis=-1).max() <= sqrt(2) * (1 + 1e-9)
+
+
+def test_directions_of_noise_are_shrunk_to_the_class_frequencies():
+    """Labels that have nothing to do with the records: slopes are noise, and without them the constant is left."""
+    (features, _), rows, (test, _) = unequal()
+    generator = np.random.default_rng(9)
+    labels, truth = ((generator.random(shape) > 0.6).astype(int) for shape in ((300, 10), 2000))
+    sums = ClassSums.on(rows, 2, records_per_party=10, dimensions=4)
+    mean = enforced(sums, (features, labels, np.ones(labels.shape, bool))).mean(0)
+    deviation = 0.06
+    noisy = mean + deviation * generator.normal(size=(30, *sums.shape))
+    best = np.mean(truth == 0)
+
+    def accuracy(one: np.ndarray) -> float:
+        return float(np.mean((sums.map(test) @ sums.model(one, deviation).T).argmax(1) == truth))
+
+    assert np.mean([accuracy(one) for one in noisy]) > best - 0.02
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(class_sums, "towards_frequencies", lambda moments, _: moments)
+        assert np.mean([accuracy(one) for one in noisy]) < best - 0.02
+
+
+def test_shrinking_keeps_what_stands_out_and_the_constant():
+    moments = np.array([[3.0, 4.0, 0.7]])
+    np.testing.assert_allclose(towards_frequencies(moments, 0.0), moments)
+    np.testing.assert_allclose(towards_frequencies(moments, 2.5), [[1.5, 2.0, 0.7]])
+    np.testing.assert_allclose(towards_frequencies(moments, 5.0), [[0.0, 0.0, 0.7]])
+    np.testing.assert_array_equal(towards_frequencies(moments[:, 2:], 1.0), moments[:, 2:])
+
+
+def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkeypatch):
+    sums, took = ClassSums.on(public(), 3, records_per_party=6), []
+    monkeypatch.setattr(class_sums, "self_trained", lambda rows, shares, rounds: took.append(rounds))
+    quarter = 0.25 / sums.noise_to_signal(1.0)
+    for deviation in (0.5 * quarter, 0.99 * quarter, 1.01 * quarter, 10 * quarter):
+        sums.model(np.zeros(sums.shape), deviation)
+    assert took == [1, 1, 2, 2]
 
 
 def test_histograms_carry_as_much_noise_into_the_moments_as_votes_have():

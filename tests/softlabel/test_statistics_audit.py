@@ -63,11 +63,17 @@ def histograms() -> tuple[Statistic, np.ndarray, np.ndarray]:
 
 
 def class_sums() -> tuple[Statistic, np.ndarray, np.ndarray]:
-    """Far beyond the clip on opposite sides."""
+    """One record far beyond the clip, of either class: the constant turns round with the direction."""
     statistic = ClassSums.on(ROWS, 2, records_per_party=100, dimensions=1)
     row = ROWS[np.abs(statistic.rows[:, 0]).argmax()]
-    sides = np.stack([row, 2 * statistic.map.mean - row])[:, None]
-    both = statistic.contribution(sides, np.zeros((2, 1), int), np.ones((2, 1), bool))
+    both = statistic.contribution(np.stack([row, row])[:, None], np.array([[0], [1]]), np.ones((2, 1), bool))
+    return statistic, both[:1], both[1:]
+
+
+def frequencies() -> tuple[Statistic, np.ndarray, np.ndarray]:
+    """No direction at all: a party of one class, replaced by one of the other."""
+    statistic = ClassSums.on(ROWS, 2, records_per_party=10, dimensions=0)
+    both = statistic.contribution(np.stack([ROWS[:3]] * 2), np.array([[0] * 3, [1] * 3]), np.ones((2, 3), bool))
     return statistic, both[:1], both[1:]
 
 
@@ -90,6 +96,7 @@ WORST = {
     "votes of three": lambda: votes(3),
     "histograms": histograms,
     "class sums": class_sums,
+    "class frequencies": frequencies,
     "cells": cells,
     "models": models,
 }
@@ -141,7 +148,14 @@ def test_gaussian_parts_hold_the_claim(case):
 
 @pytest.mark.parametrize(
     ("case", "missing"),
-    [("votes of three", sqrt(2)), ("histograms", sqrt(2)), ("cells", sqrt(2)), ("class sums", 2.0), ("models", 2.0)],
+    [
+        ("votes of three", sqrt(2)),
+        ("histograms", sqrt(2)),
+        ("cells", sqrt(2)),
+        ("class sums", 2.0),
+        ("class frequencies", sqrt(2)),
+        ("models", 2.0),
+    ],
 )
 def test_a_missing_factor_is_caught(case, missing):
     """√2 between corners of a simplex taken for 1, or the diameter of a ball taken for its radius."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from comity.entropy import Stream
 from comity.errors import DataError
 from comity.protocols.summary.features import LENGTH, FourierFeatures, squared_distances, width
-from comity.protocols.summary.herding import herd, herd_features, herd_towards, herd_weighted
+from comity.protocols.summary.herding import OF_CLASSES, exchanged, herd, herd_features, herd_towards, herd_weighted
 from comity.protocols.summary.mmd import kernel, likeness, mmd2, mmd2_of_means
 
 
@@ -159,6 +159,67 @@ def test_herding_towards_weights_comes_close_to_the_weighted_distribution():
     chosen = herd_weighted(rows, weights, 30, 0.5)
     kept = rows[weights > 0]
     assert mmd2(rows[chosen], kept, 0.5) < 0.3 * mmd2(kept[:30], kept, 0.5)
+
+
+def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them():
+    rows, chance = _rows(300, 2), np.random.default_rng(7)
+    labels, weights = chance.integers(0, 2, 300), np.full(300, 1.0)
+    weights[labels == 0] = 3.0
+    weights /= weights.sum()
+    near = [np.hypot(*(rows[:, :2] - centre).T) < 1.0 for centre in ((0.6, 0.6), (-0.6, -0.6))]
+    missed = {}
+    for known in (None, labels):
+        chosen = herd_weighted(rows, weights, 40, 0.5, known)
+        assert len(set(chosen.tolist())) == 40
+        gaps = [
+            abs(weights[side & (labels == 0)].sum() - (labels[chosen[side[chosen]]] == 0).sum() / 40) for side in near
+        ]
+        missed[known is None] = sum(gaps)
+    assert missed[False] < 0.5 * missed[True]
+
+
+def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch):
+    monkeypatch.setattr("comity.protocols.summary.herding.PASSES", 0)
+    rows, labels = _rows(25, 2), np.arange(25) % 3
+    weights = np.linspace(1, 2, 25) / np.linspace(1, 2, 25).sum()
+    gram = _kernel(rows, rows, 0.5) * np.where(labels[:, None] == labels[None], 1.0, 1 - OF_CLASSES)
+    assert np.linalg.eigvalsh(gram)[0] > -1e-9
+    chosen: list[int] = []
+    for _ in range(6):
+        apart = {}
+        for other in set(range(25)) - set(chosen):
+            share = np.bincount([*chosen, other], minlength=25) / (len(chosen) + 1) - weights
+            apart[other] = share @ gram @ share
+        chosen.append(min(apart, key=apart.__getitem__))
+    assert herd_weighted(rows, weights, 6, 0.5, labels).tolist() == chosen
+
+
+def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way():
+    rows, target, gamma = _rows(30, 2), 0.3 + _rows(20, 2, "target"), 0.5
+    attraction, gram = likeness(rows, target, gamma), _kernel(rows, rows, gamma)
+
+    def apart(places):
+        return mmd2(rows[list(places)], target, gamma)
+
+    first = herd_towards(rows, target, 6, gamma)
+    values = [apart(exchanged(attraction, lambda i: gram[i], first, passes)) for passes in range(4)]
+    assert values[0] == apart(first) and values[1] < 0.98 * values[0]
+    assert all(after <= before + 1e-12 for before, after in pairwise(values))
+    found = exchanged(attraction, lambda i: gram[i], first, 50).tolist()
+    assert len(set(found)) == 6
+    singles = [[*found[:k], other, *found[k + 1 :]] for k in range(6) for other in set(range(30)) - set(found)]
+    assert apart(found) <= min(map(apart, singles)) + 1e-9
+
+
+def test_what_is_taken_is_not_taken_again_in_an_exchange():
+    found = exchanged(np.array([3.0, 2.0, 1.0, 0.0]), lambda _: np.zeros(4), np.array([2, 3]), 1)
+    assert found.tolist() == [0, 1]
+
+
+def test_a_set_without_choice_is_left_as_it_is():
+    gram = _kernel(_rows(4, 2), _rows(4, 2), 0.5)
+    assert exchanged(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
+    assert exchanged(np.zeros(4), lambda i: gram[i], np.zeros(0, np.int64), 3).tolist() == []
 
 
 def test_features_and_exact_kernel_choose_alike():

@@ -149,6 +149,66 @@ def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else():
     assert abs(dependence) < 0.06 < np.corrcoef(codes[:, 0], codes[:, 1])[0, 1]
 
 
+def told(copies: int, count: int = 4000) -> tuple[Layout, np.ndarray]:
+    """A number in 5 cells, and one column of 4 that tells a little of it, so many times over."""
+    chance = np.random.default_rng(3)
+    target = chance.integers(0, 5, count)
+    column = np.clip((target + chance.normal(0, 3, count) + 2) / 9 * 4, 0, 3).astype(np.int64)
+    codes = np.column_stack([column] * copies + [target])
+    return Layout((4,) * copies + (5,), copies, sparse=True), codes
+
+
+def error_of(made: np.ndarray, codes: np.ndarray, columns: int) -> float:
+    """Of least squares on made rows, on the records themselves, as a share of a constant's."""
+    learned, tested = (labels.one_hot(rows, range(columns), (4,) * columns) for rows in (made, codes))
+    slopes = np.linalg.solve(learned.T @ learned + np.eye(4 * columns), learned.T @ (made[:, -1] - made[:, -1].mean()))
+    missed = codes[:, -1] - made[:, -1].mean() - tested @ slopes
+    return float((missed**2).mean() / codes[:, -1].var())
+
+
+def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_number():
+    layout, codes = told(12)
+    exact = layout.count(codes)
+    number, classes = (
+        Synthesis(layout, "naive-bayes", classified=classified).rows(exact, TINY, Stream.public("tempered"))
+        for classified in (False, True)
+    )
+    assert error_of(classes, codes, 12) > 1.1
+    assert error_of(number, codes, 12) < 0.95
+
+
+def test_a_column_alone_is_believed_and_many_share_what_they_say():
+    for copies in (1, 5):
+        layout, codes = told(copies)
+        agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+        found = naive_bayes.tempered(layout, agreed)
+        assert found.singles == agreed.singles
+        for pair, table in agreed.pairs.items():
+            alone = np.outer(agreed.singles[pair[0]], agreed.singles[pair[1]]) / agreed.total
+            raised = alone * (table / alone) ** (1 / copies)
+            assert np.allclose(found.pairs[pair], raised * agreed.total / raised.sum(), rtol=1e-3)
+
+
+def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number():
+    layout, codes = told(2)
+    with_it = Layout((4, 4, 2, 5), 3, {2: 0}, sparse=True)
+    followed = np.column_stack([codes[:, :2], codes[:, 0] // 2, codes[:, 2]])
+    found = []
+    for one, rows_ in ((layout, codes), (with_it, followed)):
+        agreed = agree(one, one.tables(one.count(rows_)), one.deviations(TINY))
+        found.append(naive_bayes.tempered(one, agreed).pairs[0, one.target])
+    assert np.allclose(found[0], found[1], rtol=1e-3)
+
+
+def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables():
+    layout = Layout((3, 2, 4), 2, sparse=True)
+    codes = np.column_stack([np.zeros(40, np.int64), np.arange(40) % 2, np.arange(40) % 4])
+    agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
+    found = naive_bayes.tempered(layout, agreed)
+    assert all(np.isfinite(table).all() and (table >= 0).all() for table in found.pairs.values())
+    assert all(table.sum() == pytest.approx(agreed.total) for table in found.pairs.values())
+
+
 @pytest.mark.parametrize("model", ["mixture", "naive-bayes"])
 @pytest.mark.parametrize("layout", [Layout((3, 4, 2), 2), Layout((3, 4, 2)), Layout((3,)), Layout((2, 3), 1, {})])
 def test_rows_for_every_kind_of_layout(model, layout):

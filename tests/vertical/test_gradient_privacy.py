@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from comity.audit import gdp_lower_bound
+from comity.crypto import dealer_waves as waves
+from comity.entropy import derive
 from comity.federation.codec import decode
 from comity.federation.paths import StepPath
 from comity.federation.site import Site
@@ -13,9 +15,10 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.columns import LABEL, PLACES
+from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.gradients_in_one_place import exact_sums
-from comity.protocols.vertical.response import gradient_sensitivity, limits, partial_scores, response_places, responses
+from comity.protocols.vertical.instruments import constant_units
+from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 
@@ -24,25 +27,32 @@ from .test_gradients import ROWS, columns_of, protocol
 from .test_sensitivity import every_record
 
 
-def every_features(layout):
-    """Features (the constant last) of every record on a coarse grid of the schema."""
-    rows = every_record(layout)
-    keep = np.ones(layout.width, bool)
-    for piece in layout.pieces:
-        if piece.kind == LABEL:
-            keep[piece.start : piece.stop] = False
-    return np.unique(np.column_stack([rows[:, keep], np.full(len(rows), layout.constant)]), axis=0), rows
+def everything(tried):
+    """Every record on a coarse grid of the schema, as each party's columns."""
+    rows = every_record(tried.layout)
+    return {party: rows[:, tried.layout.places(party)] for party in tried.columns}
 
 
-def single_sums(tried, weights):
-    """Σ x s(z) of each single record."""
-    _, rows = every_features(tried.layout)
-    grid = 2.0 ** -(response_places(tried.descent.places) + PLACES)
-    out = []
-    for row in rows:
-        columns = {party: row[None, tried.layout.places(party)] for party in tried.columns}
-        out.append(grid * exact_sums(tried.descent, columns, weights))
-    return np.unique(np.array(out), axis=0)
+def whitenings(tried, generator, size):
+    """Matrices that a coordinator might send, honest or not."""
+    rounds = tried.descent
+    return {party: size * generator.normal(size=(width + 1, width)) for party, width in rounds.widths.items()}
+
+
+def single_sums(tried, weights, intervals, whitening):
+    """Σ u (s(z) − y + ½) of each single record: the rows of the instruments times their residuals."""
+    rounds, columns = tried.descent, everything(tried)
+    units = {party: rounds.features(own, party) for party, own in columns.items()}
+    places = sum(
+        rounds.scores(own, party, weights, interval).astype(np.int64)
+        for (party, own), interval in zip(units.items(), intervals)
+    )
+    holder = tried.layout.label_at
+    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    residual = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    own = [np.ldexp(rounds.instruments(one, party, whitening[party]), -PLACES) for party, one in units.items()]
+    constant = np.full((len(residual), 1), constant_units(rounds.size) * 2.0**-PLACES)
+    return np.unique(np.hstack([*own, constant]) * residual[:, None], axis=0)
 
 
 def furthest(found):
@@ -53,14 +63,18 @@ def furthest(found):
 
 
 def worst(tried, tries):
-    """The furthest pair over many weights: random ones, and large ones that put all records at an end."""
+    """The furthest pair over many messages of a coordinator."""
     generator, best = np.random.default_rng(5), (0.0, None, None)
-    constant = np.zeros(tried.descent.size)
-    constant[-1] = 3.2 / tried.layout.constant
-    candidates = [constant + 0.3 * generator.normal(size=len(constant)) for _ in range(tries // 2)]
-    candidates += [10.0 ** generator.uniform(-1, 3) * generator.normal(size=len(constant)) for _ in range(tries // 2)]
-    for weights in candidates:
-        best = max(best, furthest(single_sums(tried, weights)), key=lambda one: one[0])
+    for number in range(tries):
+        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
+        intervals = np.column_stack([generator.normal(size=len(tried.columns)), np.full(len(tried.columns), 1e9)])
+        whitening = whitenings(tried, generator, 10.0 ** generator.uniform(-1, 4))
+        if number % 2:
+            # Instruments that are alike for all records, and as long as they may be.
+            whitening = {party: 0 * matrix for party, matrix in whitening.items()}
+            for matrix in whitening.values():
+                matrix[-1] = -1e3
+        best = max(best, furthest(single_sums(tried, weights, intervals, whitening)), key=lambda one: one[0])
     return best
 
 
@@ -68,50 +82,64 @@ def worst(tried, tries):
 def test_no_replacement_moves_a_round_further_than_declared(parties):
     tried = protocol(parties)
     found, *_ = worst(tried, 20)
-    assert 0.55 * gradient_sensitivity(tried.layout) < found <= gradient_sensitivity(tried.layout)
+    assert 0.95 * gradient_sensitivity() < found <= gradient_sensitivity()
+
+
+def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask():
+    """The rounding of dealt waves is in the bound: all angles, many masks."""
+    rows = 1 << 14
+    places = np.arange(rows).astype(np.uint16) & 4095
+    largest = 0.0
+    for turn in range(4):
+        hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, CURVE)
+        shown = waves.opened([waves.masked(hands[0], places), waves.masked(hands[1], np.zeros_like(places))])
+        found = sum(waves.on_curve(hand, CURVE, shown) for hand in hands).view(np.int64) * 2.0**-24
+        assert np.abs(found - responses(places)).max() <= CURVE.rounding
+        largest = max(largest, np.abs(found).max())
+    assert 0.99 * LARGEST < largest <= LARGEST
+
+
+def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch):
+    tried = protocol(2)
+    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
+    found, *_ = worst(tried, 4)
+    assert found > gradient_sensitivity()
+
+
+def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeypatch):
+    tried = protocol(2)
+    steps = (np.arange(4096) + 2048) % 4096 - 2048
+    z = steps / 64
+    monkeypatch.setitem(CURVE.__dict__, "values", 7 / 32 * (z - z**3 / 32))
+    found, *_ = worst(tried, 4)
+    assert found > gradient_sensitivity()
+
+
+def test_a_row_of_instruments_is_never_longer_than_one():
+    generator = np.random.default_rng(3)
+    for parties in (2, 3, 4):
+        tried = protocol(parties)
+        rounds, columns = tried.descent, everything(tried)
+        for size in (1e-3, 1.0, 1e4, 1e300, np.nan):
+            whitening = whitenings(tried, generator, size)
+            squares = sum(
+                (rounds.instruments(rounds.features(own, party), party, whitening[party]) ** 2).sum(axis=1)
+                for party, own in columns.items()
+            )
+            assert squares.max() + constant_units(rounds.size) ** 2 <= 4.0**PLACES
 
 
 def opposite(tried):
-    """Sums of two records of which one number at each party differs by a hundredth, and of which the weights make
-    opposite scores."""
-    layout, size = tried.layout, tried.descent.size
-    pieces, weights = {piece.column: piece for piece in layout.pieces}, np.zeros(size)
-    place = {
-        column: int(np.flatnonzero(layout.features == piece.start)[0])
-        for column, piece in pieces.items()
-        if column != "sick"
-    }
-    high = {column: float(pieces[column].table[0, 0]) for column in ("age", "dose")}
-    middle, steep = 0.995, 1.63 / 0.005
-    weights[place["age"]], weights[-1] = steep / high["age"], -steep * middle / layout.constant
-    weights[place["dose"]] = steep / high["dose"]
-    # Sex is at its high end in both: it carries the other party's constant.
-    sex = float(pieces["sex"].table[1, 0])
-    weights[place["sex"]] = -steep * middle / sex
-    sums = []
-    for share in (1.0, 0.99):
-        row = np.zeros(layout.width)
-        for column, piece in pieces.items():
-            row[piece.start : piece.stop] = share * piece.table[0] if column in high else piece.table[-1]
-        columns = {party: row[None, layout.places(party)] for party in tried.columns}
-        sums.append(exact_sums(tried.descent, columns, weights) * tried.gradient(consortium(tried).loss).grid)
-    return sums
-
-
-def test_two_records_that_hardly_differ_nearly_attain_the_bound():
-    tried = protocol(2)
-    first, second = opposite(tried)
-    apart = np.linalg.norm(first - second)
-    assert 0.95 * gradient_sensitivity(tried.layout) < apart <= gradient_sensitivity(tried.layout)
-
-
-def test_positive_control_unclipped_scores_break_the_bound():
-    tried = protocol(2)
-    features, _ = every_features(tried.layout)
-    weights = 8 * np.random.default_rng(5).normal(size=features.shape[1])
-    z = features @ weights
-    found, *_ = furthest(features * (z - z**3 / 32)[:, None])
-    assert found > gradient_sensitivity(tried.layout)
+    """Sums of two records that are each as far from what a model says as can be, one on either side."""
+    rounds, high = tried.descent, float(everything(tried)["ash"][:, 0].max())
+    weights, intervals = np.zeros(rounds.size), np.column_stack([np.zeros(len(tried.columns)), np.full(2, 50.0)])
+    # Age alone decides, and instruments are alike for everybody and as long as they may be.
+    weights[0] = 16 / high
+    whitening = {party: np.zeros((width + 1, width)) for party, width in rounds.widths.items()}
+    for matrix in whitening.values():
+        matrix[-1] = -1e3
+    found = single_sums(tried, weights, intervals, whitening)
+    return furthest(found)[1:]
 
 
 def audit_scores(tried, who, parts_left, shrink=1.0):
@@ -176,32 +204,51 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     weights = np.unique(np.array(seen_weights), axis=0)
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
-    part, forbidden = limits(tried.layout, rounds.places), []
-    for w in weights:
-        total = 0
-        for party, own in columns.items():
-            scores = partial_scores(
-                rounds.features(own, party), *rounds.own_weights(party, w), part[party], rounds.places
-            )
-            total = total + scores
-        forbidden += [responses(total, rounds.places), exact_sums(rounds, columns, w)]
+    holder, forbidden = tried.layout.label_at, []
+    descent = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    whitening, intervals = tried.whitening(descent), tried.intervals(descent)
+    for party, own in columns.items():
+        units = rounds.instruments(rounds.features(own, party), party, whitening[party])
+        forbidden.append(units.astype(np.int64).reshape(-1))
+    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    places = sum(
+        rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
+        for (party, own), interval in zip(columns.items(), intervals)
+    )
+    exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
+    sums = exact_sums(rounds, columns, descent.weights, intervals, whitening)
+    near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     forbidden = np.concatenate(forbidden)
-    forbidden = np.unique(forbidden[np.abs(forbidden) > 1 << 16]).view(np.uint64)
+    forbidden = np.unique(forbidden[np.abs(forbidden) > 1]).view(np.uint64)
     assert len(forbidden) > 100
+
+    def close(words):
+        """Whether a word is a response or a sum but for rounding."""
+        values = words.reshape(-1)[:2000].astype(np.uint64).view(np.int64).astype(np.float64)
+        return any(np.isclose(values[:, None], one[None, :30], rtol=1e-3, atol=0).any() for one in near)
+
+    assert close(near[0].astype(np.int64)) and close(near[1].astype(np.int64))
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
             for held in _arrays(decode(exchange.reply)["ok"]):
-                assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
+                if held.dtype != np.float64:
+                    assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
+                    assert not close(held), path
     small = set(range(1 << 20))
     monkeypatch.setattr(Site, "take", lambda site, name, senders=None: taken[site.party, name])
     for name, host in hosts.items():
         site = Site(host, parties.run, StepPath("", "descend", "1"), "gradient")
-        letters = [site.received("masked_features"), taken[name, "masked_scores"], taken[name, "masked_responses"]]
+        letters = [site.received("masked_features"), taken[name, "masked_responses"]]
         for held in [*_arrays(letters), rounds.share(site, 1)]:
             words = held.reshape(-1)
             assert not np.isin(forbidden, words).any(), name
-            # A partial score or a feature is a small integer; uniform words are not.
+            assert not close(words), name
+            # A feature is a small integer; uniform words are not.
             assert not any(int(word) in small or 2**64 - int(word) in small for word in words[:2000])
+        # Masked angles of a party are spread over the whole circle, whatever its scores are.
+        for letter in taken[name, "masked_scores"].values():
+            counts = np.bincount(letter["words"] >> 8, minlength=16)
+            assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
 
 
 def _arrays(value):

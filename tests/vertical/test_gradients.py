@@ -11,20 +11,19 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.columns import PLACES
-from comity.protocols.vertical.gradients import GradientRegression
+from comity.protocols.vertical.descent import Descent, likeliest
+from comity.protocols.vertical.gradients import SWITCH, GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
+    CURVE,
     ERROR,
-    LARGEST,
+    LARGEST_RESIDUAL,
+    PERIOD,
     REACH,
-    SLOPE,
-    limits,
-    partial_scores,
-    response_places,
+    angles,
+    check_room,
     responses,
-    score_places,
 )
 from comity.runtime.simulate import simulate
 
@@ -44,90 +43,99 @@ def columns_of(tried, frame):
 
 
 def secure_run(tried, frame, noise=None, who=None):
-    """Released values, the weights of every round, and what the secure sums opened."""
+    """Released values, where every round started, and what the secure sums opened."""
     who = who or consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, noise or NoNoise())
-    weights, opened, inner = [], [], type(tried.start(np.zeros(tried.dissection.size), 10, who)).step
+    before, opened, inner = [], [], Descent.step
 
     def watched(self, values):
-        weights.append(self.weights)
-        opened.append(values)
+        before.append(self)
+        opened.append(values / np.sqrt(tried.descent.size))
         return inner(self, values)
 
-    kind = type(tried.start(np.zeros(tried.dissection.size), 10, who))
     try:
-        kind.step = watched
+        Descent.step = watched
         released = run(parties)
     finally:
-        kind.step = inner
-    return released, weights, opened, parties, hosts
+        Descent.step = inner
+    return released, before, opened, parties, hosts
+
+
+def sums_of(tried, columns, descent):
+    return exact_sums(tried.descent, columns, descent.weights, tried.intervals(descent), tried.whitening(descent))
 
 
 # The curve.
 
 
-def test_the_cubic_is_as_close_and_as_large_as_it_says():
-    z = np.linspace(-REACH, REACH, 200_001)
-    s = z - z**3 / 32
-    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - SLOPE * s)
-    assert 0.99 * ERROR < off.max() <= ERROR
-    assert 0.9999 * LARGEST < np.abs(s).max() <= LARGEST
+def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle():
+    z = np.arange(-REACH, REACH, PERIOD / 4096)
+    off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - responses(angles(z)))
+    assert 0.95 * ERROR < off.max() <= ERROR
+    every = responses(np.arange(4096).astype(np.uint16))
+    assert np.abs(every).max() + CURVE.rounding + 0.5 == pytest.approx(LARGEST_RESIDUAL)
+    assert LARGEST_RESIDUAL < 1.005
 
 
-def test_integer_responses_are_those_of_the_curve_and_stay_below_the_bound():
-    places = 6
-    z = np.arange(-REACH << places, (REACH << places) + 1)
-    found = responses(z, places) * 2.0 ** -response_places(places)
-    real = z / 2**places
-    np.testing.assert_allclose(found, real - real**3 / 32, atol=1e-12)
-    assert np.abs(found).max() <= LARGEST
+def test_every_number_has_a_place_on_the_circle():
+    z = np.array([0.0, 1.5, PERIOD + 1.5, 1.5 - PERIOD, 1e300, -1e300, np.inf, -np.inf, np.nan])
+    found = angles(z)
+    assert found.max() < 4096
+    assert found[1] == found[2] == found[3] == 1.5 * 4096 / PERIOD
 
 
-def test_scores_can_not_leave_the_interval_whatever_the_weights():
+def test_partial_scores_stay_in_their_interval_whatever_the_weights():
     tried = protocol(3)
     columns, rounds = columns_of(tried, people(50)), tried.descent
-    part = limits(tried.layout, rounds.places)
-    assert sum(part.values()) <= REACH << rounds.places
     for size in (0.0, 1.0, 1e6, 1e308):
         for party, own in columns.items():
-            weights = size * np.resize([1.0, -1.0], rounds.widths[party])
-            found = partial_scores(rounds.features(own, party), weights, size, part[party], rounds.places)
-            assert np.abs(found).max() <= part[party]
+            weights = size * np.resize([1.0, -1.0], rounds.size)
+            found = rounds.scores(rounds.features(own, party), party, weights, np.array([0.5, 2.0]))
+            scores = ((found.astype(np.int64) + 2048) % 4096 - 2048) * PERIOD / 4096
+            assert scores.min() >= -1.5 - 1e-9 and scores.max() <= 2.5 + 1e-9
 
 
 def test_room_in_64_bits_is_found_before_anything_is_sent():
-    for rows, parties in ((1 << 14, 2), (1 << 20, 2), (1 << 24, 8)):
-        places = score_places(rows, parties)
-        assert parties * rows * LARGEST * 2.0 ** (response_places(places) + PLACES) < 2.0**62
-    assert score_places(1 << 14, 2) > score_places(1 << 24, 2)
+    check_room(1 << 20, 16)
     with pytest.raises(StudyError, match="64 bits"):
-        score_places(1 << 24, 1 << 10)
+        check_room(1 << 24, 4)
+    with pytest.raises(StudyError, match="64 bits"):
+        protocol(4, most=1 << 24).declare(consortium(protocol(4)))
 
 
 # Secure and plain.
 
 
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_a_secure_round_opens_the_very_integers_of_one_place(parties):
+def test_a_secure_round_opens_the_sums_of_one_place(parties):
     tried, frame = protocol(parties, rounds=2), people(ROWS)
-    released, weights, opened, *_ = secure_run(tried, frame)
+    released, before, opened, *_ = secure_run(tried, frame)
     columns = columns_of(tried, frame)
-    grid = tried.gradient(consortium(tried).loss).grid
     assert len(opened) == 2
-    for w, found in zip(weights, opened):
-        exact = exact_sums(tried.descent, columns, w)
-        assert np.abs(exact).max() > 1 << 40
-        np.testing.assert_array_equal(np.rint(found / grid), exact.astype(np.float64))
+    for descent, found in zip(before, opened):
+        exact = sums_of(tried, columns, descent)
+        assert np.abs(exact).max() > 1
+        # Rounding of the dealt waves differs from row to row, and is at most this much in each.
+        np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
     plain = descended(tried, columns, consortium(tried), NoNoise())
-    np.testing.assert_allclose(released["model"], plain, atol=1e-9)
+    np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def test_without_an_intercept_the_constant_stays_zero():
-    tried, frame = protocol(2, intercept=False), people(ROWS)
-    released, weights, *_ = secure_run(tried, frame)
-    assert all(w[-1] == 0 for w in weights)
+def test_a_holder_of_the_label_alone_takes_part():
+    held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
+    tried = GradientRegression(schema=schema(), columns=held, products="dealer", most=1 << 14, rounds=2)
+    frame = people(ROWS)
+    released, *_ = secure_run(tried, frame)
     plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
-    np.testing.assert_allclose(released["model"], plain, atol=1e-9)
+    np.testing.assert_allclose(released["model"], plain, atol=0.05)
+
+
+def test_without_an_intercept_there_is_no_constant_anywhere():
+    tried, frame = protocol(2, intercept=False), people(ROWS)
+    released, before, *_ = secure_run(tried, frame)
+    assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
 def skewed(rows):
@@ -152,18 +160,22 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
     def off(coef):
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(descended(tried, columns, who, NoNoise())) < 0.5 * off(tried.coefficients(start))
+    assert off(descended(tried, columns, who, NoNoise())) < 0.1 * off(tried.coefficients(start))
 
 
-def test_noise_of_hosts_and_of_one_place_has_the_declared_size():
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders):
     tried, frame = protocol(2, rounds=4), people(100)
-    who = consortium(tried)
-    columns = columns_of(tried, frame)
-    grid, off = tried.gradient(who.loss).grid, []
+    who, columns, off = consortium(tried, colluders=colluders), columns_of(tried, people(100)), []
     for seed in range(3):
-        _, weights, opened, *_ = secure_run(tried, frame, SeededNoise(seed))
-        off += [found - grid * exact_sums(tried.descent, columns, w) for w, found in zip(weights, opened)]
+        _, before, opened, *_ = secure_run(tried, frame, SeededNoise(seed), who)
+        off += [found - sums_of(tried, columns, descent) for descent, found in zip(before, opened)]
     assert np.concatenate(off).std() == pytest.approx(tried.round_deviation(who), rel=0.3)
+    release = tried.declare(who)["gradient"]
+    # Of two parties one reads: what the other added alone is the whole of the declared noise.
+    assert release.parts(who) == 1 and tried.declare(who)["moments"].parts(who) == 1
+    alone = release.noise.scale(sensitivity=release.sensitivity, shape=release.shape, parts=1, grid=release.grid)
+    assert release.scale(who) == alone
 
 
 def test_rounds_follow_an_alignment():
@@ -178,7 +190,7 @@ def test_rounds_follow_an_alignment():
     who = consortium(tried)
     model = run(hosted(tried, records, who, NoNoise())[0])["model"]
     plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())
-    np.testing.assert_allclose(model, plain, atol=1e-9)
+    np.testing.assert_allclose(model, plain, atol=0.05)
 
 
 # The life of a run.
@@ -195,7 +207,7 @@ def test_a_lost_reply_is_asked_for_again(step):
         run(stumbling)
     again, _ = hosted(tried, records, who, NoNoise())
     again.channel, again.journal = stumbling.channel, stumbling.journal
-    np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=1e-9)
+    np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=0.05)
 
 
 def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
@@ -218,7 +230,7 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     )
     assert 0.9 < found.guarantee.epsilon <= 1
     text = found.plan.as_text()
-    assert "6 gradients" in text and "off by 0.0446" in text and "2 times the variance" in text
+    assert "6 rounds" in text and "off by 0.008" in text and "2 times the variance" in text
 
 
 # Terms.
@@ -226,15 +238,15 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
 
 def test_auto_decides_by_public_things():
     tried = protocol(2, solver="auto")
-    assert tried.descends(consortium(tried, Approx(0.5, 1e-5)))
-    assert not tried.descends(consortium(tried, Approx(0.4, 1e-5)))
-    assert not tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
+    assert tried.descends(consortium(tried, Approx(SWITCH, 1e-5)))
+    assert not tried.descends(consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
+    assert tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
     assert not protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
-    three = protocol(3, solver="auto")
-    assert not three.descends(consortium(three, Approx(1, 1e-5)))
+    four = protocol(4, solver="auto")
+    assert four.descends(consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
-    low = consortium(tried, Approx(0.4, 1e-5))
+    low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
     assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
 
@@ -244,7 +256,7 @@ def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
 
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
-    who = consortium(tried, Approx(0.4, 1e-5))
+    who = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     models = [run(hosted(one, parts(one, frame), who, NoNoise())[0])["model"] for one in (tried, plain)]
     np.testing.assert_array_equal(*models)
 
@@ -291,7 +303,33 @@ def test_wrong_terms_are_found_before_anything_runs():
     with pytest.raises(StudyError, match="party_epsilon"):
         protocol(2, party_epsilon={"ash": 1.0})
     tried = protocol(2)
-    with pytest.raises(StudyError, match="colluders"):
-        tried.declare(consortium(tried, colluders=0))
     with pytest.raises(StudyError, match="delta"):
         tried.declare(consortium(tried, Pure(1)))
+
+
+# What the coordinator makes of it.
+
+
+def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
+    generator, values = np.random.default_rng(1), np.full(400, 50.0)
+    nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
+    for true in (0.5, 1.0, 20.0):
+        look = values * np.sqrt(true) * generator.normal(size=400) + noise
+        assert likeliest(look, nothing, values, 900.0)[1] == pytest.approx(true, rel=0.4)
+    before = values * generator.normal(size=400)
+    multiple, variance = likeliest(2 * before + noise, before, values, 900.0)
+    assert multiple == pytest.approx(2, rel=0.1) and variance < 0.1
+    multiple, variance = likeliest(noise, before, values, 900.0)
+    assert multiple < 0.1 and variance < 0.1
+
+
+def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
+    """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
+    tried, frame = protocol(2), people(200)
+    frame = frame.assign(sick=np.where(np.arange(200) % 2, "yes", "no"))
+    who = consortium(tried, Approx(0.01, 1e-5))
+    encoded = tried.encoding.encode(frame).records.features
+    sizes = [
+        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))).mean() for seed in range(6)
+    ]
+    assert np.median(sizes) < 8

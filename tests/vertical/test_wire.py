@@ -31,7 +31,7 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
     secrets = [*seeds.values(), *(seed for number in range(2) for seed in view.once(f"round/{number}", dict).values())]
     assert len(secrets) == 6 and not any(map(line.holds, secrets))
     hands = [decode(hosts["birch"].store.state("run-1", f"rounds.hand/{number}")) for number in range(2)]
-    corrections = [piece for hand in hands for piece in pieces({key: hand[key] for key in ("powers", "sums")})]
+    corrections = [piece for hand in hands for piece in pieces({key: hand[key] for key in ("waves", "sums")})]
     assert len(corrections) == 4 and not any(map(line.holds, corrections))
     # Control: the seed is all that a peer lacks to read the features that were sealed to it.
     masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))

@@ -21,7 +21,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         start = str(Path(folder) / "study")
         app(["new", start, "--protocol", "averaging"], standalone_mode=False)
-        visited = walked(lambda: app(["run", f"{start}/study.toml", "--seed", "7", "--quiet"], standalone_mode=False))
+        out = str(Path(folder) / "runs")
+        visited = walked(
+            lambda: app(["run", f"{start}/study.toml", "--seed", "7", "--quiet", "--out", out], standalone_mode=False)
+        )
     (ROOT / "docs" / WAY).write_text(way(found, visited, "comity run study.toml, averaging"))
     print(f"docs/{ROOMS}, docs/{WAY}")
 

@@ -1,4 +1,5 @@
-"""Rounds between a coordinator and sites over a relay on this machine, beside the local channel with the same sites.
+"""Rounds between a coordinator and sites over a relay on this machine, beside the local channel with the same sites;
+and whole runs (`deploy_runs`).
 
 Everything is a process of its own and talks TLS 1.3 with certificates on both sides: the relay, each site's two, and
 this one. An empty round asks each site a few bytes and waits for all replies; the others carry so many bytes to and
@@ -16,6 +17,8 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
+from comity.bench.deploy_runs import averaging, summed
+from comity.bench.other_processes import peak
 from comity.federation.asking import Replied
 from comity.federation.channel import Channel
 from comity.federation.host import Answer
@@ -32,7 +35,8 @@ _LONGEST_START = 120.0
 
 
 def measure(*, quick: bool = False) -> list[dict[str, Any]]:
-    """Rows `empty round K`, `8MB K` and `50MB K`: seconds of a round, by the number of sites."""
+    """Rows `empty round K`, `8MB K`, `50MB K` and `200MB K`: seconds of a round, by the number of sites. Rows
+    `averaging K` and `sum KxN`: seconds of a run."""
     rows = []
     for sites in (3,) if quick else (3, 10, 30):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -47,9 +51,12 @@ def measure(*, quick: bool = False) -> list[dict[str, Any]]:
             if sites == 3:
                 cases.append(("8MB", 8 * MEGA, 2 if quick else 7))
             if sites == 3 and not quick:
-                cases.append(("50MB", 50 * MEGA, 3))
+                cases += [("50MB", 50 * MEGA, 3), ("200MB", 200 * MEGA, 1)]
             for case, size, repeats in cases:
-                rows.append(_row(case, sites, size, repeats, channel, local) | {"relay_mb": _peak(relay.pid)})
+                rows.append(_row(case, sites, size, repeats, channel, local) | {"relay_mb": peak(relay.pid)})
+    rows.append(averaging(3, repeats=1 if quick else 3))
+    if not quick:
+        rows += [averaging(10, repeats=3), summed(30, 20_000), summed(64, 1_000)]
     return rows
 
 
@@ -69,7 +76,7 @@ def _row(case: str, sites: int, size: int, repeats: int, channel: Channel, local
         "unit": "s",
         "better": "lower",
         "repeats": repeats,
-        "spread": stdev(ours),
+        "spread": stdev(ours) if repeats > 1 else 0.0,
         "note": "seconds of the clock" + ("" if bar is None else f"; bar: {bar} s"),
     }
 
@@ -87,16 +94,6 @@ def _round(channel: Channel, names: list[str], size: int) -> float:
     if replies != len(names):
         raise ArithmeticError(f"{replies} of {len(names)} sites replied")
     return took
-
-
-def _peak(pid: int) -> float | None:
-    """Megabytes that a process has taken at most, where the system says so."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text("ascii")
-    except OSError:
-        return None
-    kilobytes = next((line.split()[1] for line in text.splitlines() if line.startswith("VmHWM")), None)
-    return None if kilobytes is None else int(kilobytes) / 1000
 
 
 class _Local:

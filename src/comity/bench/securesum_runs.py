@@ -21,6 +21,7 @@ from comity.data import Records
 from comity.entropy import derive
 from comity.federation.agreed import Agreed
 from comity.federation.bounds import Ball
+from comity.federation.channel import Channel
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
@@ -35,7 +36,7 @@ from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.randomness import ReleasedNoise
+from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel
 
@@ -148,41 +149,51 @@ def run_once(parties: int, length: int) -> Cost:
 
 def _measured(parties: int, length: int, *, alone: bool) -> tuple[float, list[float], float, int]:
     """CPU seconds of a run, of its hosts, of their noise, and bytes that crossed."""
-    names = tuple(f"p{k:04}" for k in range(parties))
-    loss, unit, neighbours = Approx(1, 1e-6), Unit.PARTY, Neighbours.REPLACE
-    keys = {name: Identity(derive(b"bench", "securesum", name)) for name in (COORDINATOR, *names)}
-    who = Consortium(
-        parties=names,
-        loss=loss,
-        unit=unit,
-        neighbours=neighbours,
-        roster={name: identity.public for name, identity in keys.items()},
-    )
-    agreed = Agreed("5" * 64, OneSum(length=length), who)
-    noise = TimedNoise()
-    hosts = {}
-    for name in names:
-        host = Host(
-            agreed,
-            name,
-            records=Records(np.zeros((1, 1))),
-            keys=keys[name],
-            store=Store(
-                Ledger.in_memory(dataset=name, unit=unit, neighbours=neighbours), unit=unit, neighbours=neighbours
-            ),
-            noise=noise,
-            policy=SIMULATION,
-        )
-        hosts[name] = Timed(host)
-    coordinator = Parties(
-        agreed, run="bench", channel=LocalChannel(hosts), journal=Journal(None), keys=keys[COORDINATOR]
-    )
+    agreed, noise = one_sum(parties, length), TimedNoise()
+    hosts = {name: Timed(host_of(agreed, name, noise)) for name in agreed.consortium.parties}
+    coordinator = coordinator_of(agreed, LocalChannel(hosts))
     started = process_time()
     with unremembered() if alone else nullcontext():
         run(coordinator)
     seconds = process_time() - started
     crossed = sum(line.bytes for line in coordinator.transcript.lines)
     return seconds, [host.seconds for host in hosts.values()], noise.seconds, crossed
+
+
+def one_sum(parties: int, length: int) -> Agreed:
+    """A run of so many parties, whose keys anybody can derive."""
+    names = tuple(f"p{k:04}" for k in range(parties))
+    who = Consortium(
+        parties=names,
+        loss=Approx(1, 1e-6),
+        unit=Unit.PARTY,
+        neighbours=Neighbours.REPLACE,
+        roster={name: keys_of(name).public for name in (COORDINATOR, *names)},
+    )
+    return Agreed("5" * 64, OneSum(length=length), who)
+
+
+def keys_of(name: str) -> Identity:
+    return Identity(derive(b"bench", "securesum", name))
+
+
+def host_of(agreed: Agreed, name: str, noise: NoiseSource) -> Host:
+    """A party with a ledger in memory."""
+    unit, neighbours = agreed.consortium.unit, agreed.consortium.neighbours
+    ledger = Ledger.in_memory(dataset=name, unit=unit, neighbours=neighbours)
+    return Host(
+        agreed,
+        name,
+        records=Records(np.zeros((1, 1))),
+        keys=keys_of(name),
+        store=Store(ledger, unit=unit, neighbours=neighbours),
+        noise=noise,
+        policy=SIMULATION,
+    )
+
+
+def coordinator_of(agreed: Agreed, channel: Channel, *, run: str = "bench") -> Parties:
+    return Parties(agreed, run=run, channel=channel, journal=Journal(None), keys=keys_of(COORDINATOR))
 
 
 def _row(case: str, seconds: float, note: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from comity.cli import (
     consortium,
     demo,
     doctor,
+    fetch,
     keys,
     ledger,
     new,
@@ -21,6 +22,7 @@ from comity.cli import (
     report,
     reproduce,
     run,
+    runs,
     schema,
     site,
     study,
@@ -70,6 +72,8 @@ app.add_typer(consortium.app, name="consortium", short_help="Invite, join, admit
 app.add_typer(relay.app, name="relay", short_help="The server that members dial.")
 app.add_typer(site.app, name="site", short_help="An owner's side: arrived studies, approvals, serving.")
 app.add_typer(study.app, name="study", short_help="Pack a study for the sites that it asks.")
+app.command("runs", short_help="List the runs that were begun from here.")(runs.runs)
+app.command("fetch", short_help="The results of a deployed run, once their signatures are good.")(fetch.fetch)
 app.command("demo", short_help="Small studies on generated data, with a report.")(demo.demo)
 app.command("bench", short_help="Measure Comity beside an anchor.")(bench.bench)
 app.command("reproduce", short_help="Do a paper's table or figure again.")(reproduce.reproduce)

@@ -11,9 +11,11 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
+    from comity.crypto.sealed import Identity
+    from comity.report.result import Result
     from comity.runtime.study import Study
 
-JOURNAL, RESULT = "journal.sqlite", "result.json"
+JOURNAL = "journal.sqlite"
 
 
 def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | None, *, quiet: bool) -> Path:
@@ -23,6 +25,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.consortium import COORDINATOR
     from comity.report.result import Result
+    from comity.runtime.signed_files import NAME as SIGNED
     from comity.runtime.study import Study
 
     try:
@@ -45,7 +48,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
         folder = find_folder(resume, out)
         if read_begun(folder).study_hash != study.hash:
             raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
-        if (folder / RESULT).exists() and not not_told(folder / JOURNAL, read_begun(folder).run):
+        if (folder / SIGNED).exists() and not not_told(folder / JOURNAL, read_begun(folder).run):
             return folder
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
@@ -55,15 +58,15 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
             NatsChannel(dialled, study.consortium.parties) as channel,
         ):
             run = read_begun(folder).run
-            if not (folder / RESULT).exists():
+            if not (folder / SIGNED).exists():
                 if progress is not None:
                     progress("handing over")
                 hand_over(study, keys=identity, channel=channel)
             outcome = run_deployed(
                 study, run=run, keys=identity, channel=channel, journal=folder / JOURNAL, progress=progress
             )
-            if not (folder / RESULT).exists():
-                Result.of(outcome).save(folder)
+            if not (folder / SIGNED).exists():
+                save_signed(Result.of(outcome), folder, identity)
             if missing := not_told(folder / JOURNAL, run):
                 warn(
                     f"{', '.join(missing)}: not told that the run is over, and without its results; when they serve "
@@ -91,6 +94,15 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     return folder
 
 
+def save_signed(result: Result, folder: Path, keys: Identity) -> None:
+    """The files of a result beside the study as run, signed as a whole. Journal and logs are no part of it."""
+    from comity.runtime.signed_files import sign_files
+
+    result.save(folder)
+    names = ["result.json", "transcript.json", "report.html", "study.toml", "released", *result.artefacts]
+    sign_files(folder, names, keys, study=result.study_hash, run=result.run)
+
+
 def _begun(path: Path, study: Study) -> Begun:
     from comity.cli.run_folder import Begun
     from comity.runtime.simulate import new_run_id
@@ -104,4 +116,5 @@ def _begun(path: Path, study: Study) -> Begun:
         overrides={},
         parties=study.consortium.size,
         resumable=True,
+        deployed=True,
     )

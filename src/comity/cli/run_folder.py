@@ -21,8 +21,8 @@ _FORMAT = "comity-run-2"
 
 @dataclass(frozen=True)
 class Begun:
-    """What `run.json` says: which run of which study, with what seed and overrides, whether it can be resumed, and the
-    sentence with which it was refused, if it was."""
+    """What `run.json` says: which run of which study, with what seed and overrides, whether it can be resumed, the
+    sentence with which it was refused, if it was, and whether its sites are those of other organisations."""
 
     run: str
     study: str
@@ -33,6 +33,7 @@ class Begun:
     parties: int
     resumable: bool
     refused: str = ""
+    deployed: bool = False
 
 
 def make_folder(out: Path) -> Path:
@@ -72,6 +73,7 @@ def read_begun(folder: Path) -> Begun:
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
+        page.setdefault("deployed", False)
         return Begun(**{name: page[name] for name in Begun.__dataclass_fields__})
     except FileNotFoundError:
         raise StudyError(

@@ -2,5 +2,6 @@
 
 from comity.estimators.averaging import AveragedClassifier, AveragedRegressor
 from comity.estimators.softlabel import SoftLabelClassifier
+from comity.estimators.vertical import VerticalClassifier, VerticalRegressor
 
-__all__ = ["AveragedClassifier", "AveragedRegressor", "SoftLabelClassifier"]
+__all__ = ["AveragedClassifier", "AveragedRegressor", "SoftLabelClassifier", "VerticalClassifier", "VerticalRegressor"]

@@ -76,6 +76,20 @@ def rows_told(X: Floats, bound: float) -> str:
     return ""
 
 
+def columns_told(X: Floats, ranges: Floats) -> str:
+    """What the caller should know of bounds on single columns; empty where they fit."""
+    outside = ((ranges[:, 0] > X) | (ranges[:, 1] < X)).mean(axis=0)
+    used = np.ptp(X, axis=0) / (ranges[:, 1] - ranges[:, 0])
+    if outside.max() > _MANY:
+        at = int(outside.argmax())
+        return (
+            f"{outside[at]:.0%} of column {at} lie outside bounds={ranges[at].tolist()} and were clipped. {_OWN_EYES}"
+        )
+    if used.max() < _FAR_WITHIN:
+        return f"no column takes up more than {used.max():.2g} of its bounds. {_OWN_EYES}"
+    return ""
+
+
 def targets_told(y: Floats, low: float, high: float) -> str:
     share, spread = targets_clipped(y, low, high), float(np.ptp(y))
     if share > _MANY:

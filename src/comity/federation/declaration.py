@@ -50,7 +50,8 @@ class Release:
 
     What is contributed is summed over the parties of its source and no others: they alone mask, pay and count.
     `bound` is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on,
-    if the method fixes it.
+    if the method fixes it. `known_parts` is how many parts of its shared noise are taken as known though no colluder is
+    counted with: 1 where a party that works with nobody reads what is made of the sum, and knows its own part.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Release:
     times: int = 1
     bound: Bound | None = None
     grid: float | None = None
+    known_parts: int = 0
 
     @property
     def noise(self) -> Noise | None:
@@ -144,7 +146,18 @@ class Release:
 
     def parts(self, who: Consortium) -> int:
         """How many parts of its noise no coalition of the colluders can subtract."""
-        return self.summed_over(who).honest_parts if isinstance(self.protection, Summed) else 1
+        if not isinstance(self.protection, Summed):
+            return 1
+        over = self.summed_over(who)
+        left = over.survivors - max(over.colluders, self.known_parts)
+        if left < 1:
+            raise Refused(
+                f"{self.name}: every part of the noise would be known to a reader among {over.size} parties; add "
+                "parties, or lower privacy.dropouts",
+                code="colluders",
+                key="privacy.dropouts",
+            )
+        return left
 
     def least(self, who: Consortium) -> int:
         """From how many parties of its source it must come for a run to go on."""
@@ -371,7 +384,7 @@ def _require_hidden_parts(release: Release, origins: list[Release], who: Consort
             continue
         over = origin.summed_over(who)
         reads = any(who.includes(release.to, party) for party in over.parties)
-        if not reads or over.colluders or over.size == 1:
+        if not reads or over.colluders or origin.known_parts or over.size == 1:
             continue
         advice = "set privacy.colluders to 1 or more"
         if over.survivors == 1:

@@ -25,20 +25,28 @@ from comity.federation.kept import is_kept
 from comity.federation.paths import END
 from comity.federation.protection import Summed
 from comity.federation.protocol import Protocol, StepSpec
+from comity.federation.vouched import Signatures
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.figures import Figures
 
 OWN = ""
 """The path of what a step delivers to its own owner: no ask carries it."""
+SIGNATURES = ":signatures"
+"""The name of the coordinator's signatures on the rest, which no release has."""
 
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """What a party has of a run: `releases` by their names, and its `own` values, which nobody else was sent."""
+    """What a party has of a run: `releases` by their names, and its `own` values, which nobody else was sent.
+
+    `signatures` are the coordinator's on the releases (`federation.vouched`), by name and path; of a release that is a
+    list they are in its order, and one without has none that lasts.
+    """
 
     releases: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
+    signatures: Signatures = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,16 +111,27 @@ def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration
     """From a site's file: by name, the values in the order in which they came, each under the path of its ask."""
     releases: dict[str, Any] = {}
     own: dict[str, Any] = {}
+    signed: Signatures = {}
+    paths: dict[str, list[str]] = {}
     for name, by_path in stored.items():
         values = {path: decode(raw) for path, raw in by_path.items()}
-        if OWN in values:
+        if name == SIGNATURES:
+            signed = values[str(END)]
+        elif OWN in values:
             own[name] = values[OWN]
         elif str(END) in values:
-            releases[name] = values[str(END)]
+            releases[name], paths[name] = values[str(END)], [str(END)]
         else:
             several = declaration[name].times > 1 or len(values) > 1
             releases[name] = list(values.values()) if several else next(iter(values.values()))
-    return Received(releases, own)
+            paths[name] = list(values)
+    # Of what is shown, all or nothing: half of a list proves nothing about it.
+    lasting = {
+        name: {path: signed[name][path] for path in used}
+        for name, used in paths.items()
+        if set(used) <= set(signed.get(name, ()))
+    }
+    return Received(releases, own, lasting)
 
 
 def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:

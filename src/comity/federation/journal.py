@@ -28,7 +28,7 @@ from comity.federation.heads import Head, newest
 from comity.federation.journal_file import JournalFile
 from comity.federation.letters import Letter, delivered, rejoined
 
-_VERSION = 2
+_VERSION = 3
 _TABLES = f"""
 pragma user_version = {_VERSION};
 pragma journal_mode = wal;

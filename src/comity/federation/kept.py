@@ -9,6 +9,7 @@ covered by nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from comity.federation.consortium import ITSELF
@@ -24,11 +25,22 @@ def is_kept(release: Release) -> bool:
     return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
 
 
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """One value of a release as an ask brought it to parties: `value` to all that were asked, or to each its `own`."""
+
+    name: str
+    path: str
+    value: Any = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Kept:
     """Values by release and by the ask in which they came, so that asking again changes nothing."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {}
+        self._sent: dict[tuple[str, str], Sent] = {}
 
     def add(self, release: Release, path: str, value: Any) -> None:
         if is_kept(release):
@@ -46,17 +58,26 @@ class Kept:
         """The values of one ask: those for all, and by party those of its own and those that it sent. `own` is the
         declaration of the part that asks, whose releases count where the protocol declares the same ones."""
         for name, value in common.items():
-            self._note(declaration, own, path, name, value)
+            if self._note(declaration, own, path, name, value):
+                self._sent[name, path] = Sent(name, path, value)
         for by_party in (each, replies):
             for name in dict.fromkeys(name for values in by_party.values() for name in values):
                 found = {party: values[name] for party, values in by_party.items() if name in values}
-                self._note(declaration, own, path, name, found)
+                if self._note(declaration, own, path, name, found) and by_party is each:
+                    self._sent[name, path] = Sent(name, path, own=found)
 
-    def _note(self, declaration: Declaration, own: Declaration, path: str, name: str, value: Any) -> None:
+    def _note(self, declaration: Declaration, own: Declaration, path: str, name: str, value: Any) -> bool:
         release = own[name]
         # Masked vectors say nothing until they are opened together.
-        if release in declaration.releases and not isinstance(release.protection, Summed):
-            self.add(release, path, value)
+        if release not in declaration.releases or isinstance(release.protection, Summed) or not is_kept(release):
+            return False
+        self.add(release, path, value)
+        return True
+
+    @property
+    def sent(self) -> list[Sent]:
+        """What asks brought to parties, of what is theirs to keep."""
+        return list(self._sent.values())
 
     def values(self, declaration: Declaration) -> dict[str, Any]:
         """By release; a list where a release was made several times."""

@@ -6,8 +6,8 @@
     begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
               the heads of others' ledgers (`federation.heads`)
     meet      the keys of the others, where the method has letters between parties
-    end       brings what was released to this party (`federation.delivery`) and closes the run; the newest heads of
-              others' ledgers are remembered
+    end       brings what was released to this party (`federation.delivery`), with the coordinator's signatures that
+              stay (`federation.vouched`), and closes the run; the newest heads of others' ledgers are remembered
     abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
 
 Adversary    any coordinator. It learns that a party reserved, would or refused, the heads of its ledger and which heads
@@ -27,6 +27,7 @@ from comity.federation.heads import Heads
 from comity.federation.protection import Public
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
+from comity.federation.vouched import SignaturesForm
 
 MOST_YOURS = 1 << 30
 """Bytes of a box; it is empty where nothing is for its receiver alone."""
@@ -61,6 +62,13 @@ class Life(Protocol):
                 public("heads", COORDINATOR, EVERY_PARTY, "the same hashes, to be remembered", Each(Heads())),
                 public("released", COORDINATOR, EVERY_PARTY, "what all parties receive, as declared", Named()),
                 public("yours", COORDINATOR, EVERY_PARTY, "a box of what is for the receiver alone", Blob(MOST_YOURS)),
+                public(
+                    "signed",
+                    COORDINATOR,
+                    EVERY_PARTY,
+                    "the coordinator's signatures on what the receiver was released",
+                    SignaturesForm(),
+                ),
             ),
             adversary="any coordinator",
         )
@@ -80,8 +88,10 @@ class Life(Protocol):
         site.keep_keys(run_keys)
 
     @step()
-    def end(self, site: Site, heads: dict[str, Any], released: dict[str, Any], yours: bytes) -> None:
-        site.receive(released, yours)
+    def end(
+        self, site: Site, heads: dict[str, Any], released: dict[str, Any], yours: bytes, signed: dict[str, Any]
+    ) -> None:
+        site.receive(released, yours, signed)
         site.remember(heads)
         site.close()
 

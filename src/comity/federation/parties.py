@@ -25,11 +25,11 @@ from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
-from comity.federation.delivery import at_the_end
+from comity.federation.delivery import SIGNATURES, at_the_end
 from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
-from comity.federation.kept import Kept, opened
+from comity.federation.kept import Kept, Sent, opened
 from comity.federation.letters import Head
 from comity.federation.paths import ABANDON, BEGIN, END, READY, StepPath
 from comity.federation.protection import Computed, Summed
@@ -39,6 +39,7 @@ from comity.federation.replies import Given, Reader, too_few
 from comity.federation.sealed_values import sealed_value, sealed_values
 from comity.federation.site import YOURS
 from comity.federation.transcript import Transcript, entrusted_steps, transcript_of
+from comity.federation.vouched import Signatures, by_party
 from comity.privacy.randomness import NoiseSource
 
 log = logging.getLogger("comity.coordinator")
@@ -375,6 +376,11 @@ class Parties:
         """What this run paid for so far, by release, as it was received."""
         return self._memory.kept.values(self.declaration)
 
+    @property
+    def sent(self) -> list[Sent]:
+        """What asks of this run brought to parties so far, of what is theirs to keep."""
+        return self._memory.kept.sent
+
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Chance or a decision of the coordinator: made once per run and journalled."""
         return self.journal.once(self.run, f"{self._mount}.{name}" if self._mount else name, make)
@@ -418,22 +424,31 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
             journal.once(name, ABANDONED, lambda: said)
             _abandoned(parties)
             raise
-    values, kept, keys = released
-    _end(parties, values, kept, keys)
+    values, kept, keys, signed, alone = released
+    _end(parties, values, kept, keys, signed, alone)
     return values, kept
 
 
 def _released(parties: Parties) -> list[dict[str, Any]]:
     """In one record, because a run that is killed before its end finds what was released on the way there too: values,
-    what was released on the way, and the keys of parties that are to receive something alone."""
+    what was released on the way, the keys of parties that are to receive something alone, and the signatures that each
+    party keeps on what it was released, those apart on what it receives alone."""
     values = checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
     if parties.agreed.measuring is not None:
         found = parties.agreed.measuring.measure(parties.under(EVALUATION), values)
         values = {**values, **checked(found, parties.declaration, parties.consortium, parties.dims)}
     kept = parties.kept
-    _, single = at_the_end(parties.agreed, values, kept)
+    common, single = at_the_end(parties.agreed, values, kept)
     keys = {party: signed["key"] for party, signed in parties.memo[RUN_KEYS].items() if party in single}
-    return [values, kept, keys]
+    last = [Sent(name, str(END), value) for name, value in common.items()]
+    boxed = [
+        Sent(name, str(END), own={party: mine[name] for party, mine in single.items() if name in mine})
+        for name in dict.fromkeys(name for mine in single.values() for name in mine)
+    ]
+    signed, alone = (
+        by_party(parties.agreed, parties.keys, parties.run, sent) for sent in ([*parties.sent, *last], boxed)
+    )
+    return [values, kept, keys, signed, alone]
 
 
 def ready(parties: Parties) -> None:
@@ -469,7 +484,14 @@ def begin(parties: Parties) -> None:
             view.ask("meet", each=each, need=need)
 
 
-def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], keys: Mapping[str, bytes]) -> None:
+def _end(
+    parties: Parties,
+    values: Mapping[str, Any],
+    kept: Mapping[str, Any],
+    keys: Mapping[str, bytes],
+    signed: Mapping[str, Signatures],
+    alone: Mapping[str, Signatures],
+) -> None:
     """Tell the end to all that began, lost ones included, with what was released to each, and to the others that the
     run is over without them."""
     journal, who, name = parties.journal, parties.consortium, parties.run
@@ -483,8 +505,10 @@ def _end(parties: Parties, values: Mapping[str, Any], kept: Mapping[str, Any], k
             box = b""
             if party in single:
                 head = Head(parties.study, name, str(END), COORDINATOR, party, YOURS)
-                box = sealed_value(single[party], PublicIdentity.from_sealing(keys[party]), head)
-            each[party] = {"heads": {peer: of for peer, of in seen.items() if of}, YOURS: box}
+                mine = {**single[party], SIGNATURES: alone[party]}
+                box = sealed_value(mine, PublicIdentity.from_sealing(keys[party]), head)
+            watched = {peer: of for peer, of in seen.items() if of}
+            each[party] = {"heads": watched, YOURS: box, "signed": signed[party]}
     view = parties.under("run")
     heard = view.tell("end", list(each), each, released=common)
     absent = [party for party in who.parties if party not in each]

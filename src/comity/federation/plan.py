@@ -102,12 +102,13 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         source, to = worded(release.source), worded(release.to)
         rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
         if isinstance(release.protection, Summed):
-            over = release.summed_over(who)
-            if over.size != over.honest_parts:
+            over, parts = release.summed_over(who), release.parts(who)
+            if over.size != parts:
+                read = ", its readers know a part each" if release.known_parts > over.colluders else ""
                 notes.append(
-                    f"{release.name}: noise is laid out for {over.honest_parts} honest parts of {over.size} "
-                    f"(colluders {over.colluders}, dropouts {over.dropouts}): "
-                    f"{_factor(over.size / over.honest_parts)} times the variance that a trusted coordinator would add"
+                    f"{release.name}: noise is laid out for {parts} honest parts of {over.size} "
+                    f"(colluders {over.colluders}, dropouts {over.dropouts}{read}): "
+                    f"{_factor(over.size / parts)} times the variance that a trusted coordinator would add"
                 )
     notes += _holders(declaration, who)
     notes += _evaluated(who)

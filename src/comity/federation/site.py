@@ -18,7 +18,7 @@ from comity.federation.bounds import Opened
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium
 from comity.federation.declaration import Release
-from comity.federation.delivery import OWN, Named, check_received
+from comity.federation.delivery import OWN, SIGNATURES, Named, check_received
 from comity.federation.effects import Effects
 from comity.federation.letters import Head, seal, seal_in_common
 from comity.federation.paths import StepPath
@@ -26,6 +26,7 @@ from comity.federation.protection import Computed, Entrusted, EntrustedRounds, S
 from comity.federation.rows import Rows
 from comity.federation.sealed_values import opened_value
 from comity.federation.standing import NONCE
+from comity.federation.vouched import Signatures, SignaturesForm, check_vouched
 
 if TYPE_CHECKING:
     from comity.data import Held, Records
@@ -343,11 +344,15 @@ class Site:
         """Keep a value of a release that an ask brought."""
         self.effects.delivered[release.name, str(self._path)] = encode(value)
 
-    def receive(self, released: Mapping[str, Any], box: bytes) -> None:
-        """Keep what the end of a run brings, if each value was declared to this party and is of its form."""
+    def receive(self, released: Mapping[str, Any], box: bytes, signed: Signatures) -> None:
+        """Keep what the end of a run brings, if each value was declared to this party, is of its form, and is signed by
+        the coordinator so that others can be shown it. Of values that came before, good signatures are kept too."""
         alone = opened_value(box, self.run_key(), self.heads(COORDINATOR)(YOURS)) if box else {}
         if not Named().fits(alone, self.dims, self.consortium) or set(alone) & set(released):
             raise Malformed("what a run releases to a party has names, each once", code="form")
+        own = alone.pop(SIGNATURES, {})
+        if not SignaturesForm().fits(own, self.dims, self.consortium):
+            raise Malformed("signatures on what a run releases stand by name and ask", code="form")
         for name, value in {**released, **alone}.items():
             release = self._host.agreed.declaration[name]
             check_received(release, value, self.party, self.consortium, self.dims)
@@ -355,6 +360,27 @@ class Site:
             if release.times == 1 and any(before != raw for before in self._delivered(name).values()):
                 raise Refused(f"{name} was released with another value before", code="delivered", key=name)
             self.effects.delivered[name, str(self._path)] = raw
+        self._keep_signatures({**signed, **own})
+
+    def _keep_signatures(self, signed: Signatures) -> None:
+        now = {(name, path): raw for (name, path), raw in self.effects.delivered.items() if path != OWN}
+        before = self._host.store.delivered(self._run)
+        earlier = {(name, path): raw for name, by in before.items() for path, raw in by.items() if path != OWN}
+        coordinator, good = self._host.identity_of(COORDINATOR), dict[str, dict[str, bytes]]()
+        for (name, path), raw in {**earlier, **now}.items():
+            signature = signed.get(name, {}).get(path, b"")
+            try:
+                check_vouched(coordinator, signature, self._study, self._run, name, path, raw)
+            except Malformed:
+                if (name, path) in now:
+                    raise Malformed(
+                        f"{name} is not signed by the coordinator as what the run released", code="signature", key=name
+                    ) from None
+                # It was used as it came, and stays: what it lacks is proof for others.
+                log.warning("%s: %s of %s came without a signature that lasts", self.party, name, path)
+                continue
+            good.setdefault(name, {})[path] = signature
+        self.effects.delivered[SIGNATURES, str(self._path)] = encode(good)
 
     def _delivered(self, name: str) -> dict[str, bytes]:
         return self._host.store.delivered(self._run, name).get(name, {})

@@ -16,11 +16,21 @@ _CLEAR = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Weights, and the matrix that turned the moment into them; `ridge` is what was added to every eigenvalue."""
+    """Weights, the matrix that turned the moment into them, and its eigenvectors (`axes`, as columns).
+
+    `ridge` is what was added to each eigenvalue, `values` what came of them, `shrunk` the part that the ridge is of
+    that: along an axis the solution is 1 − shrunk times what it would be without a ridge.
+    """
 
     weights: Floats
     inverse: Floats
-    ridge: float
+    axes: Floats
+    values: Floats
+    ridge: Floats
+
+    @property
+    def shrunk(self) -> Floats:
+        return np.asarray(self.ridge / self.values, np.float64)
 
 
 def spectral_norm(variances: Floats) -> float:
@@ -32,19 +42,25 @@ def spectral_norm(variances: Floats) -> float:
 def solve(gram: Floats, moment: Floats, ridge: float) -> Solution:
     """(G⁺ + ridge)⁻¹ m, with G⁺ the positive part of G: noise can't turn the minimum into a maximum."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-    kept = np.maximum(values, 0.0) + max(ridge, 1e-12 * float(np.abs(values).max()))
-    inverse = np.asarray((vectors / kept) @ vectors.T, np.float64)
-    return Solution(np.asarray(inverse @ moment, np.float64), inverse, ridge)
+    return _solved(values, vectors, moment, np.full(len(values), ridge))
 
 
-def needed_ridge(gram: Floats, norm: float) -> float:
-    """Half the noise's norm, unless the smallest eigenvalue is so far above the noise that none is needed.
+def solve_where_clear(gram: Floats, moment: Floats, norm: float) -> Solution:
+    """The same with half the noise's norm as a ridge on those eigenvalues that noise of that norm could have made, and
+    none on the others: along these the solution has no bias.
 
-    In the spirit of Wang (2018, AdaSSP); the eigenvalue is read off the noisy matrix, so that it costs nothing. Without
-    a ridge the solution has no bias, and intervals hold what they promise.
+    In the spirit of Wang (2018, AdaSSP), direction by direction; eigenvalues are read off the noisy matrix, so that it
+    costs nothing.
     """
-    smallest = float(np.linalg.eigvalsh((gram + gram.T) / 2)[0])
-    return 0.0 if smallest > _CLEAR * norm else norm / 2
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    return _solved(values, vectors, moment, np.where(values > _CLEAR * norm, 0.0, norm / 2))
+
+
+def _solved(values: Floats, vectors: Floats, moment: Floats, ridge: Floats) -> Solution:
+    least = 1e-12 * float(np.abs(values).max())
+    kept = np.maximum(values, 0.0) + np.maximum(ridge, least)
+    inverse = np.asarray((vectors / kept) @ vectors.T, np.float64)
+    return Solution(np.asarray(inverse @ moment, np.float64), inverse, vectors, kept, ridge)
 
 
 def covariance(
@@ -60,3 +76,16 @@ def covariance(
     np.fill_diagonal(noise, variances @ weights**2)
     middle = residual * gram + noise + np.diag(moment_variances)
     return np.asarray(solution.inverse @ middle @ solution.inverse, np.float64)
+
+
+def bias(found: Solution, square: float, label: float) -> Floats:
+    """How far the ridge may have pulled the weights along each axis: its part of them times a bound on the true ones.
+
+    Fitted values vary no more than the label, `square` around its mean, so that a true weight w has λw² <= `square`, λ
+    the eigenvalue; and none is larger than 2·`label`, the whole range of the label over a step of length 1, which is as
+    far as a row can go along an axis. With signs unknown, axes add up as variances do, and an error of a coefficient is
+    the root of both squares: at 95 % such an interval is at least as wide as one around an estimate that is off by the
+    whole bias.
+    """
+    weight = np.minimum(2 * label, np.sqrt(square / np.maximum(found.values, 1e-300)))
+    return np.asarray(found.shrunk * weight, np.float64)

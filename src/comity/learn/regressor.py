@@ -21,6 +21,9 @@ from comity.learn.weights import coefficients
 
 Floats = NDArray[np.float64]
 
+_DECIDED = 0.25
+"""From this part on a ridge decides: noise may have made a third of what it is added to. Not tuned on data."""
+
 
 class LinearRegressor(ReleasedEstimator):
     """Predicts a number in the target's own units.
@@ -31,6 +34,7 @@ class LinearRegressor(ReleasedEstimator):
     low, high : the target's bounds, which −1 and 1 stand for
     encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
     errors : standard errors of `coef`, where the study released them
+    shrunk : how much of each coefficient a ridge decided, from 0 to 1, where the study released it
     """
 
     kind: ClassVar[str] = "regression"
@@ -46,12 +50,14 @@ class LinearRegressor(ReleasedEstimator):
         high: float = 1.0,
         encoding: FeatureEncoding | None = None,
         errors: ArrayLike | None = None,
+        shrunk: ArrayLike | None = None,
     ) -> None:
         self.coef = coef
         self.low = low
         self.high = high
         self.encoding = encoding
         self.errors = errors
+        self.shrunk = shrunk
 
     @property
     def coef_(self) -> Floats:
@@ -62,11 +68,24 @@ class LinearRegressor(ReleasedEstimator):
 
     @property
     def coef_with_errors_(self) -> Floats:
-        """Coefficients and, where there are any, their standard errors: (1, d) or (2, d)."""
-        return np.stack([self.coef_] if self.errors is None else [self.coef_, np.asarray(self.errors, np.float64)])
+        """Coefficients and, where there are any, their standard errors and what the ridge decides: (1, d) to (3, d)."""
+        lines = [self.coef_]
+        for more in (self.errors, self.shrunk):
+            if more is None:
+                break
+            lines.append(np.asarray(more, np.float64))
+        return np.stack(lines)
+
+    @property
+    def dominated_(self) -> NDArray[np.bool_]:
+        """Coefficients that the ridge decides as much as the records do: read them as unknown, with their intervals."""
+        if self.shrunk is None:
+            return np.zeros(self.n_features_in_, bool)
+        return np.asarray(np.asarray(self.shrunk, np.float64) > _DECIDED, bool)
 
     def interval(self, confidence: float = 0.95) -> Floats:
-        """Intervals of the coefficients, (d, 2), that account for noise and residuals, not for the ridge's bias."""
+        """Intervals of the coefficients, (d, 2), that account for noise, residuals and, from 90 % on, for how far a
+        ridge may have shrunk them; `dominated_` marks those that it decides."""
         if self.errors is None:
             raise DataError("the study released no standard errors with this model")
         if not 0 < confidence < 1:
@@ -112,7 +131,7 @@ class LinearRegressor(ReleasedEstimator):
         coef, _ = model_page.read_weights(folder, page)
         low, high = (model_page.get(page, key, float, path) for key in ("low", "high"))
         encoding = model_page.read_encoding(page, path)
-        made = cls(coef[0], low, high, encoding, coef[1] if len(coef) == 2 else None)
+        made = cls(coef[0], low, high, encoding, *coef[1:3])
         model_page.checked(path, lambda: made.coef_)
         model_page.require_width(encoding, made.n_features_in_, path)
         return made
@@ -134,5 +153,7 @@ class LinearRegressor(ReleasedEstimator):
     def section(self, noise: float | None = None) -> Section:
         found = coefficients(self)
         note = "The strongest, of a target between -1 and 1; all are in the model's file."
+        if self.dominated_.any():
+            note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")
         return Section("The model", tables=(Grid(heads, found, note),) if found else ())

@@ -133,8 +133,8 @@ def caveats(result: Result) -> list[str]:
         found.append(uncovered)
     if not result.masks:
         found.append(
-            "Parties ran as stacks, as above 1,000 of them or without hosts. That leaves masks out, because they cancel: "
-            "the same quantised contributions are added up. Bytes are those of the contributions alone."
+            "Parties ran as stacks, as above 1,000 of them or without hosts: masks are left out, because they cancel, "
+            "and the same quantised contributions are added up. Bytes are those of the contributions alone."
         )
     if result.guarantee.unit == "a whole party":
         found.append(

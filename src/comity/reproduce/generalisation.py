@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from comity.artefacts.writing import write_text
 
-METHODS = ("averaging",)
+METHODS = ("averaging", "vertical", "softlabel")
 """Modules `generalisation_METHOD`, in the order of their rows."""
 
 SHOWN = (
@@ -42,7 +42,7 @@ _HEAD = """# Accuracy
 
 Printed by `comity reproduce generalisation --out docs`, which needs the public tables in the folder that COMITY_DATA
 names. A case is a method on a table, over K parties of which t may collude, at ε and δ = 1e-6 (`pure`: δ = 0), a record
-being replaced. Figures are from test records:
+being replaced, with soft labels a whole party. Figures are from test records:
 
 - `ours`: mean accuracy of repeats with fresh noise, of a target that is a number R²; `spread` its standard deviation;
 - `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;

@@ -123,7 +123,7 @@ def released(
             statistic, release = opened(protocol, who)
             if statistic.needs == "votes" and votes is None:
                 votes = mean_votes(layout)
-            units = total(release, _contributions(layout, statistic, votes), who)
+            units = total(release, contributions(layout, statistic, votes), who)
             mapped, case = statistic.map(layout.test), case_of(asked, epsilon, delta)
             source = SeededNoise(int(Stream.public("reproduce", name, case, number).words(1)[0]))
             for mean in noisy_means(release, units, who, source, draws):
@@ -174,7 +174,8 @@ def mean_votes(layout: Layout) -> Floats:
     return shares / layout.parties
 
 
-def _contributions(layout: Layout, statistic: Statistic, votes: Floats | None) -> Iterator[Floats]:
+def contributions(layout: Layout, statistic: Statistic, votes: Floats | None) -> Iterator[Floats]:
+    """What the parties contribute, a stack of them at a time, before it is bounded."""
     if statistic.needs == "votes":
         # What a party contributes is affine in its votes: equal parties with the mean vote have the same sum.
         present = np.ones(layout.labels.shape[1], np.bool_)

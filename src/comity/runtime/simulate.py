@@ -335,8 +335,19 @@ def outcome_of(
     study_hash: str,
     run_id: str,
     seed: int | None,
+    partly: bool = False,
 ) -> Outcome:
-    """What a run gives back, wherever it ran, from what its coordinator has at its end."""
+    """What a run gives back, wherever it ran, from what its coordinator has at its end; or, `partly`, from what a party
+    has, which may not have been released what the rest takes."""
+
+    def made(make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except KeyError:
+            if partly:
+                return None
+            raise
+
     declaration = protocol.accepted(who)
     spent = largest(declaration, who)
     delta = delta_of(who.loss)
@@ -346,8 +357,8 @@ def outcome_of(
         study_hash=study_hash,
         run=run_id,
         protocol=protocol.name,
-        presented=protocol.present(released, who),
-        beside=protocol.beside(released, who, study=study_hash, run=run_id),
+        presented=made(lambda: protocol.present(released, who)),
+        beside=made(lambda: protocol.beside(released, who, study=study_hash, run=run_id)) or {},
         released={**kept, **released},
         guarantee=Guarantee(
             loss=describe(spent, delta),
@@ -367,7 +378,7 @@ def outcome_of(
         accounts=accounts,
         parties=who.size,
         seed=seed,
-        evaluation=None if who.evaluation is None else protocol.measured(who).figures(released, who),
+        evaluation=None if who.evaluation is None else made(lambda: protocol.measured(who).figures(released, who)),
     )
 
 

@@ -166,7 +166,7 @@ class Deployed:
     def __init__(self, home, names, stack):
         self.names, self.stack, self.home = names, stack, home
         self.loopback = trying.make(home, names)
-        stack.enter_context(trying._witnessed(home))
+        stack.enter_context(trying.witnessed(home))
         self.relay = stack.enter_context(self.loopback.relay())
         self.sites = dict(zip(names, stack.enter_context(processes([self.site(name) for name in names]))))
 
@@ -242,8 +242,9 @@ def test_whoever_is_killed_the_run_ends_with_one_charge(deployed, who):
 @pytest.mark.deploy
 def test_bench_rows_of_a_deployment():
     rows = {row["case"]: row for row in deploy.measure(quick=True)}
-    assert set(rows) == {"empty round 3", "8MB 3"}
-    assert all(0 < row["ours"] < 30 and row["ratio"] > 1 for row in rows.values())
+    assert set(rows) == {"empty round 3", "8MB 3", "averaging 3"}
+    assert all(0 < row["ours"] < 30 for row in rows.values())
+    assert all(rows[case]["ratio"] > 1 for case in ("empty round 3", "8MB 3"))
     assert rows["8MB 3"]["relay_mb"] is None or rows["8MB 3"]["relay_mb"] < 100
 
 

@@ -39,7 +39,7 @@ def comity(folder, *words):
 @pytest.fixture
 def owners(tmp_path):
     with ExitStack() as stack:
-        stack.enter_context(trying._witnessed(tmp_path))
+        stack.enter_context(trying.witnessed(tmp_path))
         loopback = Loopback.make(tmp_path, NAMES)
         sites = ColumnSites.made(tmp_path, NAMES)
         for name in NAMES:

@@ -59,7 +59,7 @@ def test_a_site_takes_little_memory_after_a_run(tmp_path):
     loopback = trying.make(tmp_path, ["north", "south"])
     asker = tmp_path / "coordinator"
     with ExitStack() as stack:
-        stack.enter_context(trying._witnessed(tmp_path))
+        stack.enter_context(trying.witnessed(tmp_path))
         stack.enter_context(loopback.relay())
         serving = [
             (["-m", "comity", "site", "serve", "--site", str(tmp_path / name / "site.toml")], tmp_path / name / "log")

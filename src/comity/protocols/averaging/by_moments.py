@@ -23,7 +23,7 @@ from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Release
 from comity.federation.forms import Array
 from comity.federation.protection import Summed
-from comity.learn.quadratic import covariance, needed_ridge, solve, spectral_norm
+from comity.learn.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
@@ -118,11 +118,12 @@ class Moments:
 @dataclass(frozen=True, eq=False)
 class Regression:
     """Coefficients of encoded rows for a target on [−1, 1], or for the log odds of the second class; with standard
-    errors that account for the noise and, in a linear model, for the residuals, not for the ridge's bias."""
+    errors that account for the noise and, in a linear model, for the residuals and for how far the ridge may have
+    shrunk a coefficient; `shrunk` is how much of each it decides, from 0 to 1."""
 
     coef: Floats
     errors: Floats
-    ridge: float
+    shrunk: Floats
 
 
 def fitted(layout: Moments, opened: Floats, *, records: int, deviation: float, classes: bool) -> Regression:
@@ -132,13 +133,14 @@ def fitted(layout: Moments, opened: Floats, *, records: int, deviation: float, c
     norm = spectral_norm(variances[:-1, :-1])
     # Of a class the direction alone matters, which a ridge keeps steady; a number is shrunk only where noise could
     # have made an eigenvalue. Not tuned on data: the same as in vertical regression.
-    ridge = norm / 2 if classes else needed_ridge(gram, norm)
-    found = solve(gram, moment, ridge)
+    found = solve(gram, moment, norm / 2) if classes else solve_where_clear(gram, moment, norm)
     factor = (2.0 if classes else 1.0) / TARGET
     squares = square - 2 * float(found.weights @ moment) + float(found.weights @ gram @ found.weights)
     spread = covariance(found, variances[:-1, :-1], variances[:-1, -1], gram, max(0.0, squares) / records)
-    errors = np.sqrt(np.maximum(np.diag(spread), 0.0))
-    return Regression(factor * found.weights, factor * errors, ridge)
+    squared, along = np.maximum(np.diag(spread), 0.0), found.axes**2
+    if not classes:
+        squared = squared + along @ bias(found, max(0.0, square), TARGET) ** 2
+    return Regression(factor * found.weights, factor * np.sqrt(squared), along @ found.shrunk)
 
 
 def deviation_of(release: Release, who: Consortium) -> float:

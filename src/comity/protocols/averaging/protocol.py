@@ -208,21 +208,26 @@ class Averaging(Protocol):
                 key="privacy.unit",
             )
         checked_sizes(self.sizes, who)
-        way, errors = self.way(who), False
+        way, names = self.way(who), self._solved[:1]
         if way == "gradient":
             sent, of = self._by_gradient(who), "gradient"
         elif way == "average":
             sent, of = self._by_average(who), "models"
         else:
-            sent, of, errors = (self._moments(who),), "moments", True
+            sent, of, names = (self._moments(who),), "moments", self._solved
         made = [
             Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(of), form=Array(self.shape))
-            for name in (("model", "errors") if errors else ("model",))
+            for name in names
         ]
         return Declaration(
             (*sent, *made),
             adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
         )
+
+    @property
+    def _solved(self) -> tuple[str, ...]:
+        """What is made from moments; how far the ridge decides is said where intervals are."""
+        return ("model", "errors", "shrunk") if self.model == "linear" else ("model", "errors")
 
     def _moments(self, who: Consortium) -> Release:
         return self.layout(who).release(who, HEADROOM * largest(self.sizes))
@@ -297,7 +302,8 @@ class Averaging(Protocol):
             deviation=deviation_of(self.declare(who)["moments"], who),
             classes=self.model != "linear",
         )
-        return {"model": found.coef[None], "errors": found.errors[None]}
+        made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}
+        return {name: made[name] for name in self._solved}
 
     def descend(self, parties: Parties) -> Floats:
         """Steps along noisy gradients, from zero; the mean of the last half of the way."""
@@ -410,8 +416,10 @@ class Averaging(Protocol):
 
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":
-            errors = np.asarray(released["errors"], np.float64)[0] if "errors" in released else None
-            return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors)
+            errors, shrunk = (
+                np.asarray(released[name], np.float64)[0] if name in released else None for name in ("errors", "shrunk")
+            )
+            return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors, shrunk)
         return LinearClassifier(self.loss.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:

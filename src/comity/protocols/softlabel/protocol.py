@@ -57,7 +57,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")

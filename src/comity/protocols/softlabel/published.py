@@ -35,6 +35,7 @@ from comity.learn.voting import hard_votes, one_hot
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.softlabel.baselines import pooled_regression
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.private_auxiliary import check, moved_share, printed_share, shares_of_votes
 
@@ -312,7 +313,7 @@ SAMPLED = 200
 
 
 def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Records) -> list[Baseline]:
-    """Constant, own data, the method without noise, and everything pooled, by the same kind of classifier."""
+    """Constant, own data and the method without noise by its own kind of classifier, and everything pooled."""
     filled = [records for records in train if len(records)]
     if not filled:
         return []
@@ -323,7 +324,6 @@ def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Reco
     constant = float(np.mean(test.labels != counts.argmax()))
     local = [_trained(protocol, records.features, np.asarray(records.labels)) for records in train]
     alone = [error(coef, test) for coef, _ in zip(local[:SAMPLED], range(SAMPLED))]
-    pooled = error(_trained(protocol, features, labels), test)
     out = [
         Baseline("constant", constant, note="always the most frequent class"),
         Baseline(
@@ -332,7 +332,7 @@ def baselines(protocol: PublishedSoftLabel, train: Sequence[Records], test: Reco
             float(np.std(alone)),
             note=f"mean of {len(alone)} parties, each alone",
         ),
-        Baseline("pooled", pooled, note="all records in one place, no privacy"),
+        pooled_regression(Records(features, labels), test, len(protocol.classes)),
     ]
     if protocol.method == "avg":
         exact = np.mean(local, axis=0)

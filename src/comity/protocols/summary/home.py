@@ -1,4 +1,5 @@
-"""What an owner does with its quota, at home: the ratio made smooth over its own records, and herding towards them.
+"""What an owner does with its quota, at home: the ratio made smooth over its own records, and herding towards them
+and their classes, with exchanges.
 
 Nothing of it leaves but the records themselves, exactly as many as the quota says.
 """
@@ -22,7 +23,7 @@ NEAREST = 12
 """A record's ratio is averaged over so many nearest ones, itself included. Settled on MNIST."""
 # Settled on MNIST.
 _POWERS = (0.8, 3.0)
-_ROWS = 1024
+_ROWS = 256
 
 
 def chosen(
@@ -34,11 +35,13 @@ def chosen(
     spectrum: Spectrum,
     gamma: float,
     stream: Stream,
+    classes: NDArray[np.int64] | None = None,
 ) -> Places:
     """Exactly `count` places among an owner's rows, whose ratios these are.
 
     Candidates are those with a ratio above 0, at most `CANDIDATES` of them or as many as the quota, drawn by the
-    owner's own chance. Where they are fewer than the quota, others fill it: how many there are is not said.
+    owner's own chance. Where they are fewer than the quota, others fill it: how many there are is not said. `classes`
+    of the rows, where they have some, are chosen like the rows: as often as the ratio counts them.
     """
     candidates = np.flatnonzero(ratio > 0)
     order = stream.permutation(len(candidates))
@@ -50,7 +53,8 @@ def chosen(
     own, raw = rows[candidates], ratio[candidates]
     turned = features(own) @ spectrum.axes
     weights = sharpened(smoothed(own, raw), raw, turned)
-    return candidates[herd_weighted(own, weights, count, gamma)]
+    known = None if classes is None else classes[candidates]
+    return candidates[herd_weighted(own, weights, count, gamma, known)]
 
 
 def smoothed(rows: Floats, ratio: Floats) -> Floats:

@@ -15,7 +15,7 @@ from comity.protocols.summary.features import Real, squared_distances
 Floats = NDArray[np.float64]
 
 # Pairs at a time: a limit of memory.
-_ROWS = 2048
+_ROWS = 512
 
 
 def kernel(first: NDArray[Real], second: NDArray[Real], gamma: float) -> NDArray[Real]:

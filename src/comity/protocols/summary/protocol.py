@@ -317,6 +317,7 @@ class OneShotSummary(Protocol):
             spectrum=seen,
             gamma=self.gamma,
             stream=Stream(site.secret()),
+            classes=np.asarray(site.labels, np.int64) if self.labels == "<i8" else None,
         )
         given = np.ascontiguousarray(rows[places], "<f8")
         if self.deliver == "hashes":

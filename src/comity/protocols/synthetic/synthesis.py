@@ -60,7 +60,8 @@ class Synthesis:
         """Rows of what the counts agree on."""
         size = max(1, round(agreed.total)) if count is None else count
         if self.model == "naive-bayes":
-            found = naive_bayes.sample(self.layout, agreed, size, chance)
+            told = agreed if self.classified else naive_bayes.tempered(self.layout, agreed)
+            found = naive_bayes.sample(self.layout, told, size, chance)
         else:
             found = sample(fitted(self.layout, agreed, chance, progress=progress), size, chance)
             if self.classified and self.layout.target is not None:

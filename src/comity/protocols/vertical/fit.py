@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.quadratic import covariance, needed_ridge, solve, spectral_norm
+from comity.learn.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.protocols.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]
@@ -19,15 +19,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Coefficients of encoded rows with their standard errors, and the ridge that they were shrunk by.
+    """Coefficients of encoded rows with their standard errors, and how much of each the ridge decides: 0 for none of
+    it, 1 for all.
 
-    Errors account for the noise and, in a linear model, for the residuals; they say nothing about the ridge's bias, and
-    for a logistic one they are about the quadratic objective's minimiser.
+    Errors account for the noise and, in a linear model, for the residuals and for how far the ridge may have shrunk a
+    coefficient (`bias`); for a logistic one they are about the quadratic objective's minimiser.
     """
 
     coef: Floats
     errors: Floats
-    ridge: float
+    shrunk: Floats
 
 
 def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) -> Regression:
@@ -38,8 +39,7 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     norm = spectral_norm(variances)
     # A classifier needs the direction alone, which a ridge of half the noise's norm, chosen on Adult, keeps steady. A
     # regression needs the length as well: it is shrunk only where the noise could have made an eigenvalue.
-    ridge = norm / 2 if columns.classes else needed_ridge(gram, norm)
-    found = solve(gram, moment, ridge)
+    found = solve(gram, moment, norm / 2) if columns.classes else solve_where_clear(gram, moment, norm)
     label = float(np.abs(columns.label.table).max())
     # The label column is ±label for y = 1 and 0, so that Σ x (y − ½) is the moment over twice that.
     factor = 2.0 / label if columns.classes else 1.0 / label
@@ -47,5 +47,10 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     residual = max(0.0, squares) / rows
     spread = covariance(found, variances, moment_variances, gram, residual)
     mapping = columns.mapping
-    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0))
-    return Regression(factor * mapping @ found.weights, factor * errors, ridge)
+    squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)
+    along = (mapping @ found.axes) ** 2
+    if not columns.classes:
+        mean = float(moment[-1]) ** 2 / float(gram[-1, -1]) if columns.intercept else 0.0
+        squared = squared + along @ bias(found, max(0.0, float(square) - mean), label) ** 2
+    shrunk = along @ found.shrunk / np.maximum(along.sum(axis=1), 1e-300)
+    return Regression(factor * mapping @ found.weights, factor * np.sqrt(squared), shrunk)

@@ -1,7 +1,7 @@
 """The gradient rounds with all columns in one place: for comparisons at a size where hosts would take hours.
 
-The secure run opens the very integers that are computed here plus one part of the noise per party; a test compares the
-two number by number.
+The secure run opens what is computed here, to the rounding of the dealt waves, plus one part of the noise per party; a
+test compares the two number by number.
 """
 
 from __future__ import annotations
@@ -17,24 +17,32 @@ from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.response import limits, partial_scores, responses
+from comity.protocols.vertical.instruments import constant_units
+from comity.protocols.vertical.response import responses
 from comity.protocols.vertical.rounds import Rounds
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
-def exact_sums(rounds: Rounds, columns: Mapping[str, Floats], weights: Floats) -> Integers:
-    """Σ x s(z) in units of the release, the constant's last, from each party's columns of z."""
-    limit, scores = limits(rounds.layout, rounds.places), np.zeros(1, np.int64)
-    features = {party: rounds.features(own, party) for party, own in columns.items()}
-    for party, own in features.items():
-        mine, constant = rounds.own_weights(party, weights)
-        scores = scores + partial_scores(own, mine, constant, limit[party], rounds.places)
-    found = responses(scores, rounds.places)
-    sums = [np.rint(np.ldexp(own, PLACES)).astype(np.int64).T @ found for own in features.values()]
-    constant_units = round(rounds.layout.constant * 2**PLACES)
-    return np.concatenate([*sums, [constant_units * found.sum()]])
+def exact_sums(
+    rounds: Rounds, columns: Mapping[str, Floats], weights: Floats, intervals: Floats, whitening: Mapping[str, Floats]
+) -> Floats:
+    """Σ u (s(z) − y + ½), the constant's last, from each party's columns of z; a secure round has every response
+    within `CURVE.rounding` of this one's."""
+    units = {party: rounds.features(own, party) for party, own in columns.items()}
+    places = sum(
+        rounds.scores(own, party, weights, interval).astype(np.int64)
+        for (party, own), interval in zip(units.items(), intervals)
+    )
+    holder = rounds.layout.label_at
+    label = rounds.layout.label.start - rounds.layout.places(holder).start
+    found = responses(np.asarray(places)) - np.where(columns[holder][:, label] > 0, 0.5, -0.5)
+    sums = [
+        np.ldexp(rounds.instruments(own, party, whitening[party]).T @ found, -PLACES) for party, own in units.items()
+    ]
+    if rounds.layout.intercept:
+        sums.append(np.array([np.ldexp(constant_units(rounds.size), -PLACES) * found.sum()]))
+    return np.concatenate(sums)
 
 
 def descended(
@@ -47,9 +55,11 @@ def descended(
     release = protocol.gradient(who.loss)
     scale, noise = release.scale(who), release.noise
     assert noise is not None
+    whitening = protocol.whitening(descent)
     for number in range(release.times):
-        units = exact_sums(protocol.descent, columns, descent.weights)
+        exact = exact_sums(protocol.descent, columns, descent.weights, protocol.intervals(descent), whitening)
+        units = np.rint(exact / scale.grid).astype(np.int64)
         for _ in who.parties:
             units += noise.draw(source, scale, release.shape, permit=Permit(release.name, number), part=True)
-        descent = descent.step(np.asarray(units * scale.grid, np.float64))
+        descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
     return protocol.coefficients(descent)

@@ -29,10 +29,10 @@ class VerticalParameters(Parameters):
         "rlwe", description="how products across parties are computed"
     )
     solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
-        "quadratic", description="logistic: one release, gradient rounds after it, or rounds where they help"
+        "quadratic", description="logistic: one release, private rounds after it, or rounds where they help"
     )
     rounds: Annotated[int, Only(variant="default", solver=("gradient", "auto"))] = Field(
-        6, ge=1, le=64, description="gradient rounds, where there are any"
+        6, ge=1, le=64, description="private rounds, where there are any"
     )
     alignment: Literal["none", "keyed", "ecdh"] | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"

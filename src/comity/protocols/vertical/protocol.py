@@ -175,24 +175,18 @@ class VerticalRegression(Protocol):
         names = {release.name for release in before}
         # The parts check their own letters; here they stand for the plan, and "rows" once.
         between = tuple(release for release in self.product.declare(who).releases if release.name not in names)
-        own = (
-            self.moments(who.loss),
-            Release(
-                name="model",
-                source=COORDINATOR,
-                to=readers,
-                protection=Derived("moments"),
-                form=Array((width,)),
-            ),
-            Release(
-                name="errors",
-                source=COORDINATOR,
-                to=readers,
-                protection=Derived("moments"),
-                form=Array((width,)),
-            ),
+        own = [
+            Release(name=name, source=COORDINATOR, to=readers, protection=Derived("moments"), form=Array((width,)))
+            for name in self._made
+        ]
+        return Declaration(
+            (*before, *between, self.moments(who.loss), *own), adversary=adversary(self, who, "the model")
         )
-        return Declaration((*before, *between, *own), adversary=adversary(self, who, "the model"))
+
+    @property
+    def _made(self) -> tuple[str, ...]:
+        """What is made from the moments alone; how far the ridge decides is said where intervals are."""
+        return ("model", "errors") if self.layout.classes else ("model", "errors", "shrunk")
 
     def noise(self, loss: Loss) -> Noise:
         if isinstance(loss, Pure):
@@ -225,7 +219,8 @@ class VerticalRegression(Protocol):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         opened, shared = self.open_moments(parties)
         found = self.fit(opened, shared, parties.consortium)
-        return {"model": found.coef, "errors": found.errors}
+        made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk}
+        return {name: made[name] for name in self._made}
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
@@ -262,9 +257,11 @@ class VerticalRegression(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        return self.model(np.asarray(released["model"], np.float64), np.asarray(released["errors"], np.float64))
+        return self.model(*(np.asarray(released[name], np.float64) for name in self._made))
 
-    def model(self, coef: Floats, errors: Floats | None = None) -> LinearClassifier | LinearRegressor:
+    def model(
+        self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
+    ) -> LinearClassifier | LinearRegressor:
         from comity.learn.models import LinearClassifier
         from comity.learn.regressor import LinearRegressor
 
@@ -272,7 +269,7 @@ class VerticalRegression(Protocol):
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
         target = self.schema.target
         assert isinstance(target, Bounded)
-        return LinearRegressor(coef, target.low, target.high, self.encoding, errors)
+        return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)

@@ -1,88 +1,89 @@
-"""The response to a score: a cubic in place of the logistic curve, on an interval that scores can't leave.
+"""The response to a score: the logistic curve, made periodic so that no score can leave it.
 
-    σ(z) − ½  ≈  (7/32) · s(z),    s(z) = z − z³/32,    |z| <= 4,
+    σ(z) − ½  ≈  s(z) = Σ_k b_k sin(2πk z/64),    k = 1, 3, … 15,    b_k = (4π/64)/sinh(2π²k/64):
 
-off by 0.0446 at most, at the ends of the interval, where it falls by 0.039 from its maximum at 3.27. s is a polynomial
-with integer coefficients in a score on a grid of powers of two: shares go into it without any truncation.
+the first terms of the series whose sum is the logistic curve going up around 0 and down again around ±32. Within
+|z| <= `REACH` it is off by `ERROR` at most. A score is a sum of the parties' partial scores modulo the period, and s is
+bounded by `LARGEST` on the whole circle: the sensitivity of a round needs nobody to clip anything, and holds for every
+weight, whoever chose it.
 
-A score is a sum of the parties' partial scores. Each party clips its own to a public part of the interval, so that the
-whole stays inside whatever the weights are and whoever chose them, and no comparison on shares is needed.
+Scores that come round would mislead, so that each party cuts its part to an interval around its noisy mean, as wide as
+its noisy deviation asks for (`descent.intervals`). The intervals add up to the reach, about ten times the deviation of
+a typical score: cutting is rare, and it is about accuracy alone.
 """
 
 from __future__ import annotations
 
-from math import floor, sqrt
+from math import pi, sinh
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
+from comity.crypto.dealer_waves import STEPS, Curve
 from comity.errors import StudyError
-from comity.protocols.vertical.columns import LABEL, PLACES, Columns
-from comity.protocols.vertical.sensitivity import squared_bound
+from comity.protocols.vertical.columns import PLACES
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Angles = NDArray[np.uint16]
 
-REACH = 4
-"""Scores lie in [−4, 4]: the logistic curve is within 0.02 of its ends there. Chosen on Adult."""
+PERIOD = 64
+"""Scores of eight and more are certain to three digits, and a period has room for those of 27. Not tuned on data."""
 
-SLOPE = 7 / 32
-BEND = 5
-"""s(z) = z − z³/2^BEND."""
+_TERMS = 8
+CURVE = Curve(
+    harmonics=tuple(range(1, 2 * _TERMS, 2)),
+    amplitudes=tuple(4 * pi / PERIOD / sinh(2 * pi**2 * k / PERIOD) for k in range(1, 2 * _TERMS, 2)),
+)
 
-LARGEST = 2 / 3 * sqrt(2**BEND / 3)
-"""sup |s| over the interval, at z = ±√(32/3), which lies inside it."""
+REACH = 27.0
+"""Five before the middle of its way down again. Not tuned on data."""
 
-ERROR = 0.0446
-"""sup |σ(z) − ½ − SLOPE · s(z)| over the interval, rounded up."""
+ERROR = 0.008
+"""sup |σ(z) − ½ − s(z)| over |z| <= REACH, rounded up."""
 
-# Finer scores would leave noise of small budgets no room below the 2^50 units that it may be wide.
-_FINEST, _COARSEST = 7, 4
+LARGEST = CURVE.largest
+"""sup |s| over the circle, as shares add up to it."""
 
+LARGEST_RESIDUAL = 0.5 + LARGEST
+"""sup |s − y + ½|."""
 
-def score_places(rows: int, parties: int) -> int:
-    """Binary places of a score: as many as leave room for the sum over `rows` rows in 64 bits, with a sign, a bit for
-    the noise, and the parties' count that a declared sum is checked with."""
-    for places in range(_FINEST, _COARSEST - 1, -1):
-        if parties * rows * LARGEST * 2.0 ** (response_places(places) + PLACES) < 2.0**61:
-            return places
-    raise StudyError(
-        f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.rows_at_most, or set "
-        'vertical.solver = "quadratic"',
-        key="vertical.rows_at_most",
-    )
+RESPONSE_PLACES = 2 * WAVE_PLACES
+"""Binary places of a response."""
 
 
-def response_places(places: int) -> int:
-    """Binary places of s, for scores of so many."""
-    return 3 * places + BEND
+def check_room(rows: int, parties: int) -> None:
+    """Refuse what would not fit into 64 bits: the sum over `rows` rows, with a sign, a bit for the noise, and the
+    parties' count that a declared sum is checked with."""
+    if parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) >= 2.0**61:
+        raise StudyError(
+            f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.rows_at_most, or "
+            'set vertical.solver = "quadratic"',
+            key="vertical.rows_at_most",
+        )
 
 
-def limits(columns: Columns, places: int) -> dict[str, int]:
-    """Each party's part of the interval, in units of 2^−places: by its share of the features' squared norm."""
-    squares = dict.fromkeys(columns.parties, 0.0)
-    for piece in columns.pieces:
-        if piece.kind != LABEL:
-            squares[piece.party] += piece.squared
-    squares[columns.label_at] += columns.constant**2
-    total = sum(squares.values())
-    return {party: floor((REACH << places) * square / total) for party, square in squares.items()}
-
-
-def partial_scores(own: Floats, weights: Floats, constant: float, limit: int, places: int) -> Integers:
-    """A party's features times its weights, plus its constant; rounded, and clipped to its part of the interval."""
+def partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
+    """A party's features times its weights, plus its constant, cut to an interval around `centre`."""
     with np.errstate(over="ignore", invalid="ignore"):
-        units = np.ldexp(own @ weights + constant, places)
-    # Of a number and NaN, which weights without measure can make, these two take the number.
-    return np.rint(np.fmin(np.fmax(units, -float(limit)), float(limit))).astype(np.int64)
+        away = own @ weights + (constant - centre)
+        # Of a number and NaN, which weights without measure can make, these two take the number.
+        return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 
 
-def responses(scores: Integers, places: int) -> Integers:
-    """s of whole scores, in units of 2^−`response_places`."""
-    return scores * (1 << (2 * places + BEND)) - scores**3
+def angles(scores: Floats) -> Angles:
+    """Scores on the circle: any number, sense or not, has a place there."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.fmod(np.rint(scores * (STEPS / PERIOD)), STEPS)
+    return np.asarray(np.nan_to_num(steps).astype(np.int64) % STEPS, np.uint16)
 
 
-def gradient_sensitivity(columns: Columns) -> float:
-    """How far one replaced record moves Σ x s(z) in L2: 2·B·sup|s|, B the bound of a record without its label; for
-    every choice of weights, and approached for large ones (proof.md, 9)."""
-    return 2 * sqrt(squared_bound(columns) - columns.label.squared) * LARGEST * (1 + 1e-12)
+def responses(places: Angles) -> Floats:
+    """s at these places of the circle."""
+    return np.asarray(CURVE.values[places.astype(np.int64) % STEPS], np.float64)
+
+
+def gradient_sensitivity() -> float:
+    """How far one replaced record moves Σ u (s(z) − y + ½) in L2: 2·sup|s − y + ½|, since |u| <= 1; for every choice of
+    weights, intervals and whitening, and approached for some (proof.md, 9)."""
+    return 2 * LARGEST_RESIDUAL * (1 + 1e-12)

@@ -1,13 +1,13 @@
 """One round of gradients on shares, as a sub-protocol: partial scores, responses and sums stay at the sites.
 
-    blind      (once) each party masks its features with what the coordinator dealt and seals them to the others
-    weigh      its clipped partial scores are its share of the scores; masked, they are sealed to the others
-    respond    it puts its share into the cubic; masked, its share of the responses is sealed to the others
-    (share)    its share of Σ x_i s(z_i), for a release that adds noise on shares
+    blind      (once) each party masks its instruments with what the coordinator dealt and seals them to the others
+    weigh      its partial scores are its share of the scores; masked, they are sealed to the others
+    respond    it has its share of the curve there, the label's holder less its labels; masked, sealed to the others
+    (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
 Adversary    a coordinator that works with no party (it deals), and any parties but one together.
-Learned      parties: the weights of every round, and words that are uniform to them. Coordinator: nothing here; what a
-             protocol opens is declared there.
+Learned      parties: the weights of every round, how to whiten, and words that are uniform to them. Coordinator:
+             nothing here; what a protocol opens is declared there.
 Assumes      AES in counter mode as a generator; what is dealt and what parties send each other is sealed.
 
 One mask, one use: the seeds are journalled before the first ask, a matrix is masked once per run and refused if the
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto import dealer_combination as vectors
-from comity.crypto import dealer_cubes as cubes
+from comity.crypto import dealer_waves as waves
 from comity.data import Records
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
@@ -40,7 +40,8 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
 from comity.protocols.vertical.columns import LABEL, PLACES, Columns
 from comity.protocols.vertical.dissection import integers
-from comity.protocols.vertical.response import BEND, limits, partial_scores
+from comity.protocols.vertical.instruments import Whitening, constant_units, limit_of
+from comity.protocols.vertical.response import CURVE, RESPONSE_PLACES, angles, partial_scores
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -50,21 +51,30 @@ MOST_ROUNDS = 64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounds(Protocol):
-    """`places` are the binary places of a score."""
+    """Between the parties of `layout`, whose target has two classes."""
 
     name = "rounds"
     layout: Columns
-    places: int
 
     @cached_property
     def widths(self) -> dict[str, int]:
         """Features of each party: its columns without the label."""
         return {party: int(self._is_feature(party).sum()) for party in self.layout.parties}
 
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where each party's weights stand among all."""
+        found, start = {}, 0
+        for party, width in self.widths.items():
+            found[party] = slice(start, start + width)
+            start += width
+        return found
+
     @property
     def size(self) -> int:
-        """Weights of the model: the features of all parties, and the constant."""
-        return sum(self.widths.values()) + 1
+        """Weights of the model, and as many instruments: the features of all parties and, if there is one, the
+        constant."""
+        return sum(self.widths.values()) + self.layout.intercept
 
     def _is_feature(self, party: str) -> NDArray[np.bool_]:
         own = [piece for piece in self.layout.pieces if piece.party == party]
@@ -72,30 +82,43 @@ class Rounds(Protocol):
 
     def own_weights(self, party: str, weights: Floats) -> tuple[Floats, float]:
         """A party's part of the weights, and what it adds to every score: the constant is the label's holder's."""
-        start = sum(self.widths[before] for before in self.layout.parties[: self.layout.parties.index(party)])
-        constant = self.layout.constant * float(weights[-1]) if party == self.layout.label_at else 0.0
-        return weights[start : start + self.widths[party]], constant
+        holds = self.layout.intercept and party == self.layout.label_at
+        return weights[self.places[party]], self.layout.constant * float(weights[-1]) if holds else 0.0
 
     def features(self, columns: Floats, party: str) -> Floats:
-        """A party's features on the grid, from its columns of z."""
-        return integers(columns[:, self._is_feature(party)]) * 2.0**-PLACES
+        """A party's features in units of 2^−PLACES, from its columns of z."""
+        return integers(columns[:, self._is_feature(party)])
+
+    def scores(self, units: Floats, party: str, weights: Floats, interval: Floats) -> waves.Angles:
+        """A party's part of the scores, on the circle, from its features."""
+        own, constant = self.own_weights(party, weights)
+        found = partial_scores(np.ldexp(units, -PLACES), own, constant, float(interval[0]), float(interval[1]))
+        return angles(found)
+
+    def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:
+        """A party's instruments, in units of 2^−PLACES, from its features."""
+        return Whitening(whitening).applied(units, limit_of(self.widths[party], self.size))
 
     def declare(self, who: Consortium) -> Declaration:
         def release(name: str, source: str, to: str, protection: Sealed | Derived, form: Form) -> Release:
             return Release(name=name, source=source, to=to, protection=protection, form=form)
 
         dealt = Sealed("random words, independent of all records")
-        letter = Fields({"round": Count(MOST_ROUNDS), "words": Array(("rows",), "<u8")})
-        hand = Fields(
-            {"seed": Blob(32), "powers": Array((2, "rows"), "<u8"), "sums": Array(None, "<u8")}, ("powers", "sums")
-        )
+        count = Count(MOST_ROUNDS)
+        shown = Fields({"round": count, "words": Array(("rows",), "<u2")})
+        letter = Fields({"round": count, "words": Array(("rows",), "<u8")})
+        dealt_waves = Array((2 * len(CURVE.harmonics), "rows"), "<u8")
+        hand = Fields({"seed": Blob(32), "waves": dealt_waves, "sums": Array(None, "<u8")}, ("waves", "sums"))
+        moments = Derived("moments")
         return Declaration(
             (
                 release("matrix_seed", COORDINATOR, EVERY_PARTY, dealt, Blob(32)),
+                release("whitening", COORDINATOR, EVERY_PARTY, moments, Array(None)),
                 release("masked_features", EVERY_PARTY, EVERY_PARTY, Sealed("a uniform matrix"), Array(None, "<u8")),
                 release("round_hand", COORDINATOR, EVERY_PARTY, dealt, hand),
-                release("weights", COORDINATOR, EVERY_PARTY, Derived("moments"), Array((self.size,))),
-                release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), letter),
+                release("weights", COORDINATOR, EVERY_PARTY, moments, Array((self.size,))),
+                release("interval", COORDINATOR, EVERY_PARTY, moments, Array((2,))),
+                release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), shown),
                 release("masked_responses", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), letter),
             ),
             adversary="a coordinator without parties",
@@ -104,35 +127,41 @@ class Rounds(Protocol):
     # At a site.
 
     @step()
-    def blind(self, site: Site, matrix_seed: bytes) -> None:
+    def blind(self, site: Site, matrix_seed: bytes, whitening: Floats) -> None:
+        width = self.widths[site.party]
+        if whitening.size != (width + 1) * width:
+            raise Malformed("whitening is a matrix over a party's features, with one more row", code="form")
         site.keep("rounds.matrix_seed", matrix_seed)
+        site.keep("rounds.whitening", whitening.reshape(width + 1, width))
         self._send(site, "masked_features", self._masked(site, self._lines(site)).reshape(-1))
 
     @step(times=MOST_ROUNDS)
-    def weigh(self, site: Site, weights: Floats, round_hand: dict[str, Any]) -> None:
+    def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
         number = int(site.label)
         site.keep(f"rounds.hand/{number}", round_hand)
-        lines, (own, constant) = self._lines(site), self.own_weights(site.party, weights)
-        limit = limits(self.layout, self.places)[site.party]
-        rows = np.ldexp(np.ascontiguousarray(lines.view(np.int64).T).astype(np.float64), -PLACES)
-        found = partial_scores(rows, own, constant, limit, self.places)
-        share = cubes.masked(self._cube_hand(site, number), found.view(np.uint64))
+        found = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
+        share = waves.masked(self._wave_hand(site, number), found)
         site.keep(f"rounds.scores/{number}", share)
         self._send(site, "masked_scores", {"round": number, "words": share})
 
     @step(times=MOST_ROUNDS)
     def respond(self, site: Site) -> None:
         number = int(site.label)
-        opened = self._opened(site, "masked_scores", number, site.kept(f"rounds.scores/{number}"))
-        value, cube = cubes.value_and_cube(self._cube_hand(site, number), opened, first=self._me(site) == 0)
-        response = value * np.uint64(1 << (2 * self.places + BEND)) - cube
+        shown = waves.opened(self._letters(site, "masked_scores", number, site.kept(f"rounds.scores/{number}")))
+        response = waves.on_curve(self._wave_hand(site, number), CURVE, shown)
+        if site.party == self.layout.label_at:
+            response -= half_labels(self._columns(site)[:, ~self._is_feature(site.party)][:, 0])
         share = vectors.masked(self._vector_hand(site, number), response)
         site.keep(f"rounds.responses/{number}", share)
         self._send(site, "masked_responses", {"round": number, "words": share})
 
     def share(self, site: Site, number: int) -> Words:
-        """This party's share of Σ x s(z), the constant last. For a release that adds noise to it, never as it is."""
-        opened = self._opened(site, "masked_responses", number, site.kept(f"rounds.responses/{number}"))
+        """This party's share of Σ u (s(z) − y + ½), the constant last. For a release that adds noise to it, never as it
+        is."""
+        letters = self._letters(site, "masked_responses", number, site.kept(f"rounds.responses/{number}"))
+        opened = np.zeros(site.dims["rows"], np.uint64)
+        for letter in letters:
+            opened += letter
         lines = self._lines(site)
         theirs = site.received("masked_features", self._peers(site))
         matrices = {}
@@ -140,18 +169,25 @@ class Rounds(Protocol):
             flat = self._masked(site, lines).reshape(-1) if party == site.party else theirs.get(party)
             if flat is None or flat.size != width * len(opened):
                 raise Malformed(f"masked features of every other party were expected from {party}", code="form")
-            matrices[at] = flat.reshape(width, -1)
+            matrices[at] = flat.reshape(width, len(opened))
         sums, total = vectors.combination(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
-        constant = np.uint64(round(self.layout.constant * 2**PLACES))
-        return np.append(sums, constant * total)
+        return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.layout.intercept else sums
 
-    def _lines(self, site: Site) -> Words:
-        """This party's features in units of 2^−PLACES, one line per column; the same in every step of a run."""
+    def _columns(self, site: Site) -> Floats:
+        """This party's columns of z, in the common order."""
         columns = self.layout.matrix(Records(site.features, site.records.labels), site.party)
         order = site.kept(ROWS)
-        units = integers((columns if order is None else columns[order])[:, self._is_feature(site.party)])
-        if len(units) != site.dims["rows"]:
+        columns = columns if order is None else columns[order]
+        if len(columns) != site.dims["rows"]:
             raise Refused("the matrix has another shape than the study agreed on", code="stopped")
+        return columns
+
+    def _lines(self, site: Site) -> Words:
+        """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""
+        whitening = site.kept("rounds.whitening")
+        if whitening is None:
+            raise Refused("rounds come after the features were masked", code="stopped")
+        units = self.instruments(self.features(self._columns(site), site.party), site.party, whitening)
         lines = np.ascontiguousarray(units.T.astype(np.int64))
         digest = hashlib.sha256(lines.tobytes()).digest()
         if site.kept("rounds.digest", digest) != digest:
@@ -165,8 +201,8 @@ class Rounds(Protocol):
             raise Refused("rounds come after the features were masked", code="stopped")
         return np.asarray(lines - vectors.matrix_mask(seed, *lines.shape), "<u8")
 
-    def _opened(self, site: Site, name: str, number: int, own: Words | None) -> Words:
-        """The sum of all parties' letters of this round."""
+    def _letters(self, site: Site, name: str, number: int, own: Any) -> list[Any]:
+        """All parties' letters of this round, one's own first."""
         letters = site.take(name, self._peers(site))
         if (
             own is None
@@ -174,10 +210,7 @@ class Rounds(Protocol):
             or len(letters) < len(self.widths) - 1
         ):
             raise Refused(f"{name} of round {number} did not arrive from every party", code="stopped")
-        total = own.copy()
-        for letter in letters.values():
-            total += letter["words"]
-        return total
+        return [own, *(letter["words"] for letter in letters.values())]
 
     def _send(self, site: Site, name: str, value: Any) -> None:
         for peer in self._peers(site):
@@ -189,13 +222,14 @@ class Rounds(Protocol):
     def _me(self, site: Site) -> int:
         return self.layout.parties.index(site.party)
 
-    def _cube_hand(self, site: Site, number: int) -> cubes.CubeHand:
-        hand = self._hand(site, number, "powers")
-        return cubes.CubeHand(hand["seed"], site.dims["rows"], hand.get("powers"))
+    def _wave_hand(self, site: Site, number: int) -> waves.WaveHand:
+        hand = self._hand(site, number, "waves")
+        return waves.WaveHand(hand["seed"], site.dims["rows"], len(CURVE.harmonics), hand.get("waves"))
 
     def _vector_hand(self, site: Site, number: int) -> vectors.VectorHand:
         hand = self._hand(site, number, "sums")
-        return vectors.VectorHand(hand["seed"], site.dims["rows"], self.size - 1, hand.get("sums"))
+        columns = sum(self.widths.values())
+        return vectors.VectorHand(hand["seed"], site.dims["rows"], columns, hand.get("sums"))
 
     def _hand(self, site: Site, number: int, rest: str) -> dict[str, Any]:
         hand: dict[str, Any] | None = site.kept(f"rounds.hand/{number}")
@@ -205,26 +239,42 @@ class Rounds(Protocol):
 
     # The coordinator's side.
 
-    def coordinate_blinding(self, parties: Parties, mount: str = "rounds") -> None:
+    def coordinate_blinding(self, parties: Parties, whitening: Mapping[str, Floats], mount: str = "rounds") -> None:
+        """Let every party mask its instruments, whitened as said."""
         view = parties.under(mount)
         seeds = self._seeds(view, "matrices")
-        view.ask("blind", each={party: {"matrix_seed": derive(seed, "matrix")} for party, seed in seeds.items()})
+        each = {
+            party: {"matrix_seed": derive(seed, "matrix"), "whitening": whitening[party].reshape(-1)}
+            for party, seed in seeds.items()
+        }
+        view.ask("blind", each=each)
 
-    def coordinate_round(self, parties: Parties, number: int, weights: Floats, mount: str = "rounds") -> None:
-        """Bring shares of Σ x s(z) at these weights to the sites."""
+    def coordinate_round(
+        self, parties: Parties, number: int, weights: Floats, intervals: Floats, mount: str = "rounds"
+    ) -> None:
+        """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party."""
         view, rows = parties.under(mount), parties.dims["rows"]
         seeds = list(self._seeds(view, f"round/{number}").values())
         matrices = [
             (derive(seed, "matrix"), width)
             for seed, width in zip(self._seeds(view, "matrices").values(), self.widths.values())
         ]
-        powers, sums = cubes.deal_cubes(seeds, rows)[-1].rest, vectors.deal_vector(matrices, seeds, rows)[-1].rest
+        dealt, sums = waves.deal_waves(seeds, rows, CURVE)[-1].rest, vectors.deal_vector(matrices, seeds, rows)[-1].rest
         hands: dict[str, dict[str, Any]] = {party: {"seed": seed} for party, seed in zip(self.widths, seeds)}
-        hands[self.layout.parties[-1]] |= {"powers": powers, "sums": sums}
-        each: Mapping[str, Mapping[str, Any]] = {party: {"round_hand": hand} for party, hand in hands.items()}
+        hands[self.layout.parties[-1]] |= {"waves": dealt, "sums": sums}
+        each: Mapping[str, Mapping[str, Any]] = {
+            party: {"round_hand": hand, "interval": interval}
+            for (party, hand), interval in zip(hands.items(), intervals)
+        }
         view.ask("weigh", each=each, label=number, weights=np.asarray(weights, np.float64))
         view.ask("respond", to=list(self.widths), label=number)
 
     def _seeds(self, view: Parties, name: str) -> dict[str, bytes]:
         found: dict[str, bytes] = view.once(name, lambda: {party: fresh_seed() for party in self.layout.parties})
         return {party: found[party] for party in self.layout.parties}
+
+
+def half_labels(column: Floats) -> Words:
+    """y − ½ in units of a response, from the label's column of z, whose sign is the class."""
+    half = 1 << (RESPONSE_PLACES - 1)
+    return np.where(column > 0, half, -half).astype(np.int64).view(np.uint64)

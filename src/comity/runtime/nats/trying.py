@@ -29,6 +29,7 @@ from comity.runtime.nats.loopback import Loopback, processes, started, stop
 from comity.runtime.nats.subjects import COORDINATOR
 
 RECORDS = 400
+DATASET = "visits"
 _NAMES = ("north", "south", "east", "west")
 _UNUSED = ["disposition", "patient"]
 _STUDY = """\
@@ -92,14 +93,14 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
     loopback = Loopback.make(home, names)
     asks = key_file.create(home / COORDINATOR / "coordinator.key").public
     pinned = [f"[coordinator.keys]\n{_texts(asks)}"]
-    with _witnessed(home):
+    with witnessed(home):
         for name in names:
             folder = home / name
             identity = key_file.create(folder / f"{name}.keys").public
             pinned.append(f"[parties.{name}.keys]\n{_texts(identity)}")
             Ledger.create(
                 folder / f"{name}.ledger",
-                dataset="visits",
+                dataset=DATASET,
                 grant=Approx(3.0, 1e-5),
                 unit=Unit.RECORD,
                 neighbours=Neighbours.REPLACE,
@@ -118,13 +119,9 @@ def run(loopback: Loopback, names: Sequence[str]) -> Tried:
     """Start relay and sites, let the coordinator submit the study, and end them."""
     home, asker = loopback.home, loopback.home / COORDINATOR
     with ExitStack() as stack:
-        stack.enter_context(_witnessed(home))
+        stack.enter_context(witnessed(home))
         stack.enter_context(loopback.relay())
-        sites = [
-            (["-m", "comity", "site", "serve", "--site", str(home / name / "site.toml")], home / name / "log")
-            for name in names
-        ]
-        stack.enter_context(processes(sites))
+        stack.enter_context(processes(served(home, name) for name in names))
         words = ["study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
         places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet"]
         log = asker / "log"
@@ -137,6 +134,11 @@ def run(loopback: Loopback, names: Sequence[str]) -> Tried:
     return Tried(folder, {name: _results(home / name) for name in names})
 
 
+def served(home: Path, name: str) -> tuple[list[str], Path]:
+    """The words of a site's process, and the file that it logs to."""
+    return ["-m", "comity", "site", "serve", "--site", str(home / name / "site.toml")], home / name / "log"
+
+
 def _results(folder: Path) -> Path:
     found = sorted((folder / "results").iterdir()) if (folder / "results").is_dir() else []
     if not found:
@@ -145,7 +147,7 @@ def _results(folder: Path) -> Path:
 
 
 @contextmanager
-def _witnessed(home: Path) -> Iterator[None]:
+def witnessed(home: Path) -> Iterator[None]:
     """What this machine remembers of ledgers lies with them, as they are thrown away together."""
     before = os.environ.get("COMITY_HOME")
     os.environ["COMITY_HOME"] = str(home / "witness")

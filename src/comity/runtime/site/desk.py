@@ -17,7 +17,6 @@ from threading import RLock
 from comity.errors import ComityError, Malformed, Refused, Stopped
 from comity.federation.ask import study_of
 from comity.federation.codec import encode
-from comity.federation.delivery import measured_by, presented_to
 from comity.federation.envelope import sign_reply
 from comity.federation.host import Answer, Host
 from comity.federation.hosting import Approval
@@ -25,18 +24,17 @@ from comity.federation.paths import END
 from comity.federation.registry import Registry
 from comity.federation.replies import plain
 from comity.federation.sealed_channel import opened_ask
-from comity.runtime.received import safe_name, save_received
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.refusals import Refusals
+from comity.runtime.site.results import are_written, write_results
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
 
 log = logging.getLogger("comity.site")
 
 WITHIN_POLICY = "within the policy"
-_LAST = "received.json"
 
 
 class Desk:
@@ -175,7 +173,7 @@ class Desk:
         self._served[study] = approval, host
         for run in runs_of(self._owner.ledger):
             # Of a process that ended between the run's end and the writing of its results.
-            if run.is_of(study) and run.state == "closed" and not (self._folder(study, run.run) / _LAST).exists():
+            if run.is_of(study) and run.state == "closed" and not are_written(self.site.home, study, run.run):
                 self._deliver(host, run.run)
 
     def _withdraw(self, study: str) -> None:
@@ -194,26 +192,10 @@ class Desk:
 
     def _deliver(self, host: Host, run: str) -> None:
         """Write the owner's results of a run that ended; the ledger's file keeps them, so that this can be repeated."""
-        study = host.agreed.study
         try:
-            found = host.received(run)
-            save_received(
-                found,
-                presented_to(host.agreed.protocol, found, host.who),
-                self._folder(study, run),
-                party=host.party,
-                study=study,
-                run=run,
-                declaration=host.declaration,
-                who=host.who,
-                kept=host.agreed.protocol.present_own(found.own, host.who),
-                measured=measured_by(host.agreed, found),
-            )
+            write_results(host, self.site.home, run)
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)
-
-    def _folder(self, study: str, run: str) -> Path:
-        return self.site.home / "results" / f"{study[:12]}-{safe_name(run)}"
 
     def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
         """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""

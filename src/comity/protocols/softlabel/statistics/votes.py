@@ -22,6 +22,7 @@ from comity.federation.bounds import Ball
 from comity.learn.feature_map import FeatureMap, after, whitened
 from comity.learn.soft_risk import softmax_from_moments
 from comity.learn.softmax import contrasts
+from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk
 from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
 
 Floats = NDArray[np.float64]
@@ -97,7 +98,7 @@ class Votes(Statistic):
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """Moments shrunk to what they are likely to be, then the softmax model of least risk under them."""
-        likely = mean * self.prior / (self.prior + deviation**2)
+        likely = shrunk(mean, self.prior, deviation)
         if self.classes == 2:
             likely, deviation = -sqrt(2) * likely, sqrt(2) * deviation
         some = slice(None, None, max(1, len(self.rows) // _ENOUGH_ROWS))
@@ -106,15 +107,7 @@ class Votes(Statistic):
 
     @property
     def prior(self) -> Floats:
-        """A public guess at the square of each moment: the largest signal, by each direction's share of the variance.
-
-        Labels are mostly told by directions in which public rows differ much; in the others a large moment is noise.
-        The constant's moment says how frequent the classes are, and may be as large as any.
-        """
-        last = self.map.matrix if self.map.whitening is None else self.map.whitening
-        variances = 1 / (last**2).sum(axis=0)
-        shares = np.append(variances / variances.sum(), 1.0)
-        return np.asarray(self.signal**2 / (self.classes - 1) * shares, np.float64)
+        return likely_squares(self.map, self.map.dimensions - 1, self.signal, self.classes)
 
 
 def less_for_repeats(auxiliary: Floats) -> Floats | None:

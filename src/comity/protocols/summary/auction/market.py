@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
+from comity.federation.bounds import Ball
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Release
 from comity.federation.forms import Array, Fields
 from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Disclosed
+from comity.federation.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
 from comity.federation.protocol import Protocol, step
 from comity.federation.site import Site
+from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.prefix_sums import MOST_ROUNDS
 from comity.protocols.summary.auction import bids
 from comity.protocols.summary.auction.pool import Offer
@@ -83,6 +85,33 @@ class Market(Protocol):
 
     # What leaves in every auction.
 
+    def announced(
+        self, who: Consortium, *, loss: Loss, numbers: int, limit: float, asking: Mechanism, broadcast: Release
+    ) -> tuple[Release, ...]:
+        """Bids of so many `numbers`, at a `loss` that whom the curator asks and what it broadcasts have between them;
+        the bits of `asking`, one for each owner; the release that broadcasts are made from."""
+        return (
+            Release(
+                name="bids",
+                source=OWNER,
+                to=COORDINATOR,
+                protection=EntrustedRounds(loss, ("asked", broadcast.name)),
+                form=Array((numbers,), "<i8"),
+                bound=Ball(limit),
+                grid=bids.GRID,
+                times=self.records,
+            ),
+            Release(
+                name="asked",
+                source=COORDINATOR,
+                to=COORDINATOR,
+                protection=Curated(asking, of="bids"),
+                form=Array((len(who.among(OWNER)),), "<i8"),
+                times=self.records,
+            ),
+            broadcast,
+        )
+
     def traded(self, who: Consortium, *broadcast_from: str) -> tuple[Release, ...]:
         """Broadcasts, asks, offers, and what curator and consumer have at the end."""
         owners = len(who.among(OWNER))
@@ -141,6 +170,14 @@ class Market(Protocol):
 
     # What the curator does in every round.
 
+    def offered(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """What every owner that is left sends as its bid along `aim`, and the bids themselves."""
+        least = parties.declaration["bids"].least(parties.consortium)
+        alive = [owner for owner in parties.consortium.among(OWNER) if owner in parties.alive]
+        got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=aim)
+        sent = {owner: values["bids"] for owner, values in got.items()}
+        return sent, {owner: float(values[0] * bids.GRID) for owner, values in sent.items()}
+
     def bought(
         self, parties: Parties, number: int, aim: Floats, made: Mapping[str, float], bits: NDArray[np.int64]
     ) -> dict[str, Offer]:
@@ -165,6 +202,10 @@ class Market(Protocol):
         return abs(bids.best(self.features(offer["rows"]), aim)[1] - bid) <= 1e-5 * (1 + float(np.linalg.norm(aim)))
 
     # What a site does in every auction.
+
+    def bid(self, site: Site, broadcast: Floats) -> None:
+        """The step that `offered` asks for: a form of the auction says which records may bid."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which records bid")
 
     def chosen(self, site: Site, place: int) -> None:
         """Remember which record bids in this round; it stays here until the curator asks."""
@@ -197,6 +238,14 @@ class Market(Protocol):
         from comity.protocols.summary.assessment import assess
 
         return assess(presented, train, test)
+
+    # What the plan says.
+
+    @property
+    def kernel_note(self) -> str:
+        return (
+            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features"
+        )
 
     def protected(self, who: Consortium) -> int:
         return sum(self.sizes[party] for party in who.among(OWNER))

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.bounds import Ball, Opened, RecordSum
+from comity.federation.bounds import Opened, RecordSum
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import DISCLOSING, Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
-from comity.federation.protection import Curated, EntrustedRounds, Noised, Perturbed
+from comity.federation.protection import Noised, Perturbed
 from comity.federation.protocol import step
 from comity.federation.site import Site
 from comity.privacy.mechanisms import Gaussian, PrefixSums
@@ -96,7 +96,6 @@ class AuctionSummary(Market):
         check_terms(who, self.sizes, self.records)
         budget, width, owners = self.budget(who), self.dimensions, len(who.among(OWNER))
         wished = HEADROOM * self.sizes[consumer_of(who)]
-        asked = asking.asking(budget.asked, budget.readers, self.missed)
         return Declaration(
             (
                 Release(
@@ -107,32 +106,21 @@ class AuctionSummary(Market):
                     form=Array((width,), "<i8"),
                     bound=RecordSum(2.0 * LENGTH, LENGTH * wished, wished),
                 ),
-                Release(
-                    name="bids",
-                    source=OWNER,
-                    to=COORDINATOR,
-                    protection=EntrustedRounds(budget.owner, ("asked", "running")),
-                    form=Array((1,), "<i8"),
-                    bound=Ball(bids.LIMIT),
-                    grid=bids.GRID,
-                    times=self.records,
-                ),
-                Release(
-                    name="asked",
-                    source=COORDINATOR,
-                    to=COORDINATOR,
-                    protection=Curated(asked, of="bids"),
-                    form=Array((owners,), "<i8"),
-                    times=self.records,
-                ),
-                Release(
-                    name="running",
-                    source=COORDINATOR,
-                    to=COORDINATOR,
-                    protection=Perturbed(self.running(who), of="bids"),
-                    form=Array((width,)),
-                    bound=Opened(l2=2.0 * LENGTH, limit=LENGTH * self.records),
-                    times=max(1, self.records - 1),
+                *self.announced(
+                    who,
+                    loss=budget.owner,
+                    numbers=1,
+                    limit=bids.LIMIT,
+                    asking=asking.asking(budget.asked, budget.readers, self.missed),
+                    broadcast=Release(
+                        name="running",
+                        source=COORDINATOR,
+                        to=COORDINATOR,
+                        protection=Perturbed(self.running(who), of="bids"),
+                        form=Array((width,)),
+                        bound=Opened(l2=2.0 * LENGTH, limit=LENGTH * self.records),
+                        times=max(1, self.records - 1),
+                    ),
                 ),
                 *self.traded(who, "wish", "running"),
             ),
@@ -170,12 +158,8 @@ class AuctionSummary(Market):
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
-        who = parties.consortium
-        owners, least = who.among(OWNER), parties.declaration["bids"].least(who)
-        alive = [owner for owner in owners if owner in parties.alive]
-        got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=aim)
-        made = {owner: float(values["bids"][0] * bids.GRID) for owner, values in got.items()}
-        bits = parties.compute("asked", -bids.ranks(made, owners))
+        _, made = self.offered(parties, number, aim)
+        bits = parties.compute("asked", -bids.ranks(made, parties.consortium.among(OWNER)))
         return self.bought(parties, number, aim, made, bits), made
 
     # What a site does.
@@ -214,7 +198,7 @@ class AuctionSummary(Market):
     def notes(self, who: Consortium) -> tuple[str, ...]:
         budget = self.budget(who)
         return (
-            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features",
+            self.kernel_note,
             f"being asked tells one owner eps {budget.each:.3g} about a record of another, {budget.readers} that pool "
             f"what they saw {budget.asked}, once: a record bids in one round; the rest of the loss is that of the "
             "running sum",

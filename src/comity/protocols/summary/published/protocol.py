@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.federation.bounds import Ball
 from comity.federation.consortium import COORDINATOR, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.forms import Array
 from comity.federation.parties import Parties
-from comity.federation.protection import Computed, Curated, EntrustedRounds
+from comity.federation.protection import Computed, Curated
 from comity.federation.protocol import step
 from comity.federation.site import Site
 from comity.privacy.accounting import Spent
@@ -102,7 +101,7 @@ class PublishedSummary(Market):
 
     def declare(self, who: Consortium) -> Declaration:
         check_terms(who, self.sizes, self.records)
-        budget, width, owners = self.budget(who), self.dimensions, len(who.among(OWNER))
+        budget, width = self.budget(who), self.dimensions
         return Declaration(
             (
                 Release(
@@ -112,32 +111,21 @@ class PublishedSummary(Market):
                     protection=Computed(budget.wished),
                     form=Array((2, width)),
                 ),
-                Release(
-                    name="bids",
-                    source=OWNER,
-                    to=COORDINATOR,
-                    protection=EntrustedRounds(budget.owner, ("asked", "means")),
-                    form=Array((2,), "<i8"),
+                *self.announced(
+                    who,
+                    loss=budget.owner,
+                    numbers=2,
                     # A bid and a mark: the bound of bids never cuts the pair.
-                    bound=Ball(2 * bids.LIMIT),
-                    grid=bids.GRID,
-                    times=self.records,
-                ),
-                Release(
-                    name="asked",
-                    source=COORDINATOR,
-                    to=COORDINATOR,
-                    protection=Curated(budget.coins, of="bids"),
-                    form=Array((owners,), "<i8"),
-                    times=self.records,
-                ),
-                Release(
-                    name="means",
-                    source=COORDINATOR,
-                    to=COORDINATOR,
-                    protection=Curated(budget.summarised, of="bids"),
-                    form=Array((2, width)),
-                    times=max(1, self.records - 1),
+                    limit=2 * bids.LIMIT,
+                    asking=budget.coins,
+                    broadcast=Release(
+                        name="means",
+                        source=COORDINATOR,
+                        to=COORDINATOR,
+                        protection=Curated(budget.summarised, of="bids"),
+                        form=Array((2, width)),
+                        times=max(1, self.records - 1),
+                    ),
                 ),
                 *self.traded(who, "wish", "means"),
             ),
@@ -168,12 +156,9 @@ class PublishedSummary(Market):
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> dict[str, Offer]:
         """What those offer whose coins fall so, and those whose choice has waited long enough."""
-        who = parties.consortium
-        owners, least = who.among(OWNER), parties.declaration["bids"].least(who)
-        alive = [owner for owner in owners if owner in parties.alive]
-        got = parties.ask(self.bid, to=alive, label=number, need=least, broadcast=aim)
-        made = {owner: float(values["bids"][0] * bids.GRID) for owner, values in got.items()}
-        due = np.array([owner in got and got[owner]["bids"][1] > 0 for owner in owners])
+        owners = parties.consortium.among(OWNER)
+        sent, made = self.offered(parties, number, aim)
+        due = np.array([owner in sent and sent[owner][1] > 0 for owner in owners])
         bits = parties.compute("asked", bids.ranks(made, owners))
         return self.bought(parties, number, aim, made, np.where(due, 1, bits).astype("<i8"))
 
@@ -233,7 +218,7 @@ class PublishedSummary(Market):
     def notes(self, who: Consortium) -> tuple[str, ...]:
         budget = self.budget(who)
         return (
-            f"kernel: exp(-{self.gamma:.4g} |x - y|^2), its width {self.width_from}; {self.dimensions} random features",
+            self.kernel_note,
             f"the noise is as printed for {budget.claimed}: eps {budget.wish:.3g} an iteration for the consumer, which "
             f"costs six times that, and {budget.means:.3g} for the summary, which costs twelve times that",
             f"all means of the summary cost an owner {budget.broadcasts}, the auction {budget.auction}",

@@ -1,0 +1,106 @@
+"""`comity fetch`: the results of a deployed run, in a folder of the form that a simulated run has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from comity.cli.options import AsJson
+from comity.cli.runs import OUT, Out
+
+if TYPE_CHECKING:
+    from comity.crypto.sealed import PublicIdentity
+
+
+def fetch(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its folder.", show_default=False)],
+    to: Annotated[Path | None, typer.Option(help="The folder to make.", show_default="named like the run")] = None,
+    site: Annotated[
+        Path | None, typer.Option(help="An owner's site file: what was delivered there.", show_default=False)
+    ] = None,
+    out: Out = OUT,
+    as_json: AsJson = False,
+) -> None:
+    """Write the results of a run that ended into a new folder, once their signatures were found good.
+
+    A file that was altered is refused by its name. With --site it is what this owner was released, and what stays with
+    it; without, all that the coordinator has but its journal.
+
+    Example: comity fetch 2026-11-17-7f3a91c2 --to readmission
+
+    Example: comity fetch 2026-11-17-7f3a91c2 --site site.toml
+    """
+    from comity.cli.run import show_run
+
+    if site is not None:
+        folder = _at_site(run, to, site)
+    else:
+        folder = _at_coordinator(run, to, out)
+    show_run(folder, as_json=as_json)
+
+
+def _at_site(run: str, to: Path | None, path: Path) -> Path:
+    from comity.artefacts.writing import write_text
+    from comity.report.result import Result
+    from comity.runtime.site.fetching import fetched
+    from comity.runtime.site.site_file import SiteFile
+
+    study, outcome = fetched(SiteFile.load(path), run)
+    folder = _new(to or Path(outcome.run))
+    write_text(folder / "study.toml", study.text)
+    return Result.of(outcome).save(folder)
+
+
+def _at_coordinator(run: str, to: Path | None, out: Path) -> Path:
+    from comity.cli.run_folder import read_begun
+    from comity.cli.runs import listed
+    from comity.errors import BadInput, Stopped
+    from comity.runtime.signed_files import NAME, checked_files
+    from comity.runtime.site.pack import write_files
+
+    named = [one for one in listed(out) if run in (one.run, one.folder, Path(one.folder).name)]
+    if len(named) != 1 and not Path(run).is_dir():
+        known = ", ".join(one.run for one in listed(out)) or "none"
+        raise BadInput(f"{out}: no run is called {run!r}; there are: {known}. See: comity runs", key="run")
+    source = Path(named[0].folder) if len(named) == 1 else Path(run)
+    begun = read_begun(source)
+    if not begun.deployed:
+        raise BadInput(
+            f"{source}: this run was simulated here, and nobody signed it; its folder is its result", key="run"
+        )
+    if not any((source / name).exists() for name in ("result.json", NAME)):
+        raise Stopped(f"{source}: this run has not ended; go on with it: comity study submit ... --resume {source}")
+    files = checked_files(source, _coordinator(source), study=begun.study_hash, run=begun.run)
+    folder = _new(to or Path(begun.run))
+    write_files(files, folder)
+    return folder
+
+
+def _coordinator(folder: Path) -> PublicIdentity:
+    """Whose key the study as run pins."""
+    import tomllib
+
+    from comity.crypto.sealed import PublicIdentity
+    from comity.errors import DataError
+
+    path = folder / "study.toml"
+    try:
+        return PublicIdentity.from_texts(tomllib.loads(path.read_text(encoding="utf-8"))["coordinator"]["keys"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: pins no keys of a coordinator ({error!r}); put it back from a backup") from error
+
+
+def _new(folder: Path) -> Path:
+    from comity.errors import BadInput
+
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise BadInput(
+            f"{folder}: is there already, and nothing is overwritten; choose another --to", key="to"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"{folder}: can't be made ({error.strerror}); choose another --to", key="to") from error
+    return folder

@@ -1,0 +1,96 @@
+"""What noisy moments tell about the rows: their mean and covariance, the curvature of the logistic loss, and how each
+party can whiten its own columns. All of it is post-processing of the moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from comity.learn.quadratic import spectral_norm
+
+Floats = NDArray[np.float64]
+
+_NODES, _MASSES = hermegauss(61)
+_MASSES = _MASSES / _MASSES.sum()
+
+WHITENED_FROM = 0.25
+"""Directions of a variance below this part of the noise's norm are not stretched further. One of 0.06, 0.25 and 1,
+which differ by less than 0.001 in accuracy on Adult, credit defaults and tax units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """Mean and covariance of rows of features, the constant last where there is one; `floor` is the noise's norm in a
+    covariance."""
+
+    rows: int
+    mean: Floats
+    spread: Floats
+    floor: float
+
+    @classmethod
+    def of(cls, gram: Floats, variances: Floats, rows: int, constant: float) -> Landscape:
+        """From noisy sums of products of features and constant; without a constant (0), around zero."""
+        norm = spectral_norm(variances)
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        kept = (vectors * np.maximum(values, norm / 4)) @ vectors.T / rows
+        mean = gram[-1] / (rows * constant) if constant else np.zeros(len(gram))
+        values, vectors = np.linalg.eigh(kept - np.outer(mean, mean))
+        return cls(rows, mean, (vectors * np.maximum(values, 0.0)) @ vectors.T, norm / rows)
+
+    def deviation(self, weights: Floats) -> float:
+        """Of the scores that these weights give."""
+        return sqrt(max(float(weights @ self.spread @ weights), 0.0))
+
+    def size(self, weights: Floats) -> float:
+        """Root mean square of the scores."""
+        return sqrt(self.deviation(weights) ** 2 + float(self.mean @ weights) ** 2)
+
+    def curvature(self, weights: Floats) -> Floats:
+        """Σ σ'(z) x xᵀ if rows were normal, with this mean and covariance: by Stein's identity it is a multiple of the
+        covariance and of two outer products, with means of σ' over normal scores as factors. Rows are not normal; it
+        sets the length of steps, and no fixed point depends on it."""
+        deviation = max(self.deviation(weights), 1e-4)
+        chance = expit(float(self.mean @ weights) + deviation * _NODES)
+        slope = _MASSES * chance * (1 - chance)
+        even, odd = slope.sum(), slope @ _NODES / deviation
+        bend = slope @ (_NODES**2 - 1) / deviation**2
+        across = self.spread @ weights
+        mixed = np.outer(self.mean, across)
+        found = even * (self.spread + np.outer(self.mean, self.mean)) + odd * (mixed + mixed.T)
+        return np.asarray(self.rows * (found + bend * np.outer(across, across)), np.float64)
+
+    def whitening(self, places: Mapping[str, slice]) -> dict[str, Floats]:
+        """For the features of each party a symmetric matrix W, so that W(x − mean) has a squared norm of as many as it
+        has features, on average, and in all directions alike where the moments tell them apart."""
+        found = {}
+        for party, own in places.items():
+            values, vectors = np.linalg.eigh(self.spread[own, own])
+            scale = max(float(values[-1]), 1e-12) if len(values) else 1.0
+            stretched = np.maximum(values, 0.0) + WHITENED_FROM * self.floor + 1e-9 * scale
+            matrix = (vectors / np.sqrt(stretched)) @ vectors.T
+            length = float(np.sum(np.maximum(values, 0.0) / stretched))
+            found[party] = matrix * sqrt(len(values) / max(length, 1e-6)) if len(values) else matrix
+        return found
+
+    def intervals(self, weights: Floats, places: Mapping[str, slice], label_at: str, reach: float) -> Floats:
+        """A line per party: the mean of its partial scores (the constant with the label's holder), and how far beside
+        it they may lie. All of them together stay within the reach."""
+        centres, widths = [], []
+        for party, own in places.items():
+            holds = np.zeros(len(weights))
+            holds[own] = weights[own]
+            if party == label_at:
+                beyond = max(place.stop for place in places.values())
+                holds[beyond:] = weights[beyond:]
+            centres.append(float(self.mean @ holds))
+            widths.append(max(self.deviation(holds), 1e-3))
+        room = max(reach - abs(sum(centres)), reach / 4)
+        return np.column_stack([centres, room * np.array(widths) / sum(widths)])

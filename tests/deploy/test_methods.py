@@ -1,0 +1,129 @@
+"""Every method between organisations: relay, coordinator and sites as processes with folders of their own, from the
+study file that is simulated, with the same exact aggregates as in one process and as much noise as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.federation.consortium import Consortium
+from comity.federation.declaration import Declaration
+from comity.report.result import Result, load_result
+from comity.runtime import simulate
+from comity.runtime.received import load_received
+from comity.runtime.run import run_study
+from comity.runtime.site.runs import runs_of
+from comity.runtime.site.site_file import SiteFile
+from tests.deploy.deployment import Deployment, deployed, witnesses_in
+from tests.deploy.methods import METHODS, RECORDS
+from tests.deploy.noiseless import NoNoise
+from tests.runtime.nats.relays import needs_server
+from tests.runtime.test_released import equal
+
+pytestmark = [needs_server, pytest.mark.deploy]
+
+EPSILON = 5.0
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    home = tmp_path_factory.mktemp("exact")
+    with witnesses_in(home / "witness"), deployed(home, ("-m", "tests.deploy.noiseless")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    home = tmp_path_factory.mktemp("noisy")
+    with witnesses_in(home / "witness"), deployed(home, ("-m", "comity", "site", "serve", "--site")) as made:
+        yield made
+
+
+def without_noise(deployment: Deployment, method: str, run: str, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """The same study under the same run id in one process, by sites that draw nothing."""
+    monkeypatch.setattr(simulate, "noise_source", lambda seed, owner: NoNoise())
+    return Result.of(run_study(deployment.simulated(method), run_id=run))
+
+
+def differing(one: dict[str, Any], other: dict[str, Any], method: str) -> list[str]:
+    """Names whose values are not the same to the last bit."""
+    assert list(one) == list(other)
+    return [name for name in one if name not in METHODS[method].chance and not equal(one[name], other[name])]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_exact_aggregates_are_those_of_one_process(
+    exact: Deployment, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, folder = exact.run(method, EPSILON)
+    found = load_result(folder)
+    assert found.study_hash == study.hash == exact.simulated(method).hash
+    alone = without_noise(exact, method, found.run, monkeypatch)
+    assert differing(alone.released, found.released, method) == []
+    assert found.artefacts.keys() == alone.artefacts.keys()
+    # What each owner has at home is what it has in the folder of the simulation.
+    alone.save(exact.home / "alone" / method)
+    for party in METHODS[method].parties:
+        here, there = exact.results(party, study, found.run), exact.home / "alone" / method / "parties" / party
+        assert files(here) - {"signed.json"} == files(there)
+        (got, presented), (expected, same) = load_received(here), load_received(there)
+        assert differing(dict(expected.releases), dict(got.releases), method) == []
+        assert differing(dict(expected.own), dict(got.own), method) == []
+        assert type(presented) is type(same)
+        own = fetched(exact, found.run, party, "--site", exact.site(party))
+        assert differing(dict(expected.releases), own.released, method) == [] and own.study_hash == study.hash
+    again = fetched(exact, found.run, "coordinator", "--out", str(folder.parent))
+    assert differing(found.released, again.released, method) == []
+
+
+def fetched(deployment: Deployment, run: str, who: str, *words: str) -> Result:
+    to = deployment.home / "fetched" / run / who
+    assert deployment.comity("fetch", run, "--to", to, *words) == 0
+    return load_result(to)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_noise_a_deployed_run_is_as_far_from_it_as_declared(
+    noisy: Deployment, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, folder = noisy.run(method, EPSILON)
+    found = load_result(folder)
+    alone = without_noise(noisy, method, found.run, monkeypatch)
+    assert found.guarantee.epsilon <= EPSILON * 1.001 and found.guarantee.claim == study.plan().claim
+    name = METHODS[method].summed
+    if name:
+        declared, who = study.protocol.accepted(study.consortium), study.consortium
+        parted = (first(found.released[name]) - first(alone.released[name])) / deviation(declared, name, who)
+        # Noise in every number, of the declared variance: a chi-square within six of its own deviations.
+        assert np.count_nonzero(parted) > 0.9 * parted.size
+        assert abs(np.mean(parted**2) - 1) < 6 * sqrt(2 / parted.size)
+    else:
+        made = found.released["datasets"]
+        assert differing(alone.released, found.released, method) and set(made) == set(METHODS[method].parties)
+        assert all(0.5 * RECORDS < len(rows) < 2 * RECORDS for rows in made.values())
+    for party in METHODS[method].parties:
+        ledger = SiteFile.load(noisy.site(party)).owner().ledger
+        assert [run.state for run in runs_of(ledger) if run.is_of(study.hash)] == ["closed"]
+
+
+def first(value: Any) -> np.ndarray:
+    """The sum that was opened first: later ones depend on its noise."""
+    opened = value[0] if isinstance(value, list) else value
+    return np.asarray(opened["sum"], float).ravel()
+
+
+def deviation(declared: Declaration, name: str, who: Consortium) -> float:
+    """Of one number of an opened sum, with the noise of all of its parts."""
+    release = declared[name]
+    scale = release.scale(who)
+    contributors = len(who.among(release.source)) if release.source in who.roles else who.size
+    return release.deviation(scale) * scale.grid * sqrt(contributors / release.parts(who))

@@ -1,0 +1,73 @@
+"""What a party was released carries the coordinator's signature, for as long as anybody keeps it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.errors import Malformed
+from comity.federation.codec import decode, encode
+from comity.federation.consortium import COORDINATOR
+from comity.federation.kept import Sent
+from comity.federation.parties import run
+from comity.federation.protection import Noised
+from comity.federation.vouched import by_party, check_vouched
+
+from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
+from .toy import STUDY, answer, ask_for, identity, setup, signature
+
+
+def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not():
+    parties, hosts = setup(Delivering(protection=Noised), who())
+    run(parties)
+    coordinator = identity(COORDINATOR).public
+    for party, one in hosts.items():
+        found = one.received("run-1")
+        assert set(found.signatures) == set(found.releases) == {"centre", "result", *(["hint"] * (party == "elm"))}
+        for name, value in found.releases.items():
+            values = value if isinstance(value, list) else [value]
+            paths = found.signatures[name]
+            assert len(values) == len(paths)
+            for (path, signed), raw in zip(paths.items(), map(encode, values)):
+                check_vouched(coordinator, signed, STUDY, "run-1", name, path, raw)
+                for wrong in (
+                    ("6" * 64, "run-1", name, path, raw),
+                    (STUDY, "run-2", name, path, raw),
+                    (STUDY, "run-1", "slope", path, raw),
+                    (STUDY, "run-1", name, "lean[9]", raw),
+                    (STUDY, "run-1", name, path, raw[:-1] + bytes([raw[-1] ^ 1])),
+                ):
+                    with pytest.raises(Malformed):
+                        check_vouched(coordinator, signed, *wrong)
+
+
+def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused():
+    one, value = begun(), np.ones(3)
+    good = signature("result", "run.end[0]", value)
+    for wrong in (
+        {},
+        {"result": {}},
+        {"result": {"run.end[0]": bytes(64)}},
+        {"result": {"run.end[0]": signature("result", "run.end[0]", np.zeros(3))}},
+        {"result": {"run.end[0]": signature("result", "run.end[0]", value, run="run-2")}},
+        {"centre": {"run.end[0]": good}},
+    ):
+        reply = decode(answer(one, ask_for("run.end[0]", heads={}, released={"result": value}, signed=wrong)))
+        assert (reply["refused"], reply["key"]) == ("signature", "result")
+    short = ask_for("run.end[0]", heads={}, released={"result": value}, signed={"result": {"run.end[0]": b"x"}})
+    assert decode(answer(one, short))["refused"] == "form"
+    assert one.store.runs_open() == ["run-1"]
+    assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=boxed(one, {"result": value}))))
+    # What a step brought and nobody signed stays as it came, and is shown as unsigned.
+    found = one.received("run-1")
+    assert set(found.releases) == {"centre", "result"} and set(found.signatures) == {"result"}
+
+
+def test_signatures_on_what_is_for_others_are_given_to_nobody_else():
+    parties, _ = setup(Delivering(protection=Noised), who())
+    sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
+    found = by_party(parties.agreed, identity(COORDINATOR), "run-1", sent)
+    assert {party: {name: list(of) for name, of in names.items()} for party, names in found.items()} == {
+        party: {"result": ["lean[0]"], **({"hint": ["lean[0]"]} if party == "elm" else {})}
+        for party in parties.consortium.parties
+    }

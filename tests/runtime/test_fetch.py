@@ -1,0 +1,225 @@
+"""Results of a deployed run as its coordinator and its parties fetch them: signed, looked at, of one form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.cli import main
+from comity.cli.deployed import JOURNAL, _begun, save_signed
+from comity.cli.run_folder import begin, describe, make_folder, read_begun
+from comity.federation.journal import Journal
+from comity.federation.registry import Registry
+from comity.report.result import Result, load_result
+from comity.runtime.coordinating import coordinator
+from comity.runtime.local.channel import LocalChannel
+from comity.runtime.received import load_received
+from comity.runtime.run import run_study
+from comity.runtime.signed_files import _said, sign_files
+from comity.runtime.simulate import outcome_of
+from comity.runtime.site.results import results_folder
+from comity.runtime.study import Study
+
+from .sites import NAMES, STUDY, Sites, approve, whole_run
+
+PUBLISHED = STUDY.replace("averaging", "synthetic").replace("delta = 1e-6\n", 'neighbours = "add-remove"\n')
+
+
+def ran(sites: Sites, study: Study, out: Path) -> Path:
+    """As `comity study submit` does, over the local channel."""
+    desks = sites.desks()
+    for desk in desks.values():
+        approve(desk, desk.received(sites.packed(study)))
+    folder = make_folder(out)
+    begin(folder, _begun(study.folder / "study.toml", study), study.text)
+    run = read_begun(folder).run
+    parties = coordinator(
+        study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
+    )
+    released, kept = whole_run(parties)
+    outcome = outcome_of(
+        study.protocol,
+        study.consortium,
+        released,
+        kept,
+        parties.transcript,
+        (),
+        study=study.name,
+        study_hash=study.hash,
+        run_id=run,
+        seed=None,
+    )
+    save_signed(Result.of(outcome), folder, sites.coordinator)
+    return folder
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def done(sites: Sites, tmp_path: Path) -> tuple[Sites, Study, Path]:
+    study = sites.study()
+    return sites, study, ran(sites, study, tmp_path / "runs")
+
+
+def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_simulated_one(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites, study, folder = done
+    run = read_begun(folder).run
+    assert main(["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "mine")]) == 0
+    simulated = tmp_path / "simulation"
+    simulated.mkdir()
+    author, researcher = 'data = "/private/of/the/author.csv"', 'data = {north = "north.csv", south = "south.csv"}'
+    for name in NAMES:
+        shutil.copy(sites.home(name) / "patients.csv", simulated / f"{name}.csv")
+    shutil.copy(study.folder / "schema.toml", simulated)
+    (simulated / "study.toml").write_text(study.text.replace(author, researcher))
+    Result.of(run_study(Study.load(simulated / "study.toml"))).save(tmp_path / "simulated")
+    same = {name for name in files(tmp_path / "simulated") if not name.startswith("parties/")} | {"study.toml"}
+    assert files(tmp_path / "mine") == same
+    fetched = load_result(tmp_path / "mine")
+    assert fetched.run == run and fetched.guarantee.private
+    for name in NAMES:
+        at = ["--site", str(sites.site(name)), "--to", str(tmp_path / name)]
+        assert main(["fetch", run, *at]) == 0
+        own = load_result(tmp_path / name)
+        assert files(tmp_path / name) == same | {
+            f"parties/{name}/{one}" for one in files(tmp_path / "simulated" / "parties" / name)
+        }
+        assert own.study_hash == study.hash and own.guarantee == fetched.guarantee
+        np.testing.assert_array_equal(own.released["model"], fetched.released["model"])
+        np.testing.assert_array_equal(own.model.coef_, fetched.model.coef_)
+        assert "gradient" not in own.released and "gradient" in fetched.released
+        assert main(["fetch", run, *at]) == 3 and "nothing is overwritten" in capsys.readouterr().err
+
+
+def test_a_file_that_was_altered_is_refused_by_its_name(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites, study, folder = done
+    run = read_begun(folder).run
+    home = results_folder(sites.home("north"), study.hash, run)
+    fetches = {
+        folder: ["fetch", run, "--out", str(folder.parent)],
+        home: ["fetch", run, "--site", str(sites.site("north"))],
+    }
+    for place, words in fetches.items():
+        for name in sorted(files(place) - {"run.json", JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"}):
+            path = place / name
+            before = path.read_bytes()
+            changes = [before[:-2] + bytes([before[-2] ^ 1]) + before[-1:]]
+            for change in changes if name != "report.html" else [*changes, None]:
+                path.unlink() if change is None else path.write_bytes(change)
+                to = tmp_path / "altered"
+                assert main([*words, "--to", str(to)]) in (3, 4), name
+                assert str(path) in capsys.readouterr().err and not to.exists()
+                path.write_bytes(before)
+        assert main([*words, "--to", str(tmp_path / place.name)]) == 0
+
+
+def test_whoever_signs_for_another_or_takes_another_run_is_refused(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites, study, folder = done
+    run = read_begun(folder).run
+    words = ["fetch", run, "--out", str(folder.parent), "--to", str(tmp_path / "no")]
+    for keys, of in ((sites.identity("north"), run), (sites.coordinator, "run-2")):
+        sign_files(folder, ["result.json"], keys, study=study.hash, run=of)
+        assert main(words) == 4 and "signed.json" in capsys.readouterr().err
+    # An owner that alters what it was released can sign its files, and not the coordinator's word.
+    home = results_folder(sites.home("north"), study.hash, run)
+    with np.load(home / "released" / "arrays.npz") as kept:
+        arrays = {name: kept[name] + (name == "model") for name in kept.files}
+    np.savez(home / "released" / "arrays.npz", **arrays)
+    names = [one.name for one in home.iterdir() if one.name != "signed.json"]
+    sign_files(home, names, sites.identity("north"), study=study.hash, run=run)
+    assert main(["fetch", run, "--site", str(sites.site("north")), "--to", str(tmp_path / "no")]) == 4
+    assert "model is not what the coordinator signed" in capsys.readouterr().err and not (tmp_path / "no").exists()
+
+
+def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], tmp_path: Path) -> None:
+    """Whoever signs names the files; a fetch reads none outside the folder, also not for the signer."""
+    sites, study, folder = done
+    run, to = read_begun(folder).run, tmp_path / "no"
+    secret = folder.parent / "secret"
+    secret.write_text("x")
+    (folder / "link").symlink_to(secret)
+    digest = hashlib.sha256(b"x").hexdigest()
+    for name in ("../secret", str(secret), "link"):
+        signature = sites.coordinator.sign(_said(study.hash, run, {name: digest}))
+        page = json.loads((folder / "signed.json").read_text())
+        page.update(files={name: digest}, signature=signature.hex())
+        (folder / "signed.json").write_text(json.dumps(page))
+        assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
+
+
+def test_runs_are_listed_with_state_and_cost(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, study, folder = done
+    out = folder.parent
+    waiting = make_folder(out)
+    begin(waiting, _begun(study.folder / "study.toml", study), study.text)
+    (out / "other").mkdir()
+    capsys.readouterr()
+    assert main(["runs", "--out", str(out), "--json"]) == 0
+    found = {Path(one["folder"]).name: one for one in json.loads(capsys.readouterr().out)["runs"]}
+    assert set(found) == {folder.name, waiting.name}
+    one = found[folder.name]
+    assert (one["state"], one["study"], one["parties"], one["where"]) == ("done", "readmission", 2, "deployed")
+    assert one["hash"] == study.hash and "eps 0.90" in one["cost"] and one["when"].startswith("20")
+    assert (found[waiting.name]["state"], found[waiting.name]["cost"]) == ("waiting", None)
+    assert main(["fetch", found[waiting.name]["run"], "--out", str(out), "--to", str(tmp_path / "no")]) == 5
+    describe(waiting, type(read_begun(waiting))(**{**vars(read_begun(waiting)), "deployed": False, "refused": "no"}))
+    assert main(["runs", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "refused" in text and "simulated" in text and read_begun(folder).run in text
+    assert main(["fetch", read_begun(waiting).run, "--out", str(out), "--to", str(tmp_path / "no")]) == 3
+    assert main(["fetch", "nothing", "--out", str(out)]) == 3
+    assert main(["runs", "--out", str(tmp_path / "empty")]) == 0
+
+
+def test_what_stays_with_an_owner_is_in_its_results_and_in_no_message(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner's own model, trained on its records as they are and on what was shared."""
+    for name in NAMES:
+        path = sites.site(name)
+        page = path.read_text().replace('"softlabel"]', '"synthetic"]').replace('["default"]', '["published"]')
+        path.write_text(page)
+    seen: list[bytes] = []
+    answered = Registry.answered
+
+    def listening(self: Registry, raw: bytes) -> Any:
+        answer = answered(self, raw)
+        seen.extend([raw, answer.reply])
+        return answer
+
+    monkeypatch.setattr(Registry, "answered", listening)
+    study = sites.study(epsilon=0.3, text=PUBLISHED, table='variant = "published"\ndepth = 4\nlevels = 3')
+    folder = ran(sites, study, tmp_path / "runs")
+    run, crossed = read_begun(folder).run, b"".join(seen)
+    models = {}
+    for name in NAMES:
+        home = results_folder(sites.home(name), study.hash, run)
+        found, _ = load_received(home)
+        models[name] = found.own["model"]["coef"] if isinstance(found.own["model"], dict) else found.own["model"]
+        assert (home / "own" / "model").is_dir()
+        # Positive control: what is shared is found.
+        assert all(rows.tobytes()[:64] in crossed for rows in found.releases["datasets"].values())
+    values = {name: np.ascontiguousarray(model).tobytes() for name, model in models.items()}
+    assert len(set(values.values())) == len(NAMES)
+    for name, raw in values.items():
+        assert raw[:16] not in crossed
+        for place in (*(sites.home(other) for other in NAMES if other != name), folder):
+            written = [path for path in place.rglob("*") if path.is_file() and raw[:16] in path.read_bytes()]
+            assert not written, written
+        assert any(raw[:16] in path.read_bytes() for path in sites.home(name).rglob("*") if path.is_file())
