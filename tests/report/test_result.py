@@ -163,8 +163,8 @@ def test_a_result_of_many_parties_has_one_account_for_all(tmp_path):
     one = Records(AUXILIARY[:2], rng.integers(0, 2, 2))
     big = comity.simulate(protocol(), parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1)
     text = big.report(tmp_path / "big.html").read_text()
-    assert "1,001" in text and "leaves masks out" in text and not big.masks
-    assert "leaves masks out" not in simulated().report(tmp_path / "few.html").read_text()
+    assert "1,001" in text and "masks are left out" in text and not big.masks
+    assert "masks are left out" not in simulated().report(tmp_path / "few.html").read_text()
 
 
 def test_of_takes_any_outcome(result):
