@@ -16,7 +16,7 @@ from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults import deployed_kills, local_kills, seen, table
-from tests.faults.checks import broken
+from tests.faults.checks import broken, owed
 from tests.faults.consortia import METHODS, RUN, make
 from tests.faults.matrix import DEPLOYED, LOCAL, SEED
 from tests.faults.outcomes import ENDED, RESUMED
@@ -90,9 +90,11 @@ class Dies(BaseException):
 def test_control_a_site_that_forgets_its_reply_is_seen(watched, monkeypatch):
     """Asked again after a kill, it draws a second noise for one debit."""
     journal, got = Journal(), Journal.got
+    agreed, asked = watched.place.study.agreed, []
 
     def dying(self, run, path, *rest, **more):
-        if path.startswith("place"):
+        if owed(agreed, "north", path) is not None:
+            asked.append(path)
             raise Dies
         return got(self, run, path, *rest, **more)
 
@@ -103,13 +105,13 @@ def test_control_a_site_that_forgets_its_reply_is_seen(watched, monkeypatch):
     assert not watched.wrong()
     for party in watched.place.parties:
         with sqlite3.connect(watched.place.folder / party / f"{party}.ledger") as file:
-            file.execute("delete from reply where path = 'place[0]'")
+            file.execute("delete from reply where path = ?", asked)
     monkeypatch.setattr(Transaction, "draw", lambda self, **what: None)
     watched(journal)
-    assert any("answered place[0] in 2 ways" in one for one in watched.wrong())
+    assert any(f"answered {asked[0]} in 2 ways" in one for one in watched.wrong())
 
 
 def test_control_a_ledger_that_does_not_pay_is_seen(watched, monkeypatch):
     monkeypatch.setattr(Transaction, "draw", lambda self, **what: None)
     watched(Journal())
-    assert any("its ledger lacks the draw cells[0]" in one for one in watched.wrong())
+    assert any("its ledger lacks the draw" in one for one in watched.wrong())
