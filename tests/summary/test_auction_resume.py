@@ -7,15 +7,17 @@ import contextlib
 import pytest
 
 from comity.errors import Refused, Stopped
+from comity.federation.asking import ABSENT
 from comity.federation.codec import encode
 from comity.federation.journal import Journal
 from comity.federation.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.local.channel import LocalChannel
 from tests.faults import seen
 
 from .auctions import auction, published, ran
-from .consortia import held
+from .consortia import CONSUMER, OWNERS, held
 
 
 class Killed(BaseException):
@@ -117,6 +119,32 @@ def test_control_a_curator_that_draws_anew_is_seen(tmp_path, monkeypatch):
         # What follows from other draws is another ask, which the sites refuse.
         sites.run(seed=None)
     assert any("running[0]" in one for one in seen.twice(record.sights("run")))
+
+
+@pytest.mark.parametrize("gone_at", ["run.ready[0]", "run.begin[0]"])
+def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(gone_at, tmp_path, monkeypatch):
+    """A drop-out may be anybody of whom others are left: without its consumer a run could never end."""
+    sites, work = Sites(auction, tmp_path), LocalChannel._answer
+    paths: list[str] = []
+
+    def dead(self, asking, party, make):
+        if party == CONSUMER and paths[-1] == gone_at:
+            asking.lost(party, ABSENT)
+        else:
+            work(self, asking, party, make)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalChannel, "_answer", dead)
+        with pytest.raises(Stopped, match=f"without {CONSUMER}"):
+            sites.run(progress=paths.append, dropouts=1)
+    assert paths[-1] == gone_at
+    assert len(sites.run(dropouts=1).presented) == 2
+    # An owner may be lost there: the others are enough.
+    (tmp_path / "other").mkdir()
+    paths.clear()
+    monkeypatch.setattr("tests.summary.test_auction_resume.CONSUMER", OWNERS[0])
+    monkeypatch.setattr(LocalChannel, "_answer", dead)
+    assert len(Sites(auction, tmp_path / "other").run(progress=paths.append, dropouts=1).presented) == 2
 
 
 @pytest.mark.long

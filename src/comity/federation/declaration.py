@@ -206,6 +206,10 @@ class Release:
             raise Malformed(f"{self.name} is not of its declared form {self.form}", code="form", key=self.name)
 
 
+Needed = tuple[tuple[frozenset[str], int], ...]
+"""Groups of parties, and how many of each."""
+
+
 @dataclass(frozen=True)
 class Declaration:
     """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
@@ -270,6 +274,11 @@ class Declaration:
     def draws(self, party: str, who: Consortium) -> list[Draw]:
         """What a run may draw at this party: reserved when it begins."""
         return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+
+    def needed(self, who: Consortium) -> Needed:
+        """How many of whom a run can't do without: from each source of a release as many as that must come from."""
+        sources = {frozenset(who.among(one.source)): one.least(who) for one in self.releases}
+        return tuple((members, least) for members, least in sources.items() if members)
 
     def part_of(self, release: Release, who: Consortium) -> str:
         """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -15,6 +15,7 @@ from comity.federation.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SI
 from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import decode
 from comity.federation.consortium import Consortium
+from comity.federation.declaration import Needed
 from comity.federation.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
 from comity.federation.journal import Journal, Trace
 from comity.federation.letters import parted
@@ -66,9 +67,11 @@ class Cancelling:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How a round is waited for. `need` replies must count; with `unanimous` one refusal decides."""
+    """How a round is waited for. `need` replies must count, of each of the groups in `needed` as many as stand there;
+    with `unanimous` one refusal decides."""
 
     need: int
+    needed: Needed = ()
     unanimous: bool = False
     valid: Valid | None = None
     patience: Patience = FOR_EVER
@@ -145,7 +148,14 @@ def exchanged(
 def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
     """Whether nothing that is still to come changes how the ask ends."""
     said_no = any(one.code != "stopped" for one in done.refusals.values())
-    return len(done.answered) >= terms.need or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
+    enough = len(done.answered) >= terms.need and not lacking(terms.needed, done.answered)
+    return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
+
+
+def lacking(needed: Needed, answered: Iterable[str]) -> int:
+    """How many more must answer so that there are enough of each group."""
+    here = frozenset(answered)
+    return sum(max(0, least - len(members & here)) for members, least in needed)
 
 
 def _take(

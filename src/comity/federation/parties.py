@@ -24,9 +24,9 @@ from comity.federation.agreed import Agreed
 from comity.federation.channel import FOR_EVER, Channel, Patience
 from comity.federation.codec import encode
 from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.declaration import Declaration, Needed, Release
 from comity.federation.delivery import SIGNATURES, at_the_end
-from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged
+from comity.federation.exchange import Cancelling, Round, Terms, Valid, Watch, exchanged, lacking
 from comity.federation.forms import Count
 from comity.federation.journal import ABANDONED, BEGUN, RELEASED, Journal, Own
 from comity.federation.kept import Kept, Sent, opened
@@ -156,6 +156,7 @@ class Parties:
         each: Mapping[str, Mapping[str, Any]] | None = None,
         label: str | int = 0,
         need: int | None = None,
+        needed: Needed = (),
         valid: Valid | None = None,
         unanimous: bool = False,
         patience: Patience | None = None,
@@ -165,8 +166,9 @@ class Parties:
 
         Lost parties are missing from the answer: the silent, those that refused or stopped, and those whose reply is
         not what was declared or not `valid`, which raises Malformed about the values of a party. Fewer than `need`
-        (default: all that are named, whether or not they were lost before) stops the run, to be resumed. With
-        `unanimous` one refusal ends the ask, whatever is needed. `patience` is how long this ask waits.
+        (default: all that are named, whether or not they were lost before), or than `needed` of a group, stops the run,
+        to be resumed. With `unanimous` one refusal ends the ask, whatever is needed. `patience` is how long this ask
+        waits.
         """
         path = self._path(step, label)
         named = list(to if to is not None else each or self.consortium.parties)
@@ -175,7 +177,14 @@ class Parties:
             self.progress(str(path))
         self._open(path, [party for party in named if party in alive], values, each or {})
         if not self.journal.is_closed(self.run, str(path)):
-            self._decide(path, len(named) if need is None else need, valid, patience, unanimous=unanimous)
+            terms = Terms(
+                need=len(named) if need is None else need,
+                needed=needed,
+                unanimous=unanimous,
+                valid=valid,
+                patience=patience or self.patience,
+            )
+            self._decide(path, terms)
         got = self._read(path)
         own = self.agreed.declared(path.mount)
         self._memory.kept.exchanged(self.declaration, own, str(path), values, each or {}, got)
@@ -265,18 +274,17 @@ class Parties:
         _, spec = self.agreed.step(path)
         return Reader(self.agreed, self.run, path, spec, self._memory.dims, self.run_key)
 
-    def _decide(
-        self, path: StepPath, need: int, valid: Valid | None, patience: Patience | None, *, unanimous: bool
-    ) -> None:
-        before = len(self.journal.answered(self.run, str(path)))
-        terms = Terms(need=need - before, unanimous=unanimous, valid=valid, patience=patience or self.patience)
-        done = self._send(path, terms)
-        got = before + len(done.answered)
+    def _decide(self, path: StepPath, terms: Terms) -> None:
+        before = self.journal.answered(self.run, str(path))
+        left = tuple((members - {*before}, least - len(members & {*before})) for members, least in terms.needed)
+        done = self._send(path, replace(terms, need=terms.need - len(before), needed=left))
+        got = len(before) + len(done.answered)
         said_no = {party: one for party, one in done.refusals.items() if one.code != "stopped"}
-        enough = got >= need and not (unanimous and said_no)
+        lacks = max(terms.need - got, lacking(terms.needed, [*before, *done.answered]))
+        enough = lacks <= 0 and not (terms.unanimous and said_no)
         self.journal.got(self.run, str(path), done.answers, decided=enough, why=done.faults)
         if not enough:
-            raise too_few(path, got, need, done.faults, said_no)
+            raise too_few(path, got, got + max(0, lacks), done.faults, said_no)
 
     def _send(self, path: StepPath, terms: Terms) -> Round:
         missing = [party for party, here in self.journal.standing(self.run, str(path)).items() if not here]
@@ -453,7 +461,9 @@ def _released(parties: Parties) -> list[dict[str, Any]]:
 
 def ready(parties: Parties) -> None:
     """Ask every party whether it would begin, which binds nobody: whoever is not ready says why, and all are named."""
-    parties.under("run").ask("ready", need=parties.consortium.survivors, unanimous=True)
+    who = parties.consortium
+    needed = parties.declaration.needed(who)
+    parties.under("run").ask("ready", need=who.survivors, needed=needed, unanimous=True)
 
 
 def begin(parties: Parties) -> None:
@@ -468,20 +478,29 @@ def begin(parties: Parties) -> None:
         who.roster[party].verify(signed["signature"], text)
         PublicIdentity.from_sealing(signed["key"]).seal(b"", b"")
 
-    begun = view.ask("begin", need=who.survivors, unanimous=True, valid=has_key, coordinator_key=key)
+    # Whom nobody could stand in for is not lost here: without it a later ask would wait for ever.
+    needed = parties.declaration.needed(who)
+    begun = view.ask("begin", need=who.survivors, needed=needed, unanimous=True, valid=has_key, coordinator_key=key)
     keys = parties.memo[RUN_KEYS] = {party: values["run_key"] for party, values in begun.items()}
     parties.remember(heads.handed_back(who, (values["remembered"] for values in begun.values())))
     writers = parties.agreed.writers()
     if writers:
         need = len(writers) - who.dropouts
+        needed = tuple((members, least) for members, least in needed if members <= writers.keys())
         circles = {party: {*to, party} for party, to in writers.items()}
         circle = next(iter(circles.values()))
         if all(other == circle for other in circles.values()):
             # All write to all: the same keys for everybody, which are written down once.
-            view.ask("meet", to=list(writers), need=need, run_keys={p: keys[p] for p in sorted(circle) if p in keys})
+            view.ask(
+                "meet",
+                to=list(writers),
+                need=need,
+                needed=needed,
+                run_keys={p: keys[p] for p in sorted(circle) if p in keys},
+            )
         else:
             each = {party: {"run_keys": {p: keys[p] for p in sorted(to) if p in keys}} for party, to in writers.items()}
-            view.ask("meet", each=each, need=need)
+            view.ask("meet", each=each, need=need, needed=needed)
 
 
 def _end(

@@ -1,0 +1,47 @@
+"""Drop-outs are of parties of whom others are left: whom a release can't do without is waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from comity.errors import SiteLost
+from comity.federation.declaration import Declaration
+from comity.federation.exchange import lacking
+from comity.federation.parties import run
+
+from .test_resume import check_ledgers
+from .toy import Rounds, consortium, setup
+
+ONE = frozenset({"cedar"})
+
+
+def test_how_many_more_must_answer():
+    groups = ((frozenset({"ash", "birch", "cedar"}), 2), (ONE, 1))
+    assert lacking(groups, []) == 3 and lacking(groups, ["ash", "birch"]) == 1
+    assert lacking(groups, ["ash", "cedar"]) == 0 == lacking((), [])
+
+
+def test_a_declaration_says_how_many_of_whom_it_needs():
+    who = consortium(4)
+    assert Rounds().declare(who).needed(who) == ((frozenset(who.parties), 3),)
+
+
+@pytest.mark.parametrize("at", ["run.ready[0]", "run.begin[0]"])
+def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(tmp_path, monkeypatch, at):
+    every = Declaration.needed
+    monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
+    protocol, who = Rounds(rounds=0), consortium(4)
+    parties, _ = setup(protocol, who, tmp_path, lose=[("cedar", at)])
+    with pytest.raises(SiteLost, match=r"3 of the 4 needed answered, without cedar"):
+        run(parties)
+    parties, hosts = setup(protocol, who, tmp_path)
+    run(parties)
+    check_ledgers(hosts, rounds=0)
+
+
+def test_control_any_other_party_may_be_lost_there(tmp_path, monkeypatch):
+    every = Declaration.needed
+    monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
+    parties, hosts = setup(Rounds(rounds=0), consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])
+    run(parties)
+    check_ledgers(hosts, {"doum"}, rounds=0)
