@@ -59,8 +59,8 @@ Floats = NDArray[np.float64]
 
 SWITCH = 0.3
 """`auto` makes rounds from this ε on, among any number of parties. Looked at on Adult, credit defaults, tax units and
-HAR, of 8,000 to 80,000 rows, by accuracies on their test rows, so that figures on these are no held-out ones: rounds beat
-the quadratic there from ε = 0.3 on, and at ε = 0.1 not on Adult.
+HAR, of 8,000 to 80,000 rows, by accuracies on their test rows, so that figures on these are no held-out ones: rounds
+beat the quadratic there from ε = 0.3 on, and at ε = 0.1 not on Adult.
 """
 
 TENTHS_FOR_MOMENTS = 4
