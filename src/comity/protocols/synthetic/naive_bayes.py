@@ -29,9 +29,10 @@ def tempered(layout: Layout, agreed: Consistent) -> Consistent:
 
     With I_j what column j tells of the target (their mutual information), that number is (Σ I_j)²/Σ I_j²: as many as
     there are where all tell as much, one where one tells all. How far columns repeat each other is not counted, so that
-    the most that they could is assumed: together they say as much as one of them. Chosen among no tempering, the root
-    of that number and the number itself on credit limits, working hours, wages and two tables of motion, at two budgets
-    each: the geometric mean of errors, and the worst, is lowest with the number itself.
+    the most that they could is assumed: together they say as much as one of them. Chosen among no tempering, fixed
+    powers from a half to a tenth, the root of that number and the number itself, on credit limits, working hours, wages
+    and two tables of motion with made targets, at two budgets each, two runs a cell: the geometric mean of errors, and
+    the worst, is lowest with the number itself. Wages, which many columns tell apart, lose by it.
     """
     tables = {pair: table for pair, table in agreed.pairs.items() if layout.target in pair}
     alone = {(i, j): np.outer(agreed.singles[i], agreed.singles[j]) / agreed.total for i, j in tables}
