@@ -9,7 +9,7 @@ covered by nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from comity.federation.consortium import ITSELF
@@ -68,8 +68,11 @@ class Kept:
 
     def _note(self, declaration: Declaration, own: Declaration, path: str, name: str, value: Any) -> bool:
         release = own[name]
+        known = next((one for one in declaration.releases if one.name == name), None)
+        # The protocol may know more of what a part's release is made from than the part does.
+        is_its = known is not None and replace(known, protection=release.protection) == release
         # Masked vectors say nothing until they are opened together.
-        if release not in declaration.releases or isinstance(release.protection, Summed) or not is_kept(release):
+        if not is_its or isinstance(release.protection, Summed) or not is_kept(release):
             return False
         self.add(release, path, value)
         return True
