@@ -99,6 +99,7 @@ def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(p
     assert all(draws[party] for party in place.parties if party != "north" or not dropouts), draws
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(place, record, monkeypatch):
     """Full from the first step that pays: whoever has paid before answers as before."""
     path = place.folder / "north" / "north.ledger"

@@ -96,7 +96,9 @@ def killed_everywhere(made, folder, monkeypatch, every, **more):
         yield outcome
 
 
-@pytest.mark.parametrize("made", [auction, published], ids=["auction", "published"])
+@pytest.mark.parametrize(
+    "made", [auction, pytest.param(published, marks=pytest.mark.long)], ids=["auction", "published"]
+)
 def test_a_killed_auction_goes_on_with_the_same_draws(made, tmp_path, monkeypatch):
     outcomes = list(killed_everywhere(made, tmp_path, monkeypatch, 11, seed=None))
     assert len(outcomes) >= 3 and all(len(one.presented) == 2 for one in outcomes)
@@ -121,7 +123,7 @@ def test_control_a_curator_that_draws_anew_is_seen(tmp_path, monkeypatch):
     assert any("running[0]" in one for one in seen.twice(record.sights("run")))
 
 
-@pytest.mark.parametrize("gone_at", ["run.ready[0]", "run.begin[0]"])
+@pytest.mark.parametrize("gone_at", [pytest.param("run.ready[0]", marks=pytest.mark.long), "run.begin[0]"])
 def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(gone_at, tmp_path, monkeypatch):
     """A drop-out may be anybody of whom others are left: without its consumer a run could never end."""
     sites, work = Sites(auction, tmp_path), LocalChannel._answer
@@ -153,6 +155,7 @@ def test_an_auction_killed_at_any_moment_goes_on(made, tmp_path, monkeypatch):
     assert len(list(killed_everywhere(made, tmp_path, monkeypatch, 1, seed=None))) > 25
 
 
+@pytest.mark.long
 def test_a_seeded_auction_ends_the_same_wherever_it_was_killed(tmp_path, monkeypatch):
     whole = encode(dict(Sites(auction, tmp_path).run(seed=3).released))
     (tmp_path / "killed").mkdir()
