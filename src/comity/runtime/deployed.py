@@ -56,7 +56,10 @@ def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: P
                 except Malformed:
                     missing[event.party] = "what came back is not signed by it"
                     continue
-                if said:
+                if said == "stopped":
+                    # No decision of its owner's: its disk is full, or its site file is being mended.
+                    missing[event.party] = "stopped; its own log says why"
+                elif said:
                     refused[event.party] = said
     for party, code in refused.items():
         raise Refused(
