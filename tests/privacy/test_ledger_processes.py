@@ -8,6 +8,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -160,7 +161,8 @@ def test_looking_while_others_spend_never_looks_rolled_back(ledger: Ledger) -> N
 
 
 def in_a_fork(act: Callable[[], object]) -> int:
-    """The exit code of a forked process that acts: 0, or 1 after an error of ours, or 2 after another one."""
+    """The exit code of a forked process that acts: 0, or 1 after an error of ours, or 2 after another one. One that
+    waits for ever is ended, and its code is that of the signal."""
     pid = os.fork()
     if pid == 0:
         code = 2
@@ -171,7 +173,34 @@ def in_a_fork(act: Callable[[], object]) -> int:
             code = 1
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    until = time.monotonic() + 60
+    while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+            found = os.waitpid(pid, 0)
+            break
+        time.sleep(0.001)
+    return os.waitstatus_to_exitcode(found[1])
+
+
+def test_a_fork_waits_for_the_transactions_of_other_threads(ledger: Ledger) -> None:
+    """SQLite has locks of the whole process: a child of a process in which a thread holds one waits for ever."""
+    inside, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ledger.transaction() as transaction:
+            transaction.grant_more(Pure(1), "while another thread forks")
+            inside.set()
+            forked.wait(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    assert in_a_fork(lambda: spend(ledger, "child")) == 0
+    forked.set()
+    thread.join()
+    assert [entry.kind for entry in ledger.entries()] == ["create", "grant", "reserve", "draw"]
+    ledger.verify()
 
 
 def test_a_fork_opens_the_file_again(ledger: Ledger) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,8 @@ from comity.privacy.ledger_schema import (
 from comity.privacy.ledger_witness import UNWITNESSED, Seen, Witness
 
 _PATIENCE = 60.0
+# Seconds for which a fork waits for the transactions of other threads.
+_FORKING = 2.0
 
 _opening = threading.Lock()
 _handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
@@ -45,6 +48,7 @@ class _Handle:
 
     def __init__(self, path: Path) -> None:
         self.pid = os.getpid()
+        self.thread = threading.get_ident()
         self.lock = threading.Lock()
         self.inside = False
         self.file = (0, 0)
@@ -88,10 +92,16 @@ class _Handle:
 
 
 def _before_fork() -> None:
-    """SQLite's locks do not survive a fork, so no connection may: idle ones are closed and opened again when needed."""
+    """SQLite's locks do not survive a fork, so no connection may: idle ones are closed and opened again when needed.
+
+    Those of other threads are waited for, for a while: SQLite has locks of the whole process too, and a child that was
+    forked while a thread was inside it would wait for ever for one that nobody holds there.
+    """
     _opening.acquire()
+    until = time.monotonic() + _FORKING
     for handle in list(_handles):
-        if handle.lock.acquire(blocking=False):
+        own = handle.thread == threading.get_ident()
+        if handle.lock.acquire(timeout=0 if own else max(0.0, until - time.monotonic())):
             handle.close()
             handle.lock.release()
 
