@@ -78,8 +78,8 @@ METHODS: dict[str, Method] = {
         summed="moments",
     ),
     "softlabel": Method(
-        f'[softlabel]\nauxiliary = "public.parquet"\nrows = "normalised"\nrecords_per_party = {RECORDS}\n'
-        + _owners(NAMES),
+        f'[softlabel]\nauxiliary = "public.parquet"\nrows = "normalised"\nstatistic = "votes"\n'
+        f"records_per_party = {RECORDS}\n" + _owners(NAMES),
         parties=NAMES,
         unit=Unit.PARTY,
         public=True,
