@@ -101,4 +101,4 @@ def test_the_document_is_what_the_command_prints():
     head = generalisation.page([]).splitlines()
     assert text.splitlines()[: len(head)] == head
     rows = [line for line in text.splitlines() if line.startswith("| ") and " K=" in line]
-    assert {line.split()[1] for line in rows} >= {"averaging", "softlabel"}
+    assert {line.split()[1] for line in rows} >= {"averaging", "vertical", "softlabel"}

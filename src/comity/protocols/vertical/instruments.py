@@ -51,11 +51,6 @@ class Whitening:
         # Towards zero: rounding never makes a norm longer.
         return np.asarray(np.trunc(np.ldexp(fine * cut[:, None], PLACES - _FINE)), np.float64)
 
-    def share_cut(self, units: Floats, limit: float) -> float:
-        """Share of rows whose norm is cut; never leaves where it is computed."""
-        whole = self.applied(units, 2.0 * _LARGEST_VALUE * sqrt(max(1, units.shape[1])))
-        return float(np.mean((whole**2).sum(axis=1) > (limit * 2.0**PLACES) ** 2)) if len(units) else 0.0
-
 
 def limit_of(features: int, instruments: int) -> float:
     """The norm that a party with so many features cuts its instruments to."""
