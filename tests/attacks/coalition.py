@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto import prg
+from comity.crypto.masking import prg
 from comity.entropy import derive
 from comity.federation.codec import decode
 from comity.federation.envelope import SIGNATURE_BYTES

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.federation.agreed import Agreed
 from comity.federation.consortium import COORDINATOR, Consortium

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.paillier import PrivateKey
-from comity.crypto.sealed import Identity
+from comity.crypto.paillier.cryptosystem import PrivateKey
+from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.federation.agreed import Agreed
@@ -24,7 +24,7 @@ from comity.federation.policy import SIMULATION, Policy
 from comity.federation.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
-from comity.privacy.seeded_draws import SeededDraws
+from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published import PublishedAverage
 from comity.runtime.local.channel import LocalChannel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.crypto.additive import join
+from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.parties import run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comity.crypto.additive import join
+from comity.crypto.products.additive import join
 from comity.federation.parties import run
 
 from .published_consortium import Interrupted, Meeting, Mortal, QuickKeys

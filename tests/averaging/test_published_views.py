@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from comity.crypto.paillier import Ciphertext, PrivateKey
+from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
 from comity.federation.codec import decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comity.crypto.paillier import PrivateKey
+from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.federation.codec import decode
 from comity.federation.parties import begin
 from comity.protocols.averaging import smallest

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from comity.crypto import key_file
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing import key_file
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import BadInput
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from comity.learn import LinearClassifier, load_model
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_shared import SharedFile
+from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime import run as runtime_run

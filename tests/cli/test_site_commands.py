@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from comity.crypto import key_file
+from comity.crypto.sealing import key_file
 from comity.data import clinic_schema, clinics
 from comity.privacy.ledger import Ledger
 from comity.runtime.site.desk import Desk

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from comity.crypto.argmin import Tournament, argmin
-from comity.crypto.bits import unpack
-from comity.crypto.exchange import Side, run_locally
-from comity.crypto.triples import Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons.argmin import Tournament, argmin
+from comity.crypto.comparisons.bits import unpack
+from comity.crypto.comparisons.exchange import Side, run_locally
+from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.errors import Malformed, Refused
 
 RNG = np.random.default_rng(7)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.bits import binary, pack, unpack
-from comity.crypto.compare import all_of, is_negative, less_than, xor_shared
-from comity.crypto.exchange import Side, run_locally
-from comity.crypto.gmw import evaluate, gates, negated, together
-from comity.crypto.triples import deal, dealt
+from comity.crypto.comparisons.bits import binary, pack, unpack
+from comity.crypto.comparisons.compare import all_of, is_negative, less_than, xor_shared
+from comity.crypto.comparisons.exchange import Side, run_locally
+from comity.crypto.comparisons.gmw import evaluate, gates, negated, together
+from comity.crypto.comparisons.triples import deal, dealt
 from comity.errors import Malformed
 
 RNG = np.random.default_rng(5)

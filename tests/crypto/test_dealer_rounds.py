@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_combination as vectors
 from comity.crypto import dealer_waves as waves
+from comity.crypto.products import dealer_combination as vectors
 from comity.entropy import derive
 from comity.errors import Malformed
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from comity.crypto.additive import join, lower_from_word, raise_to_word, split
-from comity.crypto.fixed_point import FixedPoint, product_bits, require, sum_bits
-from comity.crypto.row_blocks import in_blocks
+from comity.crypto.products.additive import join, lower_from_word, raise_to_word, split
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require, sum_bits
+from comity.crypto.products.row_blocks import in_blocks
 from comity.errors import Malformed, Refused
 
 

@@ -8,8 +8,8 @@ import pytest
 from nacl.bindings import crypto_core_ed25519_add, crypto_core_ed25519_sub, crypto_scalarmult_ed25519_base_noclamp
 from scipy.stats import kstest
 
-from comity.crypto import ot
-from comity.crypto.ot import choose, offer
+from comity.crypto.comparisons import ot
+from comity.crypto.comparisons.ot import choose, offer
 from comity.errors import Malformed
 
 P = 2**255 - 19

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from comity.crypto import ot_extension
-from comity.crypto.bits import transpose
-from comity.crypto.exchange import Side, run_locally
-from comity.crypto.ot_extension import BASE, correlation_robust, receive, send
-from comity.crypto.triples import Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons import ot_extension
+from comity.crypto.comparisons.bits import transpose
+from comity.crypto.comparisons.exchange import Side, run_locally
+from comity.crypto.comparisons.ot_extension import BASE, correlation_robust, receive, send
+from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
 

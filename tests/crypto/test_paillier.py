@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
 
-from comity.crypto import paillier
-from comity.crypto.paillier import Ciphertext, PrivateKey, PublicKey
-from comity.crypto.paillier_tables import FixedBase
+from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey, PublicKey
+from comity.crypto.paillier.cryptosystem import cryptosystem as paillier
+from comity.crypto.paillier.tables import FixedBase
 from comity.errors import Malformed
 
 LIKELY = 1e-6

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.paillier import PrivateKey
-from comity.crypto.paillier_packing import PackedVector, Packing
+from comity.crypto.paillier.cryptosystem import PrivateKey
+from comity.crypto.paillier.packing import PackedVector, Packing
 from comity.errors import Malformed
 
 few = settings(max_examples=20, deadline=None)

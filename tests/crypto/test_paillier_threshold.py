@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
 
-from comity.crypto.paillier import PrivateKey
-from comity.crypto.paillier_packing import Packing
-from comity.crypto.paillier_threshold import KeyShare, combine, deal, split
+from comity.crypto.paillier.cryptosystem import PrivateKey
+from comity.crypto.paillier.packing import Packing
+from comity.crypto.paillier.threshold import KeyShare, combine, deal, split
 from comity.errors import Malformed, Refused
 
 LIKELY = 1e-6

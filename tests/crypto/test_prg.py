@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from comity.crypto import prg
+from comity.crypto.masking import prg
 from comity.entropy import Stream, fresh_seed
 
 SHAPES = [(0,), (1,), (5,), (3, 4), (1 << 10,), (1003,)]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
 from comity.bench.product_stream import stream_apart, write
-from comity.crypto import dealer_product
-from comity.crypto.additive import join
-from comity.crypto.dealer_product import Hand, Layout, Party, deal
-from comity.crypto.fixed_point import FixedPoint
-from comity.crypto.inner_products import RUN, add_narrow_products, add_word_products
+from comity.crypto.products import dealer_product
+from comity.crypto.products.additive import join
+from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
+from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.inner_products import RUN, add_narrow_products, add_word_products
 from comity.errors import Malformed, Refused
 
 RNG = np.random.default_rng(7)

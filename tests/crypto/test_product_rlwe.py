@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.crypto import rlwe, rlwe_product
-from comity.crypto.additive import lower_from_word, raise_to_word
-from comity.crypto.fixed_point import FixedPoint
-from comity.crypto.rlwe import NARROW, WIDE, ProductSum, public_block
-from comity.crypto.rlwe_product import Encryptor, Evaluator, Plan, Reply, pairs
+from comity.crypto.products import rlwe, rlwe_product
+from comity.crypto.products.additive import lower_from_word, raise_to_word
+from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, public_block
+from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Plan, Reply, pairs
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult
 from scipy import stats
 
-from comity.crypto.psi_ecdh import blind, elligator, field_element, fresh_secret, on_curve, points
-from comity.crypto.psi_keyed import matched
+from comity.crypto.psi.ecdh import blind, elligator, field_element, fresh_secret, on_curve, points
+from comity.crypto.psi.keyed import matched
 from comity.errors import Malformed
 
 PRIME = 2**255 - 19

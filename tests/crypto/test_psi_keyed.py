@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from comity.crypto import psi_keyed
-from comity.crypto.psi_keyed import Packed, matched, pseudonyms, repeated
+from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto.psi.keyed import Packed, matched, pseudonyms, repeated
 from comity.errors import Malformed
 
 KEY = bytes(range(32))

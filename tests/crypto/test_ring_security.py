@@ -15,7 +15,7 @@ from math import e, log2, pi, sqrt
 
 import pytest
 
-from comity.crypto.rlwe import ALLOWED, COINS, ERROR_VARIANCE, NARROW, WIDE, Parameters
+from comity.crypto.products.rlwe import ALLOWED, COINS, ERROR_VARIANCE, NARROW, WIDE, Parameters
 
 TERNARY = sqrt(2 / 3)
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from comity.crypto.negacyclic import SIZES, Transform, multiply_out, twiddles
-from comity.crypto.rlwe import (
+from comity.crypto.products.negacyclic import SIZES, Transform, multiply_out, twiddles
+from comity.crypto.products.rlwe import (
     ALLOWED,
     COINS,
     ERROR_VARIANCE,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from comity.crypto.sealed import Identity, PublicIdentity, lock, unlock
+from comity.crypto.sealing.sealed import Identity, PublicIdentity, lock, unlock
 from comity.errors import Malformed
 
 

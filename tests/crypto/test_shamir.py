@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.crypto.shamir import PRIME, SHARE_BYTES, _weights, join, rebuilt, split
+from comity.crypto.masking.shamir import PRIME, SHARE_BYTES, _weights, join, rebuilt, split
 from comity.errors import Malformed
 
 

@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from nacl import bindings
 
-from comity.crypto import signatures
-from comity.crypto.signatures import Signer, unremembered, verify
+from comity.crypto.sealing import signatures
+from comity.crypto.sealing.signatures import Signer, unremembered, verify
 from comity.errors import Malformed
 
 SEED, OTHER = b"a" * 32, b"b" * 32

@@ -9,7 +9,7 @@ import pytest
 from comity.federation import booking
 from comity.federation.journal import Journal
 from comity.federation.parties import whole_run
-from comity.privacy import ledger_rows
+from comity.privacy.ledger import rows as ledger_rows
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk

@@ -9,7 +9,7 @@ import pytest
 from comity.errors import Stopped
 from comity.federation.journal import Journal
 from comity.federation.parties import whole_run
-from comity.privacy import ledger_file
+from comity.privacy.ledger import file as ledger_file
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk

@@ -11,7 +11,7 @@ import pytest
 
 from comity.federation.journal import Journal
 from comity.federation.parties import whole_run
-from comity.privacy.ledger_transaction import Transaction
+from comity.privacy.ledger.transaction import Transaction
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk

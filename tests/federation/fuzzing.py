@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.errors import ComityError
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.crypto.psi_ecdh import on_curve
+from comity.crypto.psi.ecdh import on_curve
 from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
 from comity.federation import alignment

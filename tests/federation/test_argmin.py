@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency
 
-from comity.crypto.bits import binary, unpack
-from comity.crypto.exchange import Side
-from comity.crypto.triples import Triples, deal, dealt
+from comity.crypto.comparisons.bits import binary, unpack
+from comity.crypto.comparisons.exchange import Side
+from comity.crypto.comparisons.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.argmin import Argmin

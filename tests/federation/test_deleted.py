@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, StudyError
 from comity.federation.codec import decode, encode

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
 from comity.federation.codec import decode
 from comity.federation.consortium import COORDINATOR, EVERYONE

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto import dealer_product, rlwe_product
-from comity.crypto.dealer_product import Layout, Party, deal
-from comity.crypto.fixed_point import FixedPoint
+from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products.dealer_product import Layout, Party, deal
+from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
 from comity.federation import product
@@ -153,7 +153,7 @@ def test_a_lone_share_would_tell_the_dealer_the_product():
     site = _site(hosts["cedar"])
     share = protocol.product.shares(site, ROWS)[("ash", "cedar")]
     # share = D_ashᵀ X_cedar + W, with D = X − U: the dealer, who knows U and W, lacks only Xᵀ X_cedar …
-    from comity.crypto.dealer_product import _fill_mask, _own_share
+    from comity.crypto.products.dealer_product import _fill_mask, _own_share
 
     w = _own_share(hands["cedar"]["seed"], 0, COLUMNS["ash"], COLUMNS["cedar"])
     mask = np.empty((COLUMNS["ash"], ROWS), np.uint64)

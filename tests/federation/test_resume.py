@@ -18,7 +18,7 @@ from comity.federation.journal import Journal
 from comity.federation.parties import Parties, run
 from comity.federation.protection import Entrusted, Noised, Perturbed
 from comity.privacy.randomness import ReleasedNoise
-from comity.privacy.seeded_draws import SeededDraws
+from comity.privacy.sampling.seeded_draws import SeededDraws
 
 from .children import at_once
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, path_of, setup

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.crypto import prg
-from comity.crypto.neighbours import choose
+from comity.crypto.masking import prg
+from comity.crypto.masking.neighbours import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
 from comity.federation.bounds import Diamond

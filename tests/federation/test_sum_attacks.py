@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.crypto import prg, shamir
-from comity.crypto.neighbours import Degree
+from comity.crypto.masking import prg, shamir
+from comity.crypto.masking.neighbours import Degree
 from comity.errors import ComityError
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium

@@ -7,7 +7,7 @@ import secrets
 import numpy as np
 import pytest
 
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import ComityError, SiteLost, Stopped
 from comity.federation.codec import decode, encode
 from comity.federation.envelope import sign_reply

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from comity.crypto import psi_keyed
-from comity.crypto.bits import unpack
-from comity.crypto.dealer_product import _fill_mask
-from comity.crypto.exchange import Side
-from comity.crypto.psi_keyed import Packed
-from comity.crypto.triples import dealt
+from comity.crypto.comparisons.bits import unpack
+from comity.crypto.comparisons.exchange import Side
+from comity.crypto.comparisons.triples import dealt
+from comity.crypto.products.dealer_product import _fill_mask
+from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto.psi.keyed import Packed
 from comity.entropy import derive
 from comity.federation.codec import decode
 from comity.federation.paths import StepPath

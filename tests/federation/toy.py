@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import ComityError
@@ -31,7 +31,7 @@ from comity.federation.store import Store
 from comity.federation.vouched import vouch
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_account import currency_for
+from comity.privacy.ledger.account import currency_for
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.randomness import ReleasedNoise

@@ -16,12 +16,12 @@ from comity.errors import DataError, Refused, StudyError
 from comity.federation.codec import decode, encode
 from comity.privacy import choices
 from comity.privacy.choices import permute_and_flip
-from comity.privacy.lazy_words import LazyWords
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import MWEM, NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.mechanisms.mwem import UNIT, reweighed
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
+from comity.privacy.sampling.lazy_words import LazyWords
 
 ALARM, SURE = 1e-8, 1 - 1e-7
 SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNoise(7), id="seeded")]

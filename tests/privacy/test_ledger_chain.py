@@ -14,9 +14,9 @@ import pytest
 
 from comity.errors import BadInput, BudgetExceeded, ComityError, Malformed, Refused
 from comity.privacy.accounting import gdp_epsilon, gdp_square
-from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
-from comity.privacy.ledger_witness import Seen, Witness, heads_folder
+from comity.privacy.ledger.chain import FIELDS, next_head
+from comity.privacy.ledger.witness import Seen, Witness, heads_folder
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 

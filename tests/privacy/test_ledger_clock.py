@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from comity.privacy import ledger_rows
 from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.ledger import rows as ledger_rows
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 

@@ -16,7 +16,7 @@ import pytest
 
 from comity.errors import Malformed, Refused
 from comity.privacy.ledger import CommitHead, Draw, Ledger
-from comity.privacy.ledger_commits import commit_head, notes_digest
+from comity.privacy.ledger.commits import commit_head, notes_digest
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
@@ -198,7 +198,7 @@ def test_a_failed_founding_leaves_no_witness(tmp_path: Path, home: Path, monkeyp
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("comity.privacy.ledger_witness.Witness.set", interrupted)
+    monkeypatch.setattr("comity.privacy.ledger.witness.Witness.set", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Ledger.create(tmp_path / "a", dataset="x", grant=Pure(3), **RECORD)
     assert not (tmp_path / "a").exists()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from comity.errors import BadInput, ComityError, Refused
-from comity.privacy import ledger_check
-from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
+from comity.privacy.ledger import check as ledger_check
+from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 

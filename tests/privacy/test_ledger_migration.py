@@ -14,9 +14,9 @@ import pytest
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.accounting import zcdp_rho
-from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Draw, Ledger, verify_export
+from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, ZCDP, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from comity.errors import BudgetExceeded, ComityError, Refused
-from comity.privacy import ledger_memory
 from comity.privacy.ledger import Draw, Ledger
+from comity.privacy.ledger import memory as ledger_memory
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import BadInput, BudgetExceeded, Refused, StudyError
 from comity.privacy.ledger import Draw, Ledger
-from comity.privacy.ledger_shared import SharedFile
+from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 

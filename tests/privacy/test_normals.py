@@ -16,13 +16,13 @@ from scipy.stats import chisquare, kstest
 
 from comity.audit import gdp_lower_bound
 from comity.entropy import fresh_seed
-from comity.privacy import normals as sampler
-from comity.privacy.lazy_words import LazyWords, exponential_between
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.normals import normals, step_curve
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import ReleasedNoise
+from comity.privacy.sampling import normals as sampler
+from comity.privacy.sampling.lazy_words import LazyWords, exponential_between
+from comity.privacy.sampling.normals import normals, step_curve
 
 ALARM = 1e-8
 

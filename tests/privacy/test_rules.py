@@ -14,8 +14,8 @@ import pytest
 
 from comity.errors import ComityError, Refused, StudyError
 from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
-from comity.privacy.chain import FIELDS, next_head
 from comity.privacy.ledger import Draw, Ledger, verify_export
+from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import gaussian
 from comity.privacy.mechanisms.gaussian import Gaussian, unevenness

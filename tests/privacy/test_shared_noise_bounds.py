@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import StudyError
-from comity.privacy.infinitely_divisible import SMOOTHING, parts_of
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.mechanisms.spherical import shared_loss
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
+from comity.privacy.sampling.infinitely_divisible import SMOOTHING, parts_of
 
 sensitivities = st.floats(1e-6, 1e6)
 sizes = st.integers(1, 5000)

@@ -16,13 +16,13 @@ from scipy.stats import chisquare, kstest, logser, nbinom, poisson
 from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import Refused, StudyError
-from comity.privacy.gamma import gamma
-from comity.privacy.infinitely_divisible import SMOOTHING, _log_rate, _logarithmic, part_width, parts_of
 from comity.privacy.mixture import PRECISE
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
-from comity.privacy.table_sampler import poisson_table
-from comity.privacy.uniforms import Uniforms, whole_geometrics
+from comity.privacy.sampling.gamma import gamma
+from comity.privacy.sampling.infinitely_divisible import SMOOTHING, _log_rate, _logarithmic, part_width, parts_of
+from comity.privacy.sampling.table_sampler import poisson_table
+from comity.privacy.sampling.uniforms import Uniforms, whole_geometrics
 
 ALARM = 1e-8
 
@@ -130,7 +130,7 @@ def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
     entry = table.cumulated[2]
     around = [entry - 1, entry, entry + 1]
     words = np.array([[value >> 128, (value >> 64) % 2**64, value % 2**64] for value in around], np.uint64)
-    monkeypatch.setattr("comity.privacy.uniforms.os.urandom", lambda count: words.astype("<u8").tobytes())
+    monkeypatch.setattr("comity.privacy.sampling.uniforms.os.urandom", lambda count: words.astype("<u8").tobytes())
     assert table.draw(3).tolist() == [2, 3, 3]
 
 

@@ -18,10 +18,10 @@ from comity.data import Records
 from comity.federation.parties import run
 from comity.learn.local_model import as_local_model
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.infinitely_divisible import parts_of
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
+from comity.privacy.sampling.infinitely_divisible import parts_of
 from comity.protocols.softlabel.protocol import SoftLabel
 
 from .consortia import labels

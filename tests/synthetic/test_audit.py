@@ -9,10 +9,10 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Numeric, Schema
 from comity.entropy import Stream
-from comity.privacy.infinitely_divisible import parts_of
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
+from comity.privacy.sampling.infinitely_divisible import parts_of
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.consistent import agree
 from comity.protocols.synthetic.counting import counting_of

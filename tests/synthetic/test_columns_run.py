@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.crypto import dealer_product, rlwe_product
+from comity.crypto.products import dealer_product, rlwe_product
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
 from comity.federation import product

@@ -27,7 +27,7 @@ from comity.bench.vertical_growth import (
     simulated,
     sizes,
 )
-from comity.crypto import dealer_product
+from comity.crypto.products import dealer_product
 from comity.federation import product
 
 _ALONE = """

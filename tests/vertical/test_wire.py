@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comity.crypto.dealer_combination import matrix_mask
+from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.codec import decode
 from comity.federation.parties import begin

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.argmin import Tournament, argmin
-from comity.crypto.exchange import Side, Transcript, run_locally
-from comity.crypto.triples import Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons.argmin import Tournament, argmin
+from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
+from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.entropy import Stream
 
 _CLEAR = 1000

@@ -24,7 +24,7 @@ from typing import Any
 
 from comity.bench.other_processes import peak, processor_time
 from comity.bench.securesum_runs import coordinator_of, host_of, keys_of, one_sum
-from comity.crypto import key_file
+from comity.crypto.sealing import key_file
 from comity.federation.channel import Channel, Patience
 from comity.federation.host import Answer, Host
 from comity.federation.journal import Journal

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from comity.crypto.paillier import PrivateKey
-from comity.crypto.paillier_packing import Packing
-from comity.crypto.paillier_threshold import combine, split
+from comity.crypto.paillier.cryptosystem import PrivateKey
+from comity.crypto.paillier.packing import Packing
+from comity.crypto.paillier.threshold import combine, split
 
 _VALUE_BITS = 32
 _TERMS = 100

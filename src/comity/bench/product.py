@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from comity.bench.product_stream import stream_apart, write
-from comity.crypto import dealer_product, rlwe_product
-from comity.crypto.additive import join, lower_from_word, raise_to_word
-from comity.crypto.fixed_point import FixedPoint
+from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products.additive import join, lower_from_word, raise_to_word
+from comity.crypto.products.fixed_point import FixedPoint
 from comity.entropy import Stream
 
 _DEALER = ((370_000, 7), (370_000, 14), (100_000, 100))

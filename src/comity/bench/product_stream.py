@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from comity.crypto.additive import join
-from comity.crypto.dealer_product import Layout, Party, deal
-from comity.crypto.fixed_point import FixedPoint
-from comity.crypto.row_blocks import in_blocks
+from comity.crypto.products.additive import join
+from comity.crypto.products.dealer_product import Layout, Party, deal
+from comity.crypto.products.fixed_point import FixedPoint
+from comity.crypto.products.row_blocks import in_blocks
 from comity.entropy import Stream
 
 _BATCH = 1 << 16

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto import psi_ecdh, psi_keyed
+from comity.crypto.psi import ecdh as psi_ecdh
+from comity.crypto.psi import keyed as psi_keyed
 from comity.entropy import Stream, fresh_seed
 from comity.federation.alignment import canonical, distinct
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from comity.bench.securesum_runs import measure_runs
-from comity.crypto import prg, shamir
-from comity.crypto.neighbours import choose
-from comity.crypto.sealed import Identity, lock, unlock
+from comity.crypto.masking import prg, shamir
+from comity.crypto.masking.neighbours import choose
+from comity.crypto.sealing.sealed import Identity, lock, unlock
 from comity.entropy import Stream, derive, fresh_seed
 
 

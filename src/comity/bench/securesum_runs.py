@@ -1,9 +1,9 @@
 """Whole runs with one secure sum, from the first ask to the last, and what of them falls on one party and on the
 coordinator.
 
-A simulated run plays all parties in one process, which verifies each signature once (`comity.crypto.signatures`). The
-figures of a party and of the coordinator are from a second run in which each verifies for itself, as they would apart
-from each other: those are what a deployment computes.
+A simulated run plays all parties in one process, which verifies each signature once
+(`comity.crypto.sealing.signatures`). The figures of a party and of the coordinator are from a second run in which each
+verifies for itself, as they would apart from each other: those are what a deployment computes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from comity.crypto.sealed import Identity
-from comity.crypto.signatures import unremembered
+from comity.crypto.sealing.sealed import Identity
+from comity.crypto.sealing.signatures import unremembered
 from comity.data import Records
 from comity.entropy import derive
 from comity.federation.agreed import Agreed

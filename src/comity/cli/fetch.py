@@ -11,7 +11,7 @@ from comity.cli.options import AsJson
 from comity.cli.runs import OUT, Out
 
 if TYPE_CHECKING:
-    from comity.crypto.sealed import PublicIdentity
+    from comity.crypto.sealing.sealed import PublicIdentity
 
 
 def fetch(
@@ -82,7 +82,7 @@ def _coordinator(folder: Path) -> PublicIdentity:
     """Whose key the study as run pins."""
     import tomllib
 
-    from comity.crypto.sealed import PublicIdentity
+    from comity.crypto.sealing.sealed import PublicIdentity
     from comity.errors import DataError
 
     path = folder / "study.toml"

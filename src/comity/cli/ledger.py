@@ -144,7 +144,7 @@ def verify(path: LedgerFile, as_json: AsJson = False) -> None:
 
     from comity.errors import BadInput
     from comity.privacy.ledger import Ledger, verify_export
-    from comity.privacy.ledger_witness import frozen_sentence
+    from comity.privacy.ledger.witness import frozen_sentence
 
     if path.suffix == ".json":
         try:

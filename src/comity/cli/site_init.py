@@ -16,7 +16,7 @@ from comity.cli.records import PasswordFile, Query, Table
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
-    from comity.crypto.sealed import PublicIdentity
+    from comity.crypto.sealing.sealed import PublicIdentity
 
 _TEXTS = ("sign", "mlkem", "x25519")
 
@@ -247,7 +247,7 @@ def _make(
     ledger: Path, keys: Path, dataset: str, epsilon: str, delta: str, unit: Unit, neighbours: Neighbours
 ) -> PublicIdentity:
     from comity.cli.ledger import grant_of
-    from comity.crypto import key_file
+    from comity.crypto.sealing import key_file
     from comity.privacy.ledger import Ledger
 
     grant = grant_of(epsilon, delta)

@@ -31,7 +31,7 @@ def pack(
 
     Example: comity study pack study.toml --keys coordinator.key
     """
-    from comity.crypto import key_file
+    from comity.crypto.sealing import key_file
     from comity.errors import BadInput
     from comity.runtime.site.pack import pack as packed
     from comity.runtime.study import Study

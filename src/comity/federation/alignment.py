@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto import psi_ecdh, psi_keyed
-from comity.crypto.psi_keyed import Packed, repeated
+from comity.crypto.psi import ecdh as psi_ecdh
+from comity.crypto.psi import keyed as psi_keyed
+from comity.crypto.psi.keyed import Packed, repeated
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium

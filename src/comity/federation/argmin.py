@@ -35,12 +35,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.argmin import BITS, FAN_IN, Tournament, argmin
-from comity.crypto.bits import pack, unpack
-from comity.crypto.exchange import Exchange, Side
-from comity.crypto.ot import ELEMENT_BYTES
-from comity.crypto.ot_extension import BASE, MULTIPLE
-from comity.crypto.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
+from comity.crypto.comparisons.argmin import BITS, FAN_IN, Tournament, argmin
+from comity.crypto.comparisons.bits import pack, unpack
+from comity.crypto.comparisons.exchange import Exchange, Side
+from comity.crypto.comparisons.ot import ELEMENT_BYTES
+from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
+from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
 from comity.federation.codec import encode

@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.evaluation.terms import Evaluation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from comity.crypto.neighbours import choose
+from comity.crypto.masking.neighbours import choose
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.bounds import Bound, Counts, Opened
 from comity.federation.consortium import COORDINATOR, ITSELF, Consortium, Named, worded

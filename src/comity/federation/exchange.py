@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed
 from comity.federation import heads
 from comity.federation.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SIZE, Alive, Asking, Lost

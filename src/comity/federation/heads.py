@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed
 from comity.federation.codec import encode
 from comity.federation.consortium import Consortium

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped
 from comity.federation import heads

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from comity.crypto.sealed import SEALING_BYTES
+from comity.crypto.sealing.sealed import SEALING_BYTES
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release
 from comity.federation.delivery import Named

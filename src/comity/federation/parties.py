@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
 from comity.errors import Refused, Stopped
 from comity.federation import heads

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from comity.crypto.neighbours import choose
+from comity.crypto.masking.neighbours import choose
 from comity.federation.consortium import Consortium, worded
 from comity.federation.declaration import Declaration
 from comity.federation.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import Refused
 from comity.federation.booking import Period
 from comity.federation.consortium import COORDINATOR, Consortium

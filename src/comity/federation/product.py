@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.dealer_product import Hand, Layout, Party, deal
-from comity.crypto.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, pairs
+from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
+from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
+from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, pairs
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaration import Declaration, Release

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Refused
 from comity.federation.ask import study_of

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation import heads
 from comity.federation.agreed import Agreed

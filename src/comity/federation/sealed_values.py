@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed
 from comity.federation.codec import decode, encode
 from comity.federation.declaration import Declaration

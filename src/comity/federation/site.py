@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import BadInput, Malformed, Refused, Stopped
 from comity.federation import heads as ledger_heads

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto import prg, shamir
-from comity.crypto.sealed import unlock
+from comity.crypto.masking import prg, shamir
+from comity.crypto.sealing.sealed import unlock
 from comity.errors import Malformed, SiteLost, Stopped
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import Consortium

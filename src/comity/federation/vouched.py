@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.federation.codec import encode
 from comity.federation.consortium import Consortium
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.privacy.lazy_words import SLACK, LazyWords, exponential_between
+from comity.privacy.sampling.lazy_words import SLACK, LazyWords, exponential_between
 
 Integers = NDArray[np.int64]
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from comity.entropy import fresh_seed
 from comity.errors import DataError, StudyError
 from comity.privacy.choices import permute_and_flip
-from comity.privacy.gamma import gamma
-from comity.privacy.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance
-from comity.privacy.lazy_words import LazyWords
 from comity.privacy.mechanisms.scale import WIDEST
 from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
-from comity.privacy.normals import normals
 from comity.privacy.permit import Permit
-from comity.privacy.uniforms import precise_uniform
+from comity.privacy.sampling.gamma import gamma
+from comity.privacy.sampling.infinitely_divisible import SMOOTHING, laplace_part, mixing_variance
+from comity.privacy.sampling.lazy_words import LazyWords
+from comity.privacy.sampling.normals import normals
+from comity.privacy.sampling.uniforms import precise_uniform
 
 Integers = NDArray[np.int64]
 Shape = int | tuple[int, ...]
@@ -75,7 +75,7 @@ class ReleasedNoise:
 
     def discrete_laplace(self, scale: float, shape: Shape, *, permit: Permit) -> Integers:
         count = _checked(scale, shape)
-        from comity.privacy.exact_draws import exact_laplace
+        from comity.privacy.sampling.exact_draws import exact_laplace
 
         permit.use()
         return exact_laplace(float(scale), count).reshape(shape)
@@ -116,7 +116,7 @@ class ReleasedNoise:
 
     def _gaussian(self, sigma: float, count: int) -> Integers:
         """Discrete Gaussians, of which spherical noise is mixed."""
-        from comity.privacy.exact_draws import exact_gaussian
+        from comity.privacy.sampling.exact_draws import exact_gaussian
 
         return exact_gaussian(sigma, count)
 

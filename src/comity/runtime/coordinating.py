@@ -10,7 +10,7 @@ from comity.federation.sealed_channel import SealedChannel
 from comity.privacy.randomness import ReleasedNoise
 
 if TYPE_CHECKING:
-    from comity.crypto.sealed import Identity
+    from comity.crypto.sealing.sealed import Identity
     from comity.federation.exchange import Watch
     from comity.federation.journal import Journal
     from comity.runtime.study import Study

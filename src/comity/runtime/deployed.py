@@ -29,7 +29,7 @@ from comity.runtime.simulate import outcome_of
 from comity.runtime.site.pack import pack
 
 if TYPE_CHECKING:
-    from comity.crypto.sealed import Identity
+    from comity.crypto.sealing.sealed import Identity
     from comity.federation.exchange import Watch
     from comity.runtime.study import Study
 

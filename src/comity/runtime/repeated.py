@@ -21,7 +21,7 @@ from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
-from comity.privacy.seeded_draws import SeededDraws
+from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.runtime.local.cohort import Blocks, Cohort
 from comity.runtime.stacks import require_no_evaluation, require_stacks
 

@@ -35,7 +35,7 @@ from comity.federation.parties import Progress
 from comity.federation.payers import groups
 from comity.learn.local_model import LocalModel
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_shared import SharedFile
+from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import LOSSES, Approx, Pure, shown
 from comity.privacy.unit import Unit
 from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding

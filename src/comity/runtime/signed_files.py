@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from comity.artefacts.writing import write_text
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.codec import encode
 

@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 import pandas as pd
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.data import Held, Records, Schema, StreamedRecords, explain
 from comity.data.padded import padded
 from comity.entropy import derive, fresh_seed
@@ -42,10 +42,10 @@ from comity.federation.transcript import Transcript
 from comity.learn.local_model import LocalModel
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_account import currency_for, figure
+from comity.privacy.ledger.account import currency_for, figure
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
-from comity.privacy.seeded_draws import SeededDraws
+from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.encodings import encoding_of
 from comity.runtime.local.channel import LocalChannel

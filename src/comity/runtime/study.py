@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import BudgetExceeded, ComityError, StudyError
 from comity.federation.agreed import Agreed

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from comity.cli import main
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.federation.asking import Lost, Replied
 from comity.federation.channel import Patience
 from comity.federation.codec import decode

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.federation.codec import decode, encode
 from comity.federation.envelope import SIGNATURE_BYTES
 from comity.runtime.site.pack import _signed

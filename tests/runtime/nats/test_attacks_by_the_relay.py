@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from comity.crypto.sealed import Identity
+from comity.crypto.sealing.sealed import Identity
 from comity.errors import Stopped
 from comity.federation.envelope import sign_ask
 from comity.federation.registry import Registry

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.privacy.infinitely_divisible import part_width, parts_of
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units, whole_grid
 from comity.privacy.permit import Permit
+from comity.privacy.sampling.infinitely_divisible import part_width, parts_of
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.lazy_words import LazyWords
 from comity.privacy.loss import GDP, Loss
 from comity.privacy.mechanisms.scale import FINENESS, ROUND_UP, Scale, checked_size, grid_at_most, units
-from comity.privacy.normals import Normals, normals
 from comity.privacy.permit import Permit
+from comity.privacy.sampling.lazy_words import LazyWords
+from comity.privacy.sampling.normals import Normals, normals
 
 if TYPE_CHECKING:
     from comity.privacy.randomness import NoiseSource

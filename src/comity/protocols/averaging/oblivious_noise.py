@@ -20,8 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.paillier import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
-from comity.crypto.paillier_packing import PackedVector, Packing
+from comity.crypto.paillier.cryptosystem import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
+from comity.crypto.paillier.packing import PackedVector, Packing
 from comity.entropy import Stream
 from comity.protocols.averaging.smallest import WORD, Words, write_all
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.additive import split
-from comity.crypto.paillier import SIZES, PrivateKey, PublicKey
+from comity.crypto.paillier.cryptosystem import SIZES, PrivateKey, PublicKey
+from comity.crypto.products.additive import split
 from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError

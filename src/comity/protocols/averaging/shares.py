@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Grid, Section
-from comity.crypto.additive import join
+from comity.crypto.products.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.paillier import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
+from comity.crypto.paillier.cryptosystem import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
 from comity.entropy import Stream
 from comity.errors import Malformed
 from comity.federation.argmin import MOST_ROUNDS, MOST_USES, Argmin

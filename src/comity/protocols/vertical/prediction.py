@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.artefacts.table import Table
-from comity.crypto import prg
+from comity.crypto.masking import prg
 from comity.data import Bounded, Classes, Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.alignment import ROWS, Alignment

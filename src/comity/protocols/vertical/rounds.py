@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto import dealer_combination as vectors
 from comity.crypto import dealer_waves as waves
+from comity.crypto.products import dealer_combination as vectors
 from comity.data import Records
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused

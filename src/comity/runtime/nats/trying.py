@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from comity.crypto import key_file
-from comity.crypto.sealed import PublicIdentity
+from comity.crypto.sealing import key_file
+from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import clinic_schema, clinics
 from comity.errors import Stopped
 from comity.privacy.ledger import Ledger

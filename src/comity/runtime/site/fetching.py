@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.crypto import key_file
+from comity.crypto.sealing import key_file
 from comity.errors import BadInput, Stopped
 from comity.federation.consortium import COORDINATOR
 from comity.federation.transcript import Transcript

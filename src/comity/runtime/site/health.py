@@ -19,10 +19,10 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from comity._version import __version__
-from comity.crypto import key_file
+from comity.crypto.sealing import key_file
 from comity.errors import ComityError
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger_witness import frozen_sentence
+from comity.privacy.ledger.witness import frozen_sentence
 from comity.runtime.site.approving import check_records
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.site_file import SiteFile

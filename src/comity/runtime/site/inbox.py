@@ -31,7 +31,7 @@ from comity.runtime.study import Study
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from comity.crypto.sealed import PublicIdentity
+    from comity.crypto.sealing.sealed import PublicIdentity
     from comity.federation.policy import Policy
 
 LEAST = 4

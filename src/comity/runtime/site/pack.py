@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from comity.crypto.sealed import Identity, PublicIdentity
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.codec import decode, encode
 from comity.federation.consortium import COORDINATOR

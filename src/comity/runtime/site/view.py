@@ -12,7 +12,7 @@ from comity.federation.declaration import Release
 from comity.federation.host import Host
 from comity.federation.payers import delta_of, describe, spent_by
 from comity.federation.plan import Plan
-from comity.privacy.ledger_account import figure
+from comity.privacy.ledger.account import figure
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Two-sided computations on bits: oblivious transfer, gates, comparisons, the place of the least."""

@@ -1,0 +1,1 @@
+"""The Paillier cryptosystem: keys, packing, tables, a threshold."""

@@ -1,0 +1,1 @@
+"""Products of what different parties hold, left shared between them."""

@@ -1,0 +1,1 @@
+"""Which identifiers two parties have in common."""

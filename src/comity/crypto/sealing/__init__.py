@@ -1,0 +1,1 @@
+"""Keys, signatures and what is sealed to a key."""

@@ -1,0 +1,157 @@
+"""The last commit of a ledger that this machine saw, kept outside the ledger.
+
+A ledger that was restored from a backup has forgotten expenses, and its own chain can't show it. The witness
+can: it holds the newest (count, head), and a file that does not contain it is an older or another one. The
+witness is there before the ledger is, so a machine without one meets a ledger that was brought there, perhaps from a
+backup. It may lag (a crash between commit and witness) but never moves backwards, except when the owner writes off
+the gap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from comity.errors import Refused
+from comity.privacy.ledger.chain import is_head
+
+UNWITNESSED = "no witness"
+"""What a ledger lacks that this machine never saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A commit's number and head; of the first format, an entry's. Nothing when the file is empty."""
+
+    count: int
+    head: str
+    of_entry: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.head
+
+
+def heads_folder() -> Path:
+    """Where witnesses lie: $COMITY_HOME/heads, by default ~/.comity/heads."""
+    home = os.environ.get("COMITY_HOME")
+    return (Path(home) if home else Path.home() / ".comity") / "heads"
+
+
+class Witness:
+    """The witness of the ledger with one id. The folder is looked up at each use."""
+
+    def __init__(self, ledger_id: str) -> None:
+        self._id = ledger_id
+
+    @property
+    def path(self) -> Path:
+        return Path(self._file(".json"))
+
+    def _file(self, suffix: str) -> str:
+        return f"{heads_folder()}/{self._id}{suffix}"
+
+    def prepare(self) -> None:
+        """Makes the folder, and refuses before anything is spent where heads can't be kept."""
+        folder = heads_folder()
+        try:
+            if not os.access(folder, os.W_OK):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            writable = os.access(folder, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise Refused(
+                f"{folder}: the last head of each ledger is kept here, and it can't be written. Make it "
+                "writable, or set COMITY_HOME to a folder that lasts; nothing was spent",
+                code="ledger",
+            )
+
+    def read(self) -> Seen | None:
+        """What was seen last; None on a machine that never saw the ledger.
+
+        An empty file is a power cut before the first flush, and tells nothing.
+        """
+        try:
+            with open(self._file(".json"), "rb") as file:  # noqa: PTH123 (pathlib doubles the cost of a read)
+                stored = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable() from error
+        if not stored:
+            return Seen(0, "")
+        try:
+            found = json.loads(stored)
+            of_entry = "seq" in found
+            seen = Seen(found["seq" if of_entry else "count"], found["head"], of_entry)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable() from error
+        if not isinstance(seen.count, int) or not is_head(seen.head):
+            raise self._unreadable()
+        return seen
+
+    def remove(self) -> None:
+        for suffix in (".json", ".lock", ".new"):
+            Path(self._file(suffix)).unlink(missing_ok=True)
+
+    def advance(self, seen: Seen, *, contains: Callable[[Seen], bool]) -> None:
+        """Moves on to `seen`, if that is newer and its chain contains what was seen before. Never makes a witness."""
+        with self._locked():
+            before = self.read()
+            older = before is not None and (before.is_nothing or before.of_entry or before.count < seen.count)
+            if before is not None and older and (before.is_nothing or contains(before)):
+                self._replace(seen)
+
+    def set(self, seen: Seen) -> None:
+        """Sets the witness whatever it was: the owner accepted the gap."""
+        with self._locked():
+            self._replace(seen)
+
+    def _replace(self, seen: Seen) -> None:
+        fresh = self._file(".new")
+        with open(fresh, "wb") as file:  # noqa: PTH123
+            file.write(json.dumps({"count": seen.count, "head": seen.head}).encode())
+        os.replace(fresh, self._file(".json"))  # noqa: PTH105
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        # The lock lies beside the witness, because replacing a file would leave a lock on the old one behind.
+        lock = os.open(self._file(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            # A process forked meanwhile has the descriptor too: closing ours alone would leave the lock with it, and it
+            # would wait for itself.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
+
+    def _unreadable(self) -> Refused:
+        return Refused(
+            f"{self.path}: expected the last number and head of a ledger, found something else. Compare the "
+            "ledger with its newest backup, then remove this file",
+            code="frozen",
+        )
+
+
+def frozen_sentence(where: str, lost: str) -> str:
+    """What the owner of a frozen ledger reads: what is missing, and what to do."""
+    if lost == UNWITNESSED:
+        return (
+            f"{where} is frozen: this machine has never seen this ledger, so the file may be an old backup that has "
+            "forgotten expenses. If you moved it, bring its witness from the other machine, the file named after the "
+            f"ledger's id in ~/.comity/heads, to {heads_folder()}. If it was restored, write off what may be missing: "
+            f'comity ledger write-off {where} --all --why "..."; if you know that nothing is, --epsilon 0'
+        )
+    return (
+        f"{where} is frozen: head {lost[:12]}… was seen of this ledger before, and it is not "
+        "in the file, which was rolled back or restored from a backup and may have forgotten "
+        "expenses. Put the newest copy back, or write off what may be missing: comity ledger "
+        f'write-off {where} --all --why "..."'
+    )
