@@ -59,9 +59,9 @@ TUNED = {
     "protocols/vertical/columns.py": ("LABEL_SHARE",),
     "protocols/vertical/dissection.py": ("DIAGONAL",),
     "protocols/vertical/fit.py": ("found = solve",),
-    "learn/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
-    "learn/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
-    "learn/clusters.py": ("_STARTS",),
+    "learn/voters/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
+    "learn/released/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
+    "learn/voters/clusters.py": ("_STARTS",),
 }
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from comity.estimators import SoftLabelClassifier as SoftLabelClassifier
     from comity.estimators import VerticalClassifier as VerticalClassifier
     from comity.estimators import VerticalRegressor as VerticalRegressor
-    from comity.federation.parties import Progress
+    from comity.federation.coordinator.parties import Progress
     from comity.federation.protocol import Protocol
     from comity.learn import load_model as load_model
     from comity.privacy.ledger import Ledger as Ledger

@@ -16,9 +16,9 @@ import numpy as np
 
 from comity.crypto.masking import prg
 from comity.entropy import derive
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.host import Host
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.owner.host import Host
 from tests.federation.channels import Whole
 from tests.federation.toy import STUDY, path_of
 

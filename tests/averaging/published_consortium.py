@@ -15,13 +15,13 @@ from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.host import Host
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties
-from comity.federation.policy import SIMULATION, Policy
-from comity.federation.store import Store
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.owner.host import Host
+from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.sampling.seeded_draws import SeededDraws

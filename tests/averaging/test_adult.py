@@ -9,14 +9,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from comity.bench import BENCHES, averaging_anchors
-from comity.bench.averaging import compared
+from comity.bench import BENCHES
+from comity.bench.methods import averaging_anchors
+from comity.bench.methods.averaging import compared
 from comity.data import Records
-from comity.data.adult_bins import A9A, CATEGORIES, QUINTILES, Adult, adult
+from comity.data.public.adult_bins import A9A, CATEGORIES, QUINTILES, Adult, adult
 from comity.entropy import Stream
 from comity.privacy.accounting import zcdp_rho
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce.averaging_adult import BARS, EPSILONS, HARDEST, SPLITS, Size, pooled, reproduced, split_of
+from comity.reproduce.averaging.adult import BARS, EPSILONS, HARDEST, SPLITS, Size, pooled, reproduced, split_of
 
 data_folder = os.environ.get("COMITY_DATA", "")
 needs_adult = pytest.mark.skipif(

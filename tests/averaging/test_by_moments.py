@@ -13,11 +13,11 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.bounds import EntrySum, RecordSum
-from comity.federation.parties import run
-from comity.federation.payers import spent_by
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.bounds import EntrySum, RecordSum
+from comity.federation.declaring.payers import spent_by
+from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise

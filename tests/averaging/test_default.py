@@ -9,10 +9,10 @@ import pytest
 
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
-from comity.federation.parties import begin, run
-from comity.learn.models import LinearClassifier
-from comity.learn.record_sum import in_unit_ball
-from comity.learn.regressor import LinearRegressor
+from comity.federation.coordinator.parties import begin, run
+from comity.learn.fitting.record_sum import in_unit_ball
+from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule

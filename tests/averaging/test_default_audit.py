@@ -13,13 +13,13 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
-from comity.federation.payers import spent_by
-from comity.learn.record_sum import upper_triangle
+from comity.federation.declaring.payers import spent_by
+from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, moment_blocks
-from comity.reproduce.averaging_adult import noises
+from comity.reproduce.averaging.adult import noises
 from tests.averaging.default_consortium import consortium
 
 SURE = 1 - 1e-7

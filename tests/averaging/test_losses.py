@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
 from comity.errors import DataError
-from comity.learn.hinge import SmoothedHinge, smoothed_hinge
-from comity.learn.squared import Huber, ridge
+from comity.learn.fitting.hinge import SmoothedHinge, smoothed_hinge
+from comity.learn.fitting.squared import Huber, ridge
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.losses import KINDS, loss_of
 from tests.averaging.default_consortium import consortium, protocol

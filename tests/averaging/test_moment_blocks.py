@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.parties import run
-from comity.learn.record_sum import upper_triangle
+from comity.federation.coordinator.parties import run
+from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, moment_blocks, rule
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments

@@ -8,9 +8,9 @@ import pytest
 from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.parties import run
-from comity.federation.policy import Policy
-from comity.federation.protection import Selected
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Selected
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published import PublishedAverage

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from comity.audit import epsilon_lower_bound
-from comity.learn.logistic import logistic
-from comity.learn.norm_bound import vector_radius
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import vector_radius
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging.published_noise import PublishedNoise, _longest_fit, gradient_diameter

@@ -15,10 +15,10 @@ from scipy.stats import chisquare
 from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
-from comity.federation.codec import decode
-from comity.federation.parties import Parties, begin, run
+from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.federation.site import Site
 from comity.protocols.averaging import oblivious_noise as selection
 from comity.protocols.averaging import smallest
 from comity.protocols.averaging.published import PublishedAverage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from comity.crypto.paillier.cryptosystem import PrivateKey
-from comity.federation.codec import decode
-from comity.federation.parties import begin
+from comity.federation.coordinator.parties import begin
+from comity.federation.messages.codec import decode
 from comity.protocols.averaging import smallest
 from tests.federation.wire import recorded
 

@@ -8,9 +8,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.federation.bounds import RecordSum
-from comity.federation.payers import spent_by
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.federation.declaring.bounds import RecordSum
+from comity.federation.declaring.payers import spent_by
+from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging.losses import TOLERANCE, loss_of
 from comity.protocols.averaging.published_noise import gradient_diameter

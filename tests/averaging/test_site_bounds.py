@@ -7,9 +7,9 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Stopped
-from comity.federation.parties import run
-from comity.learn.fit import Fit
-from comity.learn.record_sum import from_upper_triangle
+from comity.federation.coordinator.parties import run
+from comity.learn.fitting.fit import Fit
+from comity.learn.fitting.record_sum import from_upper_triangle
 from comity.protocols.averaging import Averaging, protocol
 from tests.averaging.default_consortium import consortium
 from tests.averaging.default_consortium import parties as joined

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comity.bench import stream
+from comity.bench.running import stream
 
 
 def test_the_command_measures_time_checking_and_memory(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

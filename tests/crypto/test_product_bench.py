@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.bench import product
+from comity.bench.kernels import product
 
 
 def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch):

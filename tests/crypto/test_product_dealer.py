@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.bench.product_stream import stream_apart, write
+from comity.bench.kernels.product_stream import stream_apart, write
 from comity.crypto.products import dealer_product
 from comity.crypto.products.additive import join
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from comity.bench import psi, seal
+from comity.bench.kernels import psi, seal
 
 
 def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monkeypatch):

@@ -23,7 +23,7 @@ from comity.data import (
     draft,
     explain,
 )
-from comity.data.drafting import outwards
+from comity.data.schemas.drafting import outwards
 from comity.errors import ComityError, DataError
 
 SCHEMA = Schema(

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comity.data import (
-    Bounded,
-    Categorical,
-    Numeric,
-    Schema,
-    by_anchors,
-    by_column,
-    by_features,
-    by_sizes,
-    even,
-)
+from comity.data import Bounded, Categorical, Numeric, Schema, by_anchors, by_column, by_features, by_sizes, even
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 

@@ -179,6 +179,6 @@ def test_without_the_extra_the_sentence_says_what_to_install(monkeypatch, module
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("comity.data.sql.import_module", absent)
+    monkeypatch.setattr("comity.data.tables.sql.import_module", absent)
     with pytest.raises(DataError, match=f"needs {module}.*pip install 'comity\\[sql\\]'"):
         Sql("SELECT 1", url=url).read()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration
 from comity.report.result import Result, load_result
 from comity.runtime import simulate
 from comity.runtime.received import load_received

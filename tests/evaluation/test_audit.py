@@ -16,7 +16,7 @@ import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.evaluation.split import is_aside, only
 from comity.federation.evaluation.terms import divided
 from comity.privacy.accounting import gaussian_budget

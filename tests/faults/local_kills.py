@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from comity.errors import ComityError
-from comity.federation.journal import Journal
-from comity.federation.parties import whole_run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import whole_run
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk

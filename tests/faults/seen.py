@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comity.federation.codec import decode, encode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.host import Host
-from comity.federation.parties import Parties
-from comity.federation.paths import READY
+from comity.federation.coordinator.parties import Parties
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.paths import READY
+from comity.federation.owner.host import Host
 
 ASKED, ANSWERED, OPENED = "asked", "answered", "opened"
 RELEASED = "released at the end"

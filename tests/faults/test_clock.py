@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from comity.federation import booking
-from comity.federation.journal import Journal
-from comity.federation.parties import whole_run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import whole_run
+from comity.federation.declaring import booking
 from comity.privacy.ledger import rows as ledger_rows
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel

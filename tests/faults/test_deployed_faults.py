@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from comity.federation.host import Host
-from comity.federation.parties import Parties
+from comity.federation.coordinator.parties import Parties
+from comity.federation.owner.host import Host
 from comity.runtime.nats.channel import SILENT
 from tests.faults import seen
 from tests.faults.checks import broken, lines_of

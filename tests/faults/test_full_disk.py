@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from comity.errors import Stopped
-from comity.federation.journal import Journal
-from comity.federation.parties import whole_run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import whole_run
 from comity.privacy.ledger import file as ledger_file
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel

@@ -9,8 +9,8 @@ import sqlite3
 
 import pytest
 
-from comity.federation.journal import Journal
-from comity.federation.parties import whole_run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import whole_run
 from comity.privacy.ledger.transaction import Transaction
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from comity.federation.asking import SILENT, Lost, Replied
-from comity.federation.channel import Patience
+from comity.federation.messages.asking import SILENT, Lost, Replied
+from comity.federation.messages.channel import Patience
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.subjects import COORDINATOR
 from tests.faults.proxy import Stretch

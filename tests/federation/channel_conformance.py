@@ -14,8 +14,19 @@ from typing import Protocol
 
 import pytest
 
-from comity.federation.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SIZE, Alive, Asking, Lost, Replied
-from comity.federation.channel import MOST, Channel, Patience
+from comity.federation.messages.asking import (
+    ABSENT,
+    CANCELLED,
+    FAILED,
+    LATE,
+    SILENT,
+    SIZE,
+    Alive,
+    Asking,
+    Lost,
+    Replied,
+)
+from comity.federation.messages.channel import MOST, Channel, Patience
 
 Site = Callable[[bytes], bytes]
 MEGA = 1 << 20

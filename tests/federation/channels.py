@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from comity.federation.asking import ABSENT, Asking, Replied
-from comity.federation.channel import FOR_EVER, MOST, Channel, Message, Patience
-from comity.federation.host import Host
+from comity.federation.messages.asking import ABSENT, Asking, Replied
+from comity.federation.messages.channel import FOR_EVER, MOST, Channel, Message, Patience
+from comity.federation.owner.host import Host
 from comity.runtime.local.channel import LocalChannel
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from comity.federation.asking import FAILED, Asking
-from comity.federation.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.messages.asking import FAILED, Asking
+from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
 
 PIECE = 64 * 1024
 WINDOW = 8

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, SiteLost
-from comity.federation.codec import decode
-from comity.federation.journal import Journal
-from comity.federation.parties import run
-from comity.federation.policy import Policy
-from comity.federation.protection import Noised
-from comity.federation.store import Store
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Noised
+from comity.federation.messages.codec import decode
+from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit
 
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, host, path_of, setup

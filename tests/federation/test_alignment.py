@@ -14,20 +14,20 @@ from scipy import stats
 from comity.crypto.psi.ecdh import on_curve
 from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
-from comity.federation import alignment
-from comity.federation.alignment import ROWS, Alignment, canonical, distinct
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.forms import Array
-from comity.federation.letters import Head
-from comity.federation.parties import Parties, run
-from comity.federation.policy import Policy
-from comity.federation.protection import Sealed
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Sealed
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.letters import Head
+from comity.federation.messages.sealed_values import opened_values
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.sealed_values import opened_values
-from comity.federation.site import Site
+from comity.federation.subprotocols import alignment
+from comity.federation.subprotocols.alignment import ROWS, Alignment, canonical, distinct
 
 from .toy import NAMES, STUDY, answer, ask_for, begin, consortium, host, setup
 

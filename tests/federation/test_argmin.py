@@ -14,19 +14,19 @@ from comity.crypto.comparisons.bits import binary, unpack
 from comity.crypto.comparisons.exchange import Side
 from comity.crypto.comparisons.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.argmin import Argmin
-from comity.federation.consortium import COORDINATOR, EVERYONE
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.host import Host
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, run
-from comity.federation.paths import StepPath
-from comity.federation.policy import Policy
-from comity.federation.protection import Disclosed, Public
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Disclosed, Public
+from comity.federation.messages.paths import StepPath
+from comity.federation.owner.host import Host
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.argmin import Argmin
 from comity.runtime.local.channel import LocalChannel
 
 from .channels import WholeLocal

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped
-from comity.federation import exchange
-from comity.federation.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
-from comity.federation.channel import FOR_EVER, MOST, Patience
-from comity.federation.codec import encode
-from comity.federation.envelope import sign_reply
-from comity.federation.exchange import Terms, exchanged
-from comity.federation.host import Answer
-from comity.federation.journal import Journal, Own
-from comity.federation.parties import run
-from comity.federation.paths import StepPath
+from comity.federation.coordinator import exchange
+from comity.federation.coordinator.exchange import Terms, exchanged
+from comity.federation.coordinator.journal import Journal, Own
+from comity.federation.coordinator.parties import run
+from comity.federation.messages.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
+from comity.federation.messages.channel import FOR_EVER, MOST, Patience
+from comity.federation.messages.codec import encode
+from comity.federation.messages.envelope import sign_reply
+from comity.federation.messages.paths import StepPath
+from comity.federation.owner.host import Answer
 from comity.runtime.local import channel as local
 from comity.runtime.local.channel import LocalChannel
 

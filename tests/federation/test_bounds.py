@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused
-from comity.federation.bounds import Ball, Diamond, Opened, Simplex
+from comity.federation.declaring.bounds import Ball, Diamond, Opened, Simplex
 
 SHAPE = (3,)
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from comity.federation.channel import MOST
-from comity.federation.host import Answer
-from comity.federation.sealed_channel import SealedChannel, opened_ask
+from comity.federation.messages.channel import MOST
+from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
+from comity.federation.owner.host import Answer
 from comity.runtime.local.channel import LocalChannel
 
 from .channel_conformance import ChannelConformance

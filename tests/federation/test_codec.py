@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from comity.errors import ComityError, Malformed
-from comity.federation.codec import DEPTH, MAGIC, decode, encode
+from comity.federation.messages.codec import DEPTH, MAGIC, decode, encode
 
 arrays = npst.arrays(
     st.sampled_from(["<f8", "<i8", "<u8", "|u1", "<i4", "<f4"]),

@@ -10,16 +10,16 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.bounds import Ball
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count
-from comity.federation.parties import Parties, begin, run
-from comity.federation.plan import plan
-from comity.federation.protection import Computed, Derived, Noised, Summed
+from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count
+from comity.federation.declaring.plan import plan
+from comity.federation.declaring.protection import Computed, Derived, Noised, Summed
+from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.loss import ZCDP, Loss, Pure
 from comity.privacy.mechanisms import Gaussian
 from comity.privacy.permit import Permit

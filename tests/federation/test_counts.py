@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.federation.bounds import Counts, RecordSum
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Array
-from comity.federation.protection import Summed
+from comity.federation.declaring.bounds import Counts, RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Summed
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace
 from comity.privacy.unit import Neighbours, Unit

@@ -13,10 +13,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from comity.federation.codec import decode, encode
-from comity.federation.life import Life
-from comity.federation.parties import run
-from comity.federation.secure_sum import SecureSum
+from comity.federation.coordinator.parties import run
+from comity.federation.messages.codec import decode, encode
+from comity.federation.owner.life import Life
+from comity.federation.subprotocols.secure_sum import SecureSum
 
 from .children import fork
 from .pipes import PIDS, PipeChannel

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.bounds import Ball, Opened
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count
-from comity.federation.parties import Parties, begin
-from comity.federation.protection import Entrusted, Perturbed, Public, Summed
+from comity.federation.coordinator.parties import Parties, begin
+from comity.federation.declaring.bounds import Ball, Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count
+from comity.federation.declaring.protection import Entrusted, Perturbed, Public, Summed
+from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise

@@ -13,15 +13,15 @@ import pytest
 from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, StudyError
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.forms import Array, Blob
-from comity.federation.journal import Journal
-from comity.federation.letters import Head, unseal
-from comity.federation.parties import Parties, run
-from comity.federation.protection import Derived, Public, Sealed
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob
+from comity.federation.declaring.protection import Derived, Public, Sealed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.messages.letters import Head, unseal
 from comity.federation.protocol import step
 
 from .toy import NAMES, Rounds, consortium, identity, setup

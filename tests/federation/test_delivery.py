@@ -10,16 +10,16 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERYONE
-from comity.federation.declaration import Declaration, Release
-from comity.federation.delivery import SIGNATURES
-from comity.federation.forms import Array
-from comity.federation.letters import Head
-from comity.federation.parties import run
-from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.coordinator.delivery import SIGNATURES
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.messages.codec import decode
+from comity.federation.messages.letters import Head
+from comity.federation.messages.sealed_values import sealed_value
 from comity.federation.protocol import step
-from comity.federation.sealed_values import sealed_value
 
 from .test_resume import Killed, kill_at
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, setup, signature

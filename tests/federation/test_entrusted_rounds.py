@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Refused
-from comity.federation.bounds import Ball, Opened
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties, begin
-from comity.federation.payers import largest
-from comity.federation.plan import plan
-from comity.federation.protection import Curated, EntrustedRounds, Perturbed
+from comity.federation.coordinator.parties import Parties, begin
+from comity.federation.declaring.bounds import Ball, Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.payers import largest
+from comity.federation.declaring.plan import plan
+from comity.federation.declaring.protection import Curated, EntrustedRounds, Perturbed
+from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms import Gaussian, NoisyThreshold
 from comity.privacy.randomness import SeededNoise

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, SiteLost, StudyError
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_ask, verify_reply
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_ask, verify_reply
 
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, ask_for, consortium, host, identity, setup
 

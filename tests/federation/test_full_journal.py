@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import Stopped
-from comity.federation.journal import Journal
-from comity.federation.parties import run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import run
 
 from .test_resume import check_ledgers, stored
 from .toy import Rounds, setup

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from comity.errors import ComityError
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.parties import run
-from comity.federation.secure_sum import degree_of
+from comity.federation.coordinator.parties import run
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.subprotocols.secure_sum import degree_of
 
 from .fuzzing import (
     PARTIES,

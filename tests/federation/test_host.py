@@ -15,19 +15,19 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused
-from comity.federation.agreed import Agreed
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask
-from comity.federation.forms import Blob, Count
-from comity.federation.host import Host
-from comity.federation.life import Life
-from comity.federation.parties import run
-from comity.federation.policy import Policy
-from comity.federation.protection import Noised, Public, Sealed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Blob, Count
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Noised, Public, Sealed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.owner.host import Host
+from comity.federation.owner.life import Life
 from comity.federation.protocol import Protocol, step
-from comity.federation.secure_sum import SecureSum
+from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.runtime.local.channel import LocalChannel
 
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, setup

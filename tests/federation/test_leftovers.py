@@ -7,9 +7,9 @@ import os
 import pytest
 
 from comity.errors import Refused
-from comity.federation.codec import decode
-from comity.federation.parties import run
-from comity.federation.policy import Policy
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.policy import Policy
+from comity.federation.messages.codec import decode
 
 from .toy import NoNoise, Rounds, answer, ask_for, consortium, host, path_of, setup
 

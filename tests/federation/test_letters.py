@@ -12,15 +12,15 @@ import pytest
 from comity.crypto.sealing.sealed import PublicIdentity, lock
 from comity.entropy import fresh_seed
 from comity.errors import Refused, SiteLost
-from comity.federation.ask import Ask
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import sign_reply
-from comity.federation.forms import Array, Blob
-from comity.federation.journal import Journal
-from comity.federation.letters import Head, seal
-from comity.federation.protection import Public, Sealed
+from comity.federation.coordinator.journal import Journal
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob
+from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.messages.ask import Ask
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import sign_reply
+from comity.federation.messages.letters import Head, seal
 from comity.federation.protocol import Protocol, step
 
 from .toy import LossyChannel, answer, ask_for, begin, consortium, identity, path_of, setup

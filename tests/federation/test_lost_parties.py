@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES, sign_reply
-from comity.federation.forms import Array, Blob, Count
-from comity.federation.letters import Head
-from comity.federation.parties import run
-from comity.federation.protection import Noised, Public, Sealed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count
+from comity.federation.declaring.protection import Noised, Public, Sealed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
+from comity.federation.messages.letters import Head
 from comity.federation.protocol import Protocol, step
 
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup

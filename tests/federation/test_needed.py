@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import SiteLost
-from comity.federation.declaration import Declaration
-from comity.federation.exchange import lacking
-from comity.federation.parties import run
+from comity.federation.coordinator.exchange import lacking
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.declaration import Declaration
 
 from .test_resume import check_ledgers
 from .toy import Rounds, consortium, setup

@@ -13,20 +13,20 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.bounds import Ball
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.payers import spent_by
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import ASIDE, TRAINING, Evaluation, divided
-from comity.federation.forms import Array
-from comity.federation.parties import Parties, run
-from comity.federation.paths import StepPath
-from comity.federation.payers import spent_by
-from comity.federation.policy import Policy
-from comity.federation.protection import Derived, Summed
+from comity.federation.messages.paths import StepPath
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms.gaussian import Gaussian

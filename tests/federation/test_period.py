@@ -8,11 +8,11 @@ from decimal import Decimal
 import pytest
 
 from comity.errors import Refused
-from comity.federation.booking import Booking, Period
-from comity.federation.codec import decode
-from comity.federation.policy import Policy
-from comity.federation.protection import Noised
-from comity.federation.store import Store
+from comity.federation.declaring.booking import Booking, Period
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Noised
+from comity.federation.messages.codec import decode
+from comity.federation.owner.store import Store
 from comity.privacy.accounting import Spent
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx, Pure

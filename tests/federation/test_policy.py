@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from comity.errors import Refused
-from comity.federation.alignment import Alignment
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Blob, Count
-from comity.federation.policy import SIMULATION, Policy
-from comity.federation.protection import Disclosed
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count
+from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declaring.protection import Disclosed
+from comity.federation.messages.codec import decode
+from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP
 

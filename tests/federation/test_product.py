@@ -14,18 +14,18 @@ from comity.crypto.products.dealer_product import Layout, Party, deal
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
-from comity.federation import product
-from comity.federation.bounds import Opened
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.life import Life
-from comity.federation.parties import run
-from comity.federation.product import Products
-from comity.federation.protection import Derived, Summed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.messages.codec import decode
+from comity.federation.owner.life import Life
 from comity.federation.protocol import Protocol, step
-from comity.federation.secure_sum import SecureSum
+from comity.federation.subprotocols import product
+from comity.federation.subprotocols.product import Products
+from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
 
@@ -170,8 +170,8 @@ def run_until_opened(protocol, parties):
 
 
 def _site(host):
-    from comity.federation.paths import StepPath
-    from comity.federation.site import Site
+    from comity.federation.messages.paths import StepPath
+    from comity.federation.owner.site import Site
 
     return Site(host, "run-1", StepPath("", "open", "0"), "cross")
 

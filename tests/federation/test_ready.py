@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask
-from comity.federation.parties import run
-from comity.federation.policy import Policy
-from comity.federation.protection import Noised
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.policy import Policy
+from comity.federation.declaring.protection import Noised
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
 
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
 

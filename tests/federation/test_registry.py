@@ -9,16 +9,16 @@ from decimal import Decimal
 import pytest
 
 from comity.errors import BudgetExceeded, Refused
-from comity.federation.agreed import Agreed
-from comity.federation.codec import decode, encode, leading_text
-from comity.federation.consortium import COORDINATOR
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
-from comity.federation.hosting import Approval, Owner, host_of
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, run
-from comity.federation.policy import Policy
-from comity.federation.registry import Registry
-from comity.federation.store import Store
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.policy import Policy
+from comity.federation.messages.codec import decode, encode, leading_text
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
+from comity.federation.owner.hosting import Approval, Owner, host_of
+from comity.federation.owner.registry import Registry
+from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import Malformed
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES, sign_reply
-from comity.federation.forms import Count
-from comity.federation.journal import Journal, Own
-from comity.federation.letters import Head
-from comity.federation.parties import run
-from comity.federation.protection import Public, Sealed
-from comity.federation.sealed_values import opened_values, sealed_values
+from comity.federation.coordinator.journal import Journal, Own
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Count
+from comity.federation.declaring.protection import Public, Sealed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
+from comity.federation.messages.letters import Head
+from comity.federation.messages.sealed_values import opened_values, sealed_values
 
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, identity, path_of, setup
 

@@ -10,13 +10,13 @@ import pytest
 
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost, Stopped
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR, EVERYONE
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, run
-from comity.federation.protection import Entrusted, Noised, Perturbed
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, run
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.protection import Entrusted, Noised, Perturbed
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.sampling.seeded_draws import SeededDraws
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused
-from comity.federation import heads
-from comity.federation.codec import decode
-from comity.federation.journal import Journal
-from comity.federation.parties import run
-from comity.federation.protection import Noised
-from comity.federation.sum_opening import _set_up
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.protection import Noised
+from comity.federation.messages import heads
+from comity.federation.messages.codec import decode
+from comity.federation.subprotocols.sum_opening import _set_up
 
 from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 

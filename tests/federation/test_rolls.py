@@ -8,10 +8,10 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed
-from comity.federation import heads, rolls
-from comity.federation.ask import NONCE_BYTES, Ask, ask_bytes
-from comity.federation.codec import DEPTH, Embedded, decode, embedded, encode
-from comity.federation.secure_sum import digest_of, joined
+from comity.federation.messages import heads, rolls
+from comity.federation.messages.ask import NONCE_BYTES, Ask, ask_bytes
+from comity.federation.messages.codec import DEPTH, Embedded, decode, embedded, encode
+from comity.federation.subprotocols.secure_sum import digest_of, joined
 
 NAMES = [f"clinic {number:03}" for number in range(120)]
 

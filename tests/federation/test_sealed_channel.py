@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.asking import Asking, Replied
-from comity.federation.sealed_channel import SealedChannel, opened_ask, sealed
+from comity.federation.messages.asking import Asking, Replied
+from comity.federation.messages.sealed_channel import SealedChannel, opened_ask, sealed
 
 from .toy import identity
 

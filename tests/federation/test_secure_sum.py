@@ -12,12 +12,12 @@ from comity.crypto.masking import prg
 from comity.crypto.masking.neighbours import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
-from comity.federation.bounds import Diamond
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import Consortium
-from comity.federation.parties import run
-from comity.federation.protection import Summed
-from comity.federation.secure_sum import degree_of, to_units, to_words, word
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.bounds import Diamond
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.protection import Summed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.subprotocols.secure_sum import degree_of, to_units, to_words, word
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise

@@ -11,14 +11,14 @@ import pytest
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
-from comity.federation.bounds import Ball, Opened
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Blob, Count
-from comity.federation.letters import Head, delivered, seal, seal_in_common
-from comity.federation.parties import run
-from comity.federation.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.bounds import Ball, Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count
+from comity.federation.declaring.protection import Entrusted, Noised, Perturbed, Public, Sealed, Selected, Summed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.letters import Head, delivered, seal, seal_in_common
 from comity.federation.protocol import step
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import Ball
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties, begin, run
-from comity.federation.payers import payers
-from comity.federation.plan import plan
-from comity.federation.protection import Derived, Noised, Perturbed, Protection, Summed
+from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.payers import payers
+from comity.federation.declaring.plan import plan
+from comity.federation.declaring.protection import Derived, Noised, Perturbed, Protection, Summed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.secure_sum import degree_of, digest_of
-from comity.federation.site import Site
+from comity.federation.subprotocols.secure_sum import degree_of, digest_of
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.unit import Unit

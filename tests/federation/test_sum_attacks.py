@@ -8,11 +8,11 @@ import pytest
 from comity.crypto.masking import prg, shamir
 from comity.crypto.masking.neighbours import Degree
 from comity.errors import ComityError
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import Consortium
-from comity.federation.letters import Head, unseal
-from comity.federation.parties import run
-from comity.federation.secure_sum import degree_of, digest_of, to_units
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.letters import Head, unseal
+from comity.federation.subprotocols.secure_sum import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
 
@@ -162,10 +162,10 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch):
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
     who = many(41, dropouts=18)
-    monkeypatch.setattr("comity.federation.secure_sum.choose", lambda *_: Degree(5, 4, 1))
+    monkeypatch.setattr("comity.federation.subprotocols.secure_sum.choose", lambda *_: Degree(5, 4, 1))
     read, hidden = alone_on_its_list(who)
     np.testing.assert_array_equal(read, hidden)
-    monkeypatch.setattr("comity.federation.secure_sum.choose", lambda *_: Degree(5, 4, 5))
+    monkeypatch.setattr("comity.federation.subprotocols.secure_sum.choose", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
         alone_on_its_list(who)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from nacl import bindings
 
-from comity.bench import securesum_runs
-from comity.bench.securesum_runs import measure_runs, run_once
+from comity.bench.kernels import securesum_runs
+from comity.bench.kernels.securesum_runs import measure_runs, run_once
 
 
 def test_a_run_has_a_row_for_itself_its_dearest_party_and_its_coordinator(monkeypatch):

@@ -9,10 +9,10 @@ import pytest
 
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import ComityError, SiteLost, Stopped
-from comity.federation.codec import decode, encode
-from comity.federation.envelope import sign_reply
-from comity.federation.letters import Head, seal
-from comity.federation.sum_opening import _members
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import sign_reply
+from comity.federation.messages.letters import Head, seal
+from comity.federation.subprotocols.sum_opening import _members
 
 from .toy import LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup
 

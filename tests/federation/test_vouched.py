@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR
-from comity.federation.kept import Sent
-from comity.federation.parties import run
-from comity.federation.protection import Noised
-from comity.federation.vouched import by_party, check_vouched
+from comity.federation.coordinator.kept import Sent
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.protection import Noised
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.vouched import by_party, check_vouched
 
 from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
 from .toy import STUDY, answer, ask_for, identity, setup, signature

@@ -11,8 +11,8 @@ from comity.crypto.products.dealer_product import _fill_mask
 from comity.crypto.psi import keyed as psi_keyed
 from comity.crypto.psi.keyed import Packed
 from comity.entropy import derive
-from comity.federation.codec import decode
-from comity.federation.paths import StepPath
+from comity.federation.messages.codec import decode
+from comity.federation.messages.paths import StepPath
 
 from .test_alignment import Aligned, started
 from .test_argmin import DEALER, SIDE, begun, smallest

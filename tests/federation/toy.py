@@ -13,22 +13,22 @@ from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import ComityError
-from comity.federation.agreed import Agreed
-from comity.federation.bounds import Ball
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
-from comity.federation.forms import Array
-from comity.federation.host import Host
-from comity.federation.journal import Exchange, Journal
-from comity.federation.parties import Parties, begin, run
-from comity.federation.policy import SIMULATION, Policy
-from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.coordinator.journal import Exchange, Journal
+from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, verify_reply
+from comity.federation.messages.vouched import vouch
+from comity.federation.owner.host import Host
+from comity.federation.owner.site import Site
+from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
-from comity.federation.store import Store
-from comity.federation.vouched import vouch
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.account import currency_for

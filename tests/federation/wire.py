@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.channel import Channel
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.parties import Parties
+from comity.federation.coordinator.parties import Parties
+from comity.federation.messages.channel import Channel
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 
 from .channels import Whole, carried
 

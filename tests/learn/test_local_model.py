@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from comity.errors import DataError, StudyError
 from comity.learn import from_callable, from_estimator, from_predictions, named
-from comity.learn.local_model import as_local_model, harden, local_votes
-from comity.learn.named_model import LIBRARIES
+from comity.learn.voters.local_model import as_local_model, harden, local_votes
+from comity.learn.voters.named_model import LIBRARIES
 
 CLASSES = ("red", "green", "blue")
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from comity.errors import DataError
-from comity.learn import logistic, newton
+from comity.learn.fitting import logistic, newton
 
 
 def unit_rows(rng, *shape):

@@ -11,9 +11,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
-from comity.data.schema import Schema
+from comity.data.schemas.columns import Categorical, Classes, Numeric
+from comity.data.schemas.schema import Schema
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, LinearRegressor
 

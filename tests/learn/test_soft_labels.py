@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from comity.errors import DataError
 from comity.learn import fit_on_soft_labels
-from comity.learn.soft_labels import weighted
+from comity.learn.voters.soft_labels import weighted
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from comity.bench.softlabel_parties import connections, measure
+from comity.bench.methods.softlabel_parties import connections, measure
 
 
 def test_the_records_are_what_the_bound_needs():

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from comity.artefacts import arrays
 from comity.artefacts.artefact import save_artefact
-from comity.data.columns import Categorical, Classes, Numeric
 from comity.data.encoding import Encoding
-from comity.data.schema import Schema
+from comity.data.schemas.columns import Categorical, Classes, Numeric
+from comity.data.schemas.schema import Schema
 from comity.errors import ComityError, DataError
 from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, load_model
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.codec import decode, encode
+from comity.federation.messages.codec import decode, encode
 from comity.privacy import choices
 from comity.privacy.choices import permute_and_flip
 from comity.privacy.loss import GDP, Approx, Pure

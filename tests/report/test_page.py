@@ -11,10 +11,10 @@ from comity.artefacts.section import Curve, Curves, Dot, Dots
 from comity.data import clinics
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.transcript import Line, Transcript
+from comity.federation.coordinator.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
-from comity.learn.feature_map import FeatureMap
-from comity.learn.weights import strongest
+from comity.learn.released.feature_map import FeatureMap
+from comity.learn.released.weights import strongest
 from comity.report.figures import curves_plot
 from comity.report.page import costs, render_result, size, traffic
 from comity.report.plots import dots_plot, errors_plot

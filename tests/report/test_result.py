@@ -11,10 +11,10 @@ import comity
 from comity.data import Records, clinics
 from comity.errors import BadInput, DataError
 from comity.federation.assessment import Assessment
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.protection import Derived, Sealed
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Sealed
 from comity.privacy.loss import Pure
 from comity.report.result import Result, load_result
 from comity.report.views import views

@@ -9,16 +9,14 @@ import pandas as pd
 import pytest
 
 from comity.data import Records, Schema
-from comity.data.columns import Classes, Numeric
-from comity.reproduce import (
-    REPRODUCTIONS,
-    generalisation,
-    generalisation_averaging,
-    generalisation_rows,
-    generalisation_softlabel,
-)
-from comity.reproduce.generalisation_rows import Beside, Case, Fitted, Scores, row, scores
-from comity.reproduce.generalisation_tables import Table
+from comity.data.schemas.columns import Classes, Numeric
+from comity.reproduce import REPRODUCTIONS
+from comity.reproduce.generalisation.comparison import averaging as generalisation_averaging
+from comity.reproduce.generalisation.comparison import comparison as generalisation
+from comity.reproduce.generalisation.comparison import rows as generalisation_rows
+from comity.reproduce.generalisation.comparison import softlabel as generalisation_softlabel
+from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row, scores
+from comity.reproduce.generalisation.tables import Table
 
 FIELDS = {"case", "ours", "spread", "pooled", "constant", "own", "below_pooled", "log_loss"}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from comity.data import Schema
-from comity.data.columns import Bounded
-from comity.reproduce import generalisation_rows
-from comity.reproduce.generalisation_vertical import Dealt, of_case
+from comity.data.schemas.columns import Bounded
+from comity.reproduce.generalisation.comparison import rows as generalisation_rows
+from comity.reproduce.generalisation.vertical import Dealt, of_case
 
 from .test_generalisation import FIELDS, made
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError
-from comity.federation.protection import Summed
+from comity.federation.declaring.protection import Summed
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import SeededNoise
-from comity.reproduce import REPRODUCTIONS, softlabel_har, softlabel_kdd, softlabel_mnist
-from comity.reproduce.softlabel_default import EPSILONS, STATISTICS, Layout, case_of, over_hosts, released, reproduced
-from comity.reproduce.softlabel_release import DELTA, consortium, noisy_means, opened, shared_noise, total
+from comity.reproduce import REPRODUCTIONS
+from comity.reproduce.softlabel import har as softlabel_har
+from comity.reproduce.softlabel import kdd as softlabel_kdd
+from comity.reproduce.softlabel import mnist as softlabel_mnist
+from comity.reproduce.softlabel.default import EPSILONS, STATISTICS, Layout, case_of, over_hosts, released, reproduced
+from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, shared_noise, total
 from comity.runtime.local.cohort import Cohort
 from tests.federation.toy import NoNoise
 
@@ -67,7 +70,7 @@ def test_the_same_command_prints_the_same_figures(rows):
 @pytest.mark.parametrize("statistic", ["class-sums", "cells", "models", "votes"])
 def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
     """Without noise; votes are summed by their mean, which rounds once instead of once for each party."""
-    from comity.reproduce.softlabel_default import contributions, mean_votes
+    from comity.reproduce.softlabel.default import contributions, mean_votes
 
     one = layout()
     protocol, who = one.protocol(statistic), consortium(60, 1.0, DELTA)
@@ -106,7 +109,7 @@ def test_noise_is_the_sum_of_every_partys_part(delta):
 
 def test_a_run_over_hosts_scores_as_the_sums_that_are_perturbed(monkeypatch):
     """With next to no noise both give the model of the same sum."""
-    from comity.reproduce import softlabel_default
+    from comity.reproduce.softlabel import default as softlabel_default
 
     one = layout(2, parties=8)
     monkeypatch.setattr(softlabel_default, "EPSILONS", (1e5,))
@@ -170,7 +173,7 @@ def test_votes_of_distinct_rows_are_the_votes_of_all():
 def test_weights_before_a_map_score_as_after_it():
     size = softlabel_kdd.Size(parties=(30,), records=8, auxiliary=200)
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
-    from comity.learn.feature_map import whitened
+    from comity.learn.released.feature_map import whitened
 
     found = whitened(one.auxiliary, 4)
     weights = np.random.default_rng(0).normal(size=found.dimensions)

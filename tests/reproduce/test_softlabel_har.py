@@ -11,12 +11,13 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.federation.parties import perturbed
+from comity.federation.coordinator.parties import perturbed
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.published import METHODS
-from comity.reproduce import REPRODUCTIONS, softlabel_har
+from comity.reproduce import REPRODUCTIONS
 from comity.reproduce.plot import Curve, Level, Panel, draw
-from comity.reproduce.softlabel_har import (
+from comity.reproduce.softlabel import har as softlabel_har
+from comity.reproduce.softlabel.har import (
     EPSILONS,
     NOT_PRIVATE,
     PAPER,

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comity.reproduce import REPRODUCTIONS, summary_rows
-from comity.reproduce.summary_rows import BARS, BASE, Size, ours, reproduced
-from comity.reproduce.summary_tasks import OWNERS, SOURCES, Source, task
+from comity.reproduce import REPRODUCTIONS
+from comity.reproduce.summary import rows as summary_rows
+from comity.reproduce.summary.rows import BARS, BASE, Size, ours, reproduced
+from comity.reproduce.summary.tasks import OWNERS, SOURCES, Source, task
 
 
 def clouds() -> Source:

@@ -9,9 +9,10 @@ import pytest
 from comity.data import Date, Schema
 from comity.privacy.loss import Approx
 from comity.protocols.synthetic import SyntheticData
-from comity.reproduce import synthetic_datasets, synthetic_table2
-from comity.reproduce.synthetic_datasets import SOURCES, Source
-from comity.reproduce.synthetic_table2 import Size
+from comity.reproduce.synthetic import datasets as synthetic_datasets
+from comity.reproduce.synthetic import table2 as synthetic_table2
+from comity.reproduce.synthetic.datasets import SOURCES, Source
+from comity.reproduce.synthetic.table2 import Size
 from tests.synthetic.made import consortium, frame, schema
 
 REFERENCE = (0.4, 0.5, 0.6)

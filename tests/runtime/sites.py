@@ -9,8 +9,8 @@ from typing import Any
 from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import Identity
 from comity.data import clinic_schema, clinics
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, whole_run
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, whole_run
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit

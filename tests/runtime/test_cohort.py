@@ -9,8 +9,8 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded, Refused
-from comity.federation.consortium import Consortium
-from comity.federation.protection import Noised
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.protection import Noised
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.randomness import SeededNoise

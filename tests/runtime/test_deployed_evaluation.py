@@ -10,8 +10,8 @@ import pytest
 
 from comity.data import public_cohort
 from comity.errors import Refused
+from comity.federation.declaring.payers import spent_by
 from comity.federation.evaluation.figures import Figures
-from comity.federation.payers import spent_by
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
 from comity.runtime.simulate import outcome_of

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, ready
-from comity.federation.parties import begin as begun
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, ready
+from comity.federation.coordinator.parties import begin as begun
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit

@@ -14,8 +14,8 @@ import pytest
 from comity.cli import main
 from comity.cli.deployed import JOURNAL, _begun, save_signed
 from comity.cli.run_folder import begin, describe, make_folder, read_begun
-from comity.federation.journal import Journal
-from comity.federation.registry import Registry
+from comity.federation.coordinator.journal import Journal
+from comity.federation.owner.registry import Registry
 from comity.report.result import Result, load_result
 from comity.runtime.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel

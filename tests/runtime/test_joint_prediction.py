@@ -14,12 +14,12 @@ import pytest
 
 from comity.cli import main
 from comity.errors import Refused, StudyError
-from comity.federation.ask import Ask
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.parties import Parties
-from comity.federation.registry import Registry
-from comity.learn.models import LinearClassifier
+from comity.federation.coordinator.parties import Parties
+from comity.federation.messages.ask import Ask
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.owner.registry import Registry
+from comity.learn.released.classifiers import LinearClassifier
 from comity.runtime.predicting import read_weights, weights_text
 from comity.runtime.run import gather
 from comity.runtime.site.approving import considered

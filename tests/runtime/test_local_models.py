@@ -14,9 +14,9 @@ from sklearn.preprocessing import StandardScaler
 
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import BadInput, DataError, StudyError
-from comity.federation.parties import Parties
+from comity.federation.coordinator.parties import Parties
 from comity.learn import from_estimator
-from comity.learn.local_model import as_local_model, harden, local_votes
+from comity.learn.voters.local_model import as_local_model, harden, local_votes
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.runtime.run import gather, run_study

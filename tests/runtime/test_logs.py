@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from comity.errors import ComityError
-from comity.federation.site import Site
+from comity.federation.owner.site import Site
 from comity.runtime.logs import Form, JsonLines, current_form, log_to_stderr
 
 from .sites import NAMES, Sites, approve, coordinated, whole_run

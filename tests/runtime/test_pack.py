@@ -9,8 +9,8 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
-from comity.federation.codec import decode, encode
-from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.pack import _signed, pack, unpack
 from comity.runtime.site.site_file import SiteFile

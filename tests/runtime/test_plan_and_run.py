@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from comity.errors import BadInput, ComityError, Refused
-from comity.federation.channel import Channel
+from comity.federation.messages.channel import Channel
 from comity.privacy.ledger import Ledger
 from comity.runtime import simulate as simulation
 from comity.runtime.run import gather

@@ -12,11 +12,20 @@ import pytest
 
 import comity
 from comity.errors import DataError
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.kept import is_kept
-from comity.federation.protection import Derived, Disclosed, Entrusted, Noised, Public, Sealed, Selected, Summed
+from comity.federation.coordinator.kept import is_kept
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import (
+    Derived,
+    Disclosed,
+    Entrusted,
+    Noised,
+    Public,
+    Sealed,
+    Selected,
+    Summed,
+)
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import Result, load_result

@@ -12,11 +12,11 @@ import pytest
 from comity.artefacts.table import Table
 from comity.data import Records, clinic_schema
 from comity.errors import BudgetExceeded, StudyError
-from comity.federation.bounds import Ball
-from comity.federation.consortium import COORDINATOR, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Noised, Summed
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical

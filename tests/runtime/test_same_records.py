@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.learn.predictions import Predictions
+from comity.learn.voters.predictions import Predictions
 from comity.runtime.run import gather, run_study
 from comity.runtime.same_records import NAME, digests, require_same
 from tests.report.small_studies import small_study

@@ -9,11 +9,11 @@ import pytest
 
 from comity.data import public_cohort
 from comity.errors import SiteLost
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES, verify_reply
-from comity.federation.parties import ready
-from comity.federation.registry import Registry
-from comity.federation.sealed_channel import sealed
+from comity.federation.coordinator.parties import ready
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
+from comity.federation.messages.sealed_channel import sealed
+from comity.federation.owner.registry import Registry
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.refusals import Refusals
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from comity.federation.journal import Journal
-from comity.federation.paths import END
+from comity.federation.coordinator.journal import Journal
+from comity.federation.messages.paths import END
 from comity.runtime.deployed import not_told
 from comity.runtime.site.runs import runs_of
 

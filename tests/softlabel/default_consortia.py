@@ -10,14 +10,14 @@ import numpy as np
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.host import Host
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties
-from comity.federation.policy import SIMULATION
-from comity.federation.store import Store
-from comity.learn.local_model import LocalModel, local_votes
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.policy import SIMULATION
+from comity.federation.owner.host import Host
+from comity.federation.owner.store import Store
+from comity.learn.voters.local_model import LocalModel, local_votes
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.softlabel.local_classifier import linear_votes

@@ -14,11 +14,11 @@ import pytest
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
-from comity.federation.parties import perturbed
+from comity.federation.coordinator.parties import perturbed
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.reproduce.softlabel_har import wrong_radius
+from comity.reproduce.softlabel.har import wrong_radius
 
 from .consortia import all_alike, cohort, consortium, longest_model_l2, protocol
 

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from comity.data import Records
 from comity.data.padded import padded
-from comity.learn.models import LinearClassifier
+from comity.learn.released.classifiers import LinearClassifier
 from comity.protocols.softlabel.baselines import baselines, pooled_regression, wrong
 from comity.protocols.softlabel.local_classifier import linear_weights
 

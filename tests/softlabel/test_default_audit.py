@@ -15,8 +15,8 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
-from comity.federation.parties import run
-from comity.learn.local_model import as_local_model
+from comity.federation.coordinator.parties import run
+from comity.learn.voters.local_model import as_local_model
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import Permit

@@ -16,10 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from comity import load_result
 from comity.data import Records
 from comity.errors import BadInput, SiteLost, StudyError
-from comity.federation.parties import run
-from comity.federation.plan import plan
-from comity.learn.feature_map import pca
-from comity.learn.local_model import as_local_model
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.plan import plan
+from comity.learn.released.feature_map import pca
+from comity.learn.voters.local_model import as_local_model
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel import SoftLabel

@@ -16,10 +16,10 @@ from sklearn.linear_model import LogisticRegression
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.codec import decode
-from comity.federation.parties import run
-from comity.learn.voting import one_hot
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.messages.codec import decode
+from comity.learn.voters.voting import one_hot
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise

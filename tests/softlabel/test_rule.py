@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian

@@ -10,10 +10,10 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.codec import decode
-from comity.federation.consortium import COORDINATOR
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss

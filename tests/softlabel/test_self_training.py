@@ -8,11 +8,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.learn.clusters import clusters, nearest
-from comity.learn.self_training import discriminant, posteriors, self_trained
-from comity.learn.soft_risk import softmax_from_moments
-from comity.learn.softmax import contrasts, softmax
-from comity.learn.voting import one_hot
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.voters.clusters import clusters, nearest
+from comity.learn.voters.self_training import discriminant, posteriors, self_trained
+from comity.learn.voters.soft_risk import softmax_from_moments
+from comity.learn.voters.voting import one_hot
 
 
 def blobs(rows: int = 3000, classes: int = 3, apart: float = 4.0, seed: int = 0):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comity.federation.bounds import Ball
-from comity.learn.norm_bound import minimiser_radius
-from comity.learn.voting import one_hot
+from comity.federation.declaring.bounds import Ball
+from comity.learn.fitting.norm_bound import minimiser_radius
+from comity.learn.voters.voting import one_hot
 from comity.protocols.softlabel.published import FINENESS, TOLERANCE
 
 from .consortia import ROOT2, all_alike, cohort, longest_model_l2, ordinary, protocol

@@ -8,9 +8,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.federation.rows import Rows
-from comity.learn.softmax import contrasts
-from comity.learn.voting import one_hot
+from comity.federation.owner.rows import Rows
+from comity.learn.fitting.softmax import contrasts
+from comity.learn.voters.voting import one_hot
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes, class_sums
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
 from comity.protocols.softlabel.statistics.shrinking import towards_frequencies

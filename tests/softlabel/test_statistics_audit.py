@@ -14,18 +14,18 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.entropy import Stream
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Array
-from comity.federation.protection import Summed
-from comity.learn.voting import one_hot
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Summed
+from comity.learn.voters.voting import one_hot
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
-from comity.reproduce.softlabel_har import wrong_radius
-from comity.reproduce.softlabel_release import total
+from comity.reproduce.softlabel.har import wrong_radius
+from comity.reproduce.softlabel.release import total
 
 SURE, DELTA, COUNT = 1 - 1e-7, 1e-6, 100_000
 # Under Gaussian noise a factor of √2 takes more draws to tell from none with that confidence.

@@ -8,7 +8,7 @@ import pytest
 
 from comity.data import Classes, Encoding, Frame, Numeric, Records, Schema, StreamedRecords
 from comity.errors import DataError
-from comity.federation.rows import Rows
+from comity.federation.owner.rows import Rows
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Cells, ClassSums
 from comity.runtime.simulate import simulate

@@ -9,10 +9,10 @@ import pytest
 
 from comity.data import Records
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.federation.site import Site
-from comity.learn.softmax import contrasts, softmax
+from comity.learn.fitting.softmax import contrasts, softmax
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel

@@ -7,10 +7,10 @@ import contextlib
 import pytest
 
 from comity.errors import Refused, Stopped
-from comity.federation.asking import ABSENT
-from comity.federation.codec import encode
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties
+from comity.federation.messages.asking import ABSENT
+from comity.federation.messages.codec import encode
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from comity.bench import BENCHES, summary
+from comity.bench import BENCHES
+from comity.bench.methods import summary
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Encoding, Records
-from comity.data.digits import digit_pictures, digit_schema
+from comity.data.public.digits import digit_pictures, digit_schema
 from comity.errors import DataError, Refused, Stopped, StudyError
-from comity.federation.declaration import DISCLOSING, PRIVATE
-from comity.federation.policy import SIMULATION, Policy
+from comity.federation.declaring.declaration import DISCLOSING, PRIVATE
+from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit

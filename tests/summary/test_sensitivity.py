@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.entropy import Stream
-from comity.learn.record_sum import upper_triangle
+from comity.learn.fitting.record_sum import upper_triangle
 from comity.protocols.summary import moments, ratio
 from comity.protocols.summary.features import LENGTH, FourierFeatures
 from comity.protocols.summary.ratio import Ratio

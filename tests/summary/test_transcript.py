@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from comity.data import Records
-from comity.federation.protection import Derived
-from comity.federation.site import Site
+from comity.federation.declaring.protection import Derived
+from comity.federation.owner.site import Site
 from comity.runtime.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Records, Target
-from comity.federation.consortium import Consortium
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.synthetic import SyntheticColumns
 from tests.vertical.consortia import NoNoise, consortium, hosted, parts

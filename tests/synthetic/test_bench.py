@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from comity.bench import BENCHES
-from comity.bench.synthetic import MEASURES, Split, compared
-from comity.bench.synthetic_anchors import ABSENT, anchors
-from comity.data.adult import census_schema
+from comity.bench.methods.synthetic import MEASURES, Split, compared
+from comity.bench.methods.synthetic_anchors import ABSENT, anchors
+from comity.data.public.adult import census_schema
 from comity.protocols.synthetic import SyntheticData
 
 from .made import frame, schema
@@ -58,7 +58,7 @@ def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split):
 @pytest.mark.long
 @pytest.mark.skipif(not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult")
 def test_on_adult_the_logistic_error_is_below_the_bar():
-    from comity.data.datasets import dataset
+    from comity.data.public.datasets import dataset
 
     method = SyntheticData(schema=census_schema(), rows=49_000)
     found = compared(Split.of(method, method.encoding.encode(dataset("adult")).records), 1.0, 20, {})

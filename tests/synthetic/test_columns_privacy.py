@@ -11,7 +11,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Categorical, Numeric, Schema
-from comity.federation.bounds import Opened
+from comity.federation.declaring.bounds import Opened
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.synthetic import SyntheticColumns
 from comity.protocols.synthetic.columns.holding import PLACES, Holding

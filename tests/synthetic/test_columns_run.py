@@ -11,9 +11,9 @@ import pytest
 from comity.crypto.products import dealer_product, rlwe_product
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
-from comity.federation import product
-from comity.federation.parties import run
-from comity.federation.protection import Summed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.protection import Summed
+from comity.federation.subprotocols import product
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit

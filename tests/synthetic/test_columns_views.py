@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.federation.codec import decode
-from comity.federation.host import Host
-from comity.federation.letters import Head
-from comity.federation.life import Life
-from comity.federation.paths import StepPath
-from comity.federation.secure_sum import SecureSum
-from comity.federation.site import Site
+from comity.federation.messages.codec import decode
+from comity.federation.messages.letters import Head
+from comity.federation.messages.paths import StepPath
+from comity.federation.owner.host import Host
+from comity.federation.owner.life import Life
+from comity.federation.owner.site import Site
+from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.protocols.synthetic.columns.holding import PLACES
 from tests.federation.toy import begin
 from tests.vertical.consortia import NoNoise, hosted, parts

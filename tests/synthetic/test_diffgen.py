@@ -10,7 +10,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.data import Categorical, Classes, Numeric, Schema
-from comity.data.adult import adult_schema
+from comity.data.public.adult import adult_schema
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.privacy.permit import Permit

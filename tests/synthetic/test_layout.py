@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, StudyError
-from comity.federation.bounds import Counts
+from comity.federation.declaring.bounds import Counts
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.counting import BINS, MOST_COLUMNS, MOST_COUNTS, counting_of
 from comity.protocols.synthetic.layout import LAPLACE, Layout

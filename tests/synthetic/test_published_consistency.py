@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from comity.bench.consistency import measure
+from comity.bench.methods.consistency import measure
 from comity.errors import DataError
 from comity.protocols.synthetic.published.consistency import consistent, objective
 

@@ -9,7 +9,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
-from comity.data.adult import census_schema
+from comity.data.public.adult import census_schema
 from comity.entropy import Stream
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
@@ -19,7 +19,7 @@ from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.shape import drawn
 from comity.protocols.synthetic.published.tree import level_counts
-from comity.reproduce.synthetic_published import agent_release
+from comity.reproduce.synthetic.published import agent_release
 
 DRAWS, LEVELS = 20_000, 3
 SHAPE = drawn((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))

@@ -12,7 +12,7 @@ import pytest
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.errors import DataError, StudyError
 from comity.privacy.randomness import SeededNoise
-from comity.reproduce.synthetic_published import published_errors, records_of
+from comity.reproduce.synthetic.published import published_errors, records_of
 
 COLUMNS = (Numeric("age", 0, 100), Categorical("sex", ("f", "m")), Numeric("dose", 0, 1))
 TARGETS = {

@@ -12,8 +12,8 @@ import pytest
 
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce.synthetic_agents import Agents, Size
-from comity.reproduce.synthetic_fidelity import distances, reproduced
+from comity.reproduce.synthetic.agents import Agents, Size
+from comity.reproduce.synthetic.fidelity import distances, reproduced
 
 SCHEMA = Schema(
     (Numeric("age", 0, 100), *(Categorical(f"c{k}", tuple("abcdefgh")) for k in range(4)), Numeric("dose", 0, 1)),

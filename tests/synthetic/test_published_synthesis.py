@@ -10,7 +10,7 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
-from comity.learn.logistic import logistic
+from comity.learn.fitting.logistic import logistic
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes
@@ -227,8 +227,8 @@ def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left():
 
 @pytest.mark.parametrize(("model", "slope"), [("logistic", 1.0), ("svm", 1.0)])
 def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model, slope):
-    from comity.learn.hinge import SmoothedHinge
-    from comity.learn.logistic import Logistic
+    from comity.learn.fitting.hinge import SmoothedHinge
+    from comity.learn.fitting.logistic import Logistic
 
     loss = SmoothedHinge() if model == "svm" else Logistic()
     rows, chance = ball(200, 3)

@@ -10,8 +10,8 @@ import pytest
 
 from comity.data import Records
 from comity.errors import ComityError, StudyError
-from comity.federation.parties import run
-from comity.federation.protection import Noised, Summed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.protection import Noised, Summed
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic import SyntheticData

@@ -15,9 +15,9 @@ from comity.audit.bound import mu_lower_bound
 from comity.cli import main
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.bounds import Counts
-from comity.federation.parties import run
-from comity.federation.protection import Summed
+from comity.federation.coordinator.parties import run
+from comity.federation.declaring.bounds import Counts
+from comity.federation.declaring.protection import Summed
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise

@@ -10,12 +10,12 @@ import pandas as pd
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.entropy import derive
-from comity.federation.agreed import Agreed
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.host import Host
-from comity.federation.parties import Parties
-from comity.federation.policy import SIMULATION
-from comity.federation.store import Store
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.policy import SIMULATION
+from comity.federation.owner.host import Host
+from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import beta
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
-from comity.federation.codec import decode
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.messages.codec import decode
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise

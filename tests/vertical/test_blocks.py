@@ -7,7 +7,7 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import StudyError
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
 from comity.privacy.loss import Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise

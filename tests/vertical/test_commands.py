@@ -10,7 +10,7 @@ import pytest
 
 from comity.cli import main
 from comity.errors import Refused
-from comity.federation.policy import SIMULATION, Policy
+from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.learn import load_model
 from comity.runtime.joint_prediction import predict_jointly
 from comity.runtime.study import Study

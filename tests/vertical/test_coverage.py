@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.data import Bounded, Categorical, Numeric, Schema
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
@@ -22,8 +22,8 @@ ROWS, FITS = 40_000, 40
 
 def taxed():
     """Wages by filing status and by 51 states, of which the smallest have half a percent."""
-    from comity.data.datasets import dataset
-    from comity.reproduce.vertical_cps import BOUNDS, TARGET
+    from comity.data.public.datasets import dataset
+    from comity.reproduce.vertical.cps import BOUNDS, TARGET
 
     frame = dataset("cps_taxunits_by_state")
     named = [Categorical(name, tuple(sorted(frame[name].unique()))) for name in ("filing_status", "state")]
@@ -32,7 +32,7 @@ def taxed():
 
 def employed():
     """Hours a week by occupation and work class, whose rarest levels have 14 and 21 of 45,000 people."""
-    from comity.data.adult import adult, adult_schema
+    from comity.data.public.adult import adult, adult_schema
 
     known = {column.name: column for column in adult_schema().columns}
     names = ("age", "education_num", "workclass", "occupation", "race", "sex")

@@ -99,7 +99,7 @@ def test_a_seeded_simulation_is_repeatable() -> None:
 def test_ceilings_about_one_party_s_columns_are_refused() -> None:
     built = method(pure=True, party_epsilon={"ash": 0.9})
     loss, terms = divided(Pure(1), Unit.RECORD, Neighbours.REPLACE)
-    from comity.federation.consortium import Consortium
+    from comity.federation.declaring.consortium import Consortium
 
     who = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)
     with pytest.raises(StudyError, match="party_epsilon"):

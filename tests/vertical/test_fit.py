@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from comity.learn.quadratic import covariance, solve, solve_where_clear, spectral_norm
-from comity.learn.regressor import LinearRegressor
+from comity.learn.fitting.quadratic import covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.in_one_place import noised

@@ -8,9 +8,9 @@ import pytest
 from comity.audit import gdp_lower_bound
 from comity.crypto import dealer_waves as waves
 from comity.entropy import derive
-from comity.federation.codec import decode
-from comity.federation.paths import StepPath
-from comity.federation.site import Site
+from comity.federation.messages.codec import decode
+from comity.federation.messages.paths import StepPath
+from comity.federation.owner.site import Site
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import Permit

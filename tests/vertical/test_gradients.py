@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
@@ -148,7 +148,7 @@ def skewed(rows):
 
 
 def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
-    from comity.learn.logistic import logistic
+    from comity.learn.fitting.logistic import logistic
 
     tried, frame = protocol(2, rounds=6), skewed(12_000)
     who = consortium(tried, Approx(1000, 1e-5))

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.data.adult import COLUMNS, adult, adult_schema
+from comity.data.public.adult import COLUMNS, adult, adult_schema
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce import vertical_adult as table
-from comity.reproduce import vertical_synthetic as synthetic
+from comity.reproduce.vertical import adult as table
+from comity.reproduce.vertical import synthetic
 
 needs_data = pytest.mark.skipif(
     not (Path(os.environ.get("COMITY_DATA", "")) / "adult.parquet").is_file(),
@@ -76,7 +76,7 @@ def test_adult_reaches_the_bars():
 @needs_data
 @pytest.mark.long
 def test_wages_reach_the_bars():
-    from comity.reproduce import vertical_cps
+    from comity.reproduce.vertical import cps as vertical_cps
 
     rows = {row["case"]: row for row in vertical_cps.run(quick=False, out=None)}
     for epsilon, bar, ratio in zip(vertical_cps.EPSILONS, (0.059, 0.0567, 0.0566), (1.0442, 1.0035, 1.0018)):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES
-from comity.federation.parties import run
+from comity.federation.coordinator.parties import run
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise
 from tests.federation.channels import Whole
 

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from comity.bench.vertical_growth import (
+from comity.bench.methods.vertical_growth import (
     BARS,
     GROWTH,
     Size,
@@ -28,11 +28,11 @@ from comity.bench.vertical_growth import (
     sizes,
 )
 from comity.crypto.products import dealer_product
-from comity.federation import product
+from comity.federation.subprotocols import product
 
 _ALONE = """
 import json, sys
-from comity.bench.vertical_growth import Size, measured
+from comity.bench.methods.vertical_growth import Size, measured
 print(json.dumps(measured(Size(*json.loads(sys.argv[1])), 1)))
 """
 

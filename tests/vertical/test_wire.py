@@ -6,8 +6,8 @@ import numpy as np
 
 from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
-from comity.federation.codec import decode
-from comity.federation.parties import begin
+from comity.federation.coordinator.parties import begin
+from comity.federation.messages.codec import decode
 from tests.federation.wire import pieces, recorded
 
 from .consortia import NoNoise, consortium, hosted, parts, people
@@ -41,8 +41,8 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
 
 
 def _site(host):
-    from comity.federation.paths import StepPath
-    from comity.federation.site import Site
+    from comity.federation.messages.paths import StepPath
+    from comity.federation.owner.site import Site
 
     return Site(host, "run-1", StepPath("", "descend", "0"), "gradient")
 

@@ -24,11 +24,11 @@ _FORMAT: Final = "comity-artefact-1"
 _MOST_BYTES: Final = 1 << 20
 
 KINDS: Final[dict[str, str]] = {
-    "constant": "comity.learn.models:ConstantClassifier",
+    "constant": "comity.learn.released.classifiers:ConstantClassifier",
     "dataset": "comity.artefacts.dataset:Dataset",
     "hashes": "comity.protocols.summary.artefact:BoughtHashes",
-    "linear": "comity.learn.models:LinearClassifier",
-    "regression": "comity.learn.regressor:LinearRegressor",
+    "linear": "comity.learn.released.classifiers:LinearClassifier",
+    "regression": "comity.learn.released.regressor:LinearRegressor",
     "shares": "comity.protocols.averaging.shares:PublishedShares",
     "summary": "comity.protocols.summary.artefact:BoughtRecords",
     "synthetic": "comity.protocols.synthetic.artefact:SyntheticDataset",

@@ -23,7 +23,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.cli.run_folder import begin, find_folder, make_folder, read_begun, site_log
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput, Refused, Stopped
-    from comity.federation.consortium import COORDINATOR
+    from comity.federation.declaring.consortium import COORDINATOR
     from comity.report.result import Result
     from comity.runtime.signed_files import NAME as SIGNED
     from comity.runtime.study import Study

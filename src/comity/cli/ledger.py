@@ -193,7 +193,7 @@ def abandon(
 
     Example: comity ledger abandon north.ledger 2026-11-17-7f3a
     """
-    from comity.federation.store import Store
+    from comity.federation.owner.store import Store
     from comity.privacy.ledger import Ledger
 
     ledger = Ledger(path)

@@ -87,8 +87,8 @@ def _listed(folder: Path) -> Listed:
 def _state(folder: Path, begun: Begun) -> str:
     """done; refused or abandoned, for good; else begun or waiting, and resumed by running it again."""
     from comity.errors import ComityError
-    from comity.federation.journal import ABANDONED, BEGUN, Journal
-    from comity.federation.paths import BEGIN
+    from comity.federation.coordinator.journal import ABANDONED, BEGUN, Journal
+    from comity.federation.messages.paths import BEGIN
 
     if (folder / "result.json").exists():
         return "done"

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.data.nearest import nearest
 from comity.data.records import Records
-from comity.data.schema import Schema
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.lazily import lazily
 
 if TYPE_CHECKING:
     from comity.data.cell_encoding import CellEncoding as CellEncoding
     from comity.data.cells import Cells as Cells
-    from comity.data.check import Finding as Finding
-    from comity.data.check import explain as explain
-    from comity.data.check import explain_size as explain_size
-    from comity.data.datasets import DATASETS as DATASETS
-    from comity.data.datasets import dataset as dataset
     from comity.data.digest import digest_of as digest_of
-    from comity.data.drafting import draft as draft
     from comity.data.encoding import Encoded as Encoded
     from comity.data.encoding import Encoding as Encoding
     from comity.data.encoding import Group as Group
@@ -33,21 +27,27 @@ if TYPE_CHECKING:
     from comity.data.partition import by_features as by_features
     from comity.data.partition import by_sizes as by_sizes
     from comity.data.partition import even as even
-    from comity.data.sources import Csv as Csv
-    from comity.data.sources import Frame as Frame
-    from comity.data.sources import Parquet as Parquet
-    from comity.data.sources import Source as Source
-    from comity.data.sources import check_table as check_table
-    from comity.data.sources import open_source as open_source
-    from comity.data.sql import Sql as Sql
-    from comity.data.streamed_records import IN_MEMORY as IN_MEMORY
-    from comity.data.streamed_records import Held as Held
-    from comity.data.streamed_records import StreamedRecords as StreamedRecords
-    from comity.data.streamed_records import fits as fits
-    from comity.data.streamed_records import open_records as open_records
-    from comity.data.visits import clinic_schema as clinic_schema
-    from comity.data.visits import clinics as clinics
-    from comity.data.visits import public_cohort as public_cohort
+    from comity.data.public.datasets import DATASETS as DATASETS
+    from comity.data.public.datasets import dataset as dataset
+    from comity.data.public.visits import clinic_schema as clinic_schema
+    from comity.data.public.visits import clinics as clinics
+    from comity.data.public.visits import public_cohort as public_cohort
+    from comity.data.schemas.check import Finding as Finding
+    from comity.data.schemas.check import explain as explain
+    from comity.data.schemas.check import explain_size as explain_size
+    from comity.data.schemas.drafting import draft as draft
+    from comity.data.tables.sources import Csv as Csv
+    from comity.data.tables.sources import Frame as Frame
+    from comity.data.tables.sources import Parquet as Parquet
+    from comity.data.tables.sources import Source as Source
+    from comity.data.tables.sources import check_table as check_table
+    from comity.data.tables.sources import open_source as open_source
+    from comity.data.tables.sql import Sql as Sql
+    from comity.data.tables.streamed_records import IN_MEMORY as IN_MEMORY
+    from comity.data.tables.streamed_records import Held as Held
+    from comity.data.tables.streamed_records import StreamedRecords as StreamedRecords
+    from comity.data.tables.streamed_records import fits as fits
+    from comity.data.tables.streamed_records import open_records as open_records
 
 __all__ = [
     "DATASETS",
@@ -100,37 +100,37 @@ __all__ = [
 _HOMES = {
     "CellEncoding": "comity.data.cell_encoding",
     "Cells": "comity.data.cells",
-    "Csv": "comity.data.sources",
-    "DATASETS": "comity.data.datasets",
+    "Csv": "comity.data.tables.sources",
+    "DATASETS": "comity.data.public.datasets",
     "Encoded": "comity.data.encoding",
     "Encoding": "comity.data.encoding",
-    "Finding": "comity.data.check",
-    "Frame": "comity.data.sources",
+    "Finding": "comity.data.schemas.check",
+    "Frame": "comity.data.tables.sources",
     "Group": "comity.data.encoding",
-    "Held": "comity.data.streamed_records",
-    "IN_MEMORY": "comity.data.streamed_records",
+    "Held": "comity.data.tables.streamed_records",
+    "IN_MEMORY": "comity.data.tables.streamed_records",
     "NormBounds": "comity.data.encoding",
-    "Parquet": "comity.data.sources",
-    "Source": "comity.data.sources",
-    "Sql": "comity.data.sql",
-    "StreamedRecords": "comity.data.streamed_records",
+    "Parquet": "comity.data.tables.sources",
+    "Source": "comity.data.tables.sources",
+    "Sql": "comity.data.tables.sql",
+    "StreamedRecords": "comity.data.tables.streamed_records",
     "by_anchors": "comity.data.partition",
     "by_column": "comity.data.partition",
     "by_features": "comity.data.partition",
     "by_sizes": "comity.data.partition",
-    "check_table": "comity.data.sources",
-    "clinic_schema": "comity.data.visits",
-    "clinics": "comity.data.visits",
-    "dataset": "comity.data.datasets",
+    "check_table": "comity.data.tables.sources",
+    "clinic_schema": "comity.data.public.visits",
+    "clinics": "comity.data.public.visits",
+    "dataset": "comity.data.public.datasets",
     "digest_of": "comity.data.digest",
-    "draft": "comity.data.drafting",
+    "draft": "comity.data.schemas.drafting",
     "even": "comity.data.partition",
-    "explain": "comity.data.check",
-    "explain_size": "comity.data.check",
-    "fits": "comity.data.streamed_records",
-    "open_records": "comity.data.streamed_records",
-    "open_source": "comity.data.sources",
-    "public_cohort": "comity.data.visits",
+    "explain": "comity.data.schemas.check",
+    "explain_size": "comity.data.schemas.check",
+    "fits": "comity.data.tables.streamed_records",
+    "open_records": "comity.data.tables.streamed_records",
+    "open_source": "comity.data.tables.sources",
+    "public_cohort": "comity.data.public.visits",
 }
 
 

@@ -14,7 +14,7 @@ from comity.data.encoding import Encoding, Values
 from comity.data.tally import Tally
 
 if TYPE_CHECKING:
-    from comity.data.arrow_frames import Table
+    from comity.data.tables.arrow_frames import Table
 
 
 @dataclass(frozen=True)

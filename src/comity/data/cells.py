@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.calendar import days_of
-from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
-from comity.data.conforming import categories, column_of, dates, numbers
-from comity.data.schema import Schema
+from comity.data.schemas.calendar import days_of
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.schemas.conforming import categories, column_of, dates, numbers
+from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.entropy import Stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.data.arrow_frames import Table
+    from comity.data.tables.arrow_frames import Table
 
 Places = NDArray[np.int64]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.calendar import days_of
 from comity.data.cells import OTHER
-from comity.data.columns import Categorical, Classes, Column, Date, Ordinal
 from comity.data.encoding import Encoding
+from comity.data.schemas.calendar import days_of
+from comity.data.schemas.columns import Categorical, Classes, Column, Date, Ordinal
 from comity.errors import SchemaError
 
 if TYPE_CHECKING:

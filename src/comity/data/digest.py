@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from comity.data.records import Records
-from comity.data.streamed_records import StreamedRecords
+from comity.data.tables.streamed_records import StreamedRecords
 
 
 def digest_of(value: Any) -> str:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
-from comity.data.conforming import (
+from comity.data.nearest import did_you_mean
+from comity.data.records import Records
+from comity.data.scaling import scale
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
+from comity.data.schemas.conforming import (
     categories,
     column_of,
     dates,
@@ -23,18 +26,15 @@ from comity.data.conforming import (
     plain_categories,
     plain_numbers,
 )
-from comity.data.nearest import did_you_mean
-from comity.data.reading import read_ids
-from comity.data.records import Records
-from comity.data.scaling import scale
-from comity.data.schema import Schema
+from comity.data.schemas.reading import read_ids
+from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.data.arrow_frames import Table
+    from comity.data.tables.arrow_frames import Table
 
 Scaling = Literal["symmetric", "unit"]
 Rows = Literal["none", "scaled", "clipped", "normalised"]

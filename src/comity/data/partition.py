@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.columns import category_text
-from comity.data.conforming import column_of
-from comity.data.reading import read_ids
-from comity.data.schema import Schema
+from comity.data.schemas.columns import category_text
+from comity.data.schemas.conforming import column_of
+from comity.data.schemas.reading import read_ids
+from comity.data.schemas.schema import Schema
 from comity.entropy import Stream
 from comity.errors import DataError, SchemaError, StudyError
 

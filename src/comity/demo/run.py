@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from comity.artefacts.writing import write_text
 from comity.demo.shown import DELTA, EPSILONS, Shown
-from comity.federation.parties import Progress
+from comity.federation.coordinator.parties import Progress
 from comity.protocols import PROTOCOLS
 from comity.report.figures import curves_plot
 from comity.report.page import render

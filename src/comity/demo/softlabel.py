@@ -9,11 +9,11 @@ from typing import Any
 
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown
 from comity.demo.softlabel_consortia import DEFAULT, L2, SmallConsortium, clinic_consortium, tumour_consortium
-from comity.federation.consortium import Consortium
-from comity.federation.parties import Progress
-from comity.federation.protection import Entrusted
+from comity.federation.coordinator.parties import Progress
+from comity.federation.coordinator.released import Total
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.protection import Entrusted
 from comity.federation.protocol import spec_of
-from comity.federation.released import Total
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise

@@ -9,11 +9,11 @@ from statistics import fmean
 import numpy as np
 
 from comity.data import Encoding, Records
-from comity.data.digits import SIDE, digit_pictures, digit_schema
+from comity.data.public.digits import SIDE, digit_pictures, digit_schema
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.entropy import Stream
 from comity.federation.baseline import Baseline
-from comity.federation.parties import Progress
+from comity.federation.coordinator.parties import Progress
 from comity.protocols.summary import OneShotSummary
 from comity.protocols.summary.baselines import accuracy
 from comity.protocols.summary.features import width

@@ -8,8 +8,8 @@ import pandas as pd
 
 from comity.data import Records, clinic_schema, clinics
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
-from comity.federation.consortium import Consortium
-from comity.federation.parties import Progress
+from comity.federation.coordinator.parties import Progress
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit

@@ -15,8 +15,8 @@ from comity.data import Records
 from comity.estimators.bounds import target_range, targets_clipped, targets_told
 from comity.estimators.face import ClassifierFace, Face
 from comity.estimators.table import dealt, indexed
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
+from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging

@@ -22,9 +22,9 @@ from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
 from comity.estimators.table import Floats, rows_in_ball, seed_of
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.learn.models import LinearClassifier
+from comity.learn.released.classifiers import LinearClassifier
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Unit

@@ -18,8 +18,8 @@ from comity.errors import DataError, StudyError
 from comity.estimators.bounds import columns_told, target_range, targets_told
 from comity.estimators.face import ClassifierFace, Face
 from comity.estimators.table import indexed
-from comity.learn.models import LinearClassifier
-from comity.learn.regressor import LinearRegressor
+from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.protocols.vertical import GradientRegression, VerticalRegression

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration
 from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.federation.assessment import Assessment
-    from comity.federation.delivery import Received
+    from comity.federation.coordinator.delivery import Received
+    from comity.federation.coordinator.parties import Parties
     from comity.federation.evaluation.card import Predicts
     from comity.federation.evaluation.protocol import Measuring
     from comity.federation.evaluation.terms import Evaluation
-    from comity.federation.parties import Parties
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
@@ -251,8 +251,8 @@ class Protocol:
 
     def part(self, mount: str) -> Protocol:
         """What is mounted under a name: a part of this protocol, or one that every run has."""
-        from comity.federation.life import Life
-        from comity.federation.secure_sum import SecureSum
+        from comity.federation.owner.life import Life
+        from comity.federation.subprotocols.secure_sum import SecureSum
 
         standing: Mapping[str, Protocol] = dict(zip(STANDING, (Life(), SecureSum())))
         found = standing.get(mount) or self.parts.get(mount)

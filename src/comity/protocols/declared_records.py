@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from comity.federation.site import Site
+from comity.federation.owner.site import Site
 
 log = logging.getLogger("comity.site")
 

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
-from comity.federation.declaration import DISCLOSING
-from comity.federation.transcript import Transcript
+from comity.federation.coordinator.transcript import Transcript
+from comity.federation.declaring.declaration import DISCLOSING
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning

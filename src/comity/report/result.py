@@ -20,12 +20,12 @@ from comity.artefacts.writing import write_text
 from comity.errors import ComityError, DataError
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import COORDINATOR
+from comity.federation.coordinator.transcript import Line, Transcript
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.payers import Payer
+from comity.federation.declaring.plan import Plan, PlanRow
+from comity.federation.declaring.protection import Perturbed
 from comity.federation.evaluation.figures import Figures
-from comity.federation.payers import Payer
-from comity.federation.plan import Plan, PlanRow
-from comity.federation.protection import Perturbed
-from comity.federation.transcript import Line, Transcript
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from comity.federation.consortium import COORDINATOR, Consortium, Named, worded
-from comity.federation.declaration import Declaration, Release
-from comity.federation.protection import Derived, Disclosed, Entrusted, EntrustedRounds
+from comity.federation.declaring.consortium import COORDINATOR, Consortium, Named, worded
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.protection import Derived, Disclosed, Entrusted, EntrustedRounds
 
 
 @dataclass(frozen=True)

@@ -33,67 +33,67 @@ REPRODUCTIONS = {
         Reproduction(
             "averaging-adult",
             "averaged classifiers on Adult, Pathak, Rane and Raj (2010), Figure 2: test error against epsilon",
-            _redo("averaging_adult"),
+            _redo("averaging.adult"),
         ),
         Reproduction(
             "generalisation",
             "accuracy of the defaults on public tables, beside scikit-learn and diffprivlib (docs/accuracy.md)",
-            _redo("generalisation"),
+            _redo("generalisation.comparison"),
         ),
         Reproduction(
             "softlabel-har",
             "activity recognition of Hamm, Cao and Belkin (2016): accuracy against epsilon",
-            _redo("softlabel_har"),
+            _redo("softlabel.har"),
         ),
         Reproduction(
             "softlabel-kdd",
             "network intrusions of Hamm, Cao and Belkin (2016): up to 20,000 parties",
-            _redo("softlabel_kdd"),
+            _redo("softlabel.kdd"),
         ),
         Reproduction(
             "softlabel-mnist",
             "handwritten digits by parties of 6 and of 50 records: the default rule beside votes",
-            _redo("softlabel_mnist"),
+            _redo("softlabel.mnist"),
         ),
         Reproduction(
             "summary-mnist",
             "records that match a consumer's, Sarpatwar et al. (2019): MMD² and accuracy, odd and even digits",
-            _redo("summary_mnist"),
+            _redo("summary.mnist"),
         ),
         Reproduction(
             "summary-cps",
             "the same on tax units of the CPS, Florida to Connecticut, in place of the Allstate extract",
-            _redo("summary_cps"),
+            _redo("summary.cps"),
         ),
         Reproduction(
             "summary-adult",
             "the same on Adult by education, which the paper does not have",
-            _redo("summary_adult"),
+            _redo("summary.adult"),
         ),
         Reproduction(
             "synthetic-table2",
             "error of what is learned from released data, Fioretto and Van Hentenryck (2019), Table 2",
-            _redo("synthetic_table2"),
+            _redo("synthetic.table2"),
         ),
         Reproduction(
             "synthetic-fidelity",
             "datasets from private trees, Fioretto and Van Hentenryck (2019), Figures 3 and 4",
-            _redo("synthetic_fidelity"),
+            _redo("synthetic.fidelity"),
         ),
         Reproduction(
             "vertical-adult",
             "logistic regression over columns of several parties, Xu, Yuan and Wu (2019), Table 3",
-            _redo("vertical_adult"),
+            _redo("vertical.adult"),
         ),
         Reproduction(
             "vertical-cps",
             "linear regression over columns of several parties, as Table 1 on tax units of the CPS",
-            _redo("vertical_cps"),
+            _redo("vertical.cps"),
         ),
         Reproduction(
             "vertical-synthetic",
             "linear regression on 80,000 x 800 generated records, Table 2",
-            _redo("vertical_synthetic"),
+            _redo("vertical.synthetic"),
         ),
     )
 }

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from comity.federation.channel import FOR_EVER, Channel, Patience
-from comity.federation.parties import Parties, Progress
-from comity.federation.sealed_channel import SealedChannel
+from comity.federation.coordinator.parties import Parties, Progress
+from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.sealed_channel import SealedChannel
 from comity.privacy.randomness import ReleasedNoise
 
 if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import Identity
-    from comity.federation.exchange import Watch
-    from comity.federation.journal import Journal
+    from comity.federation.coordinator.exchange import Watch
+    from comity.federation.coordinator.journal import Journal
     from comity.runtime.study import Study
 
 

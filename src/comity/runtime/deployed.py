@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from comity.errors import Malformed, Refused, Stopped
-from comity.federation.asking import Lost, Replied
-from comity.federation.channel import Patience
-from comity.federation.codec import decode
-from comity.federation.envelope import verify_reply
-from comity.federation.journal import Journal
-from comity.federation.parties import Progress, whole_run
-from comity.federation.paths import ABANDON, END
-from comity.federation.replies import plain
-from comity.federation.sealed_channel import sealed
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Progress, whole_run
+from comity.federation.coordinator.replies import plain
+from comity.federation.messages.asking import Lost, Replied
+from comity.federation.messages.channel import Patience
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import verify_reply
+from comity.federation.messages.paths import ABANDON, END
+from comity.federation.messages.sealed_channel import sealed
 from comity.runtime.coordinating import coordinator
 from comity.runtime.nats.channel import SILENT, NatsChannel
 from comity.runtime.outcome import Outcome
@@ -30,7 +30,7 @@ from comity.runtime.site.pack import pack
 
 if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import Identity
-    from comity.federation.exchange import Watch
+    from comity.federation.coordinator.exchange import Watch
     from comity.runtime.study import Study
 
 PATIENCE = Patience(silent=SILENT)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Records
-from comity.data.reading import read_ids
+from comity.data.schemas.reading import read_ids
 from comity.errors import DataError
 
 _KEY = "identifier.name"

@@ -11,10 +11,10 @@ import pandas as pd
 
 from comity.data.nearest import did_you_mean
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
-from comity.learn.local_model import Ballot, LocalModel, as_local_model, from_predictions
-from comity.learn.named_model import LIBRARIES, named
+from comity.learn.voters.local_model import Ballot, LocalModel, as_local_model, from_predictions
+from comity.learn.voters.named_model import LIBRARIES, named
 from comity.runtime.study import ModelTable, Study
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from comity.data import Encoding, Finding, Held, StreamedRecords, Tally, explain_size, fits
-from comity.data.check import TAIL
+from comity.data.schemas.check import TAIL
 from comity.errors import DataError
 from comity.runtime.held_records import held_records
 from comity.runtime.simulation_data import named, odd, opened

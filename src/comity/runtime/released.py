@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from comity.artefacts.arrays import read_arrays, write_arrays
 from comity.artefacts.writing import write_text
 from comity.errors import DataError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
-from comity.federation.declaration import Declaration
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
+from comity.federation.declaring.declaration import Declaration
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"

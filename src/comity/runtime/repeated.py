@@ -16,10 +16,10 @@ from comity.data import Records
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
-from comity.learn.local_model import LocalModel
+from comity.learn.voters.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.runtime.local.cohort import Blocks, Cohort

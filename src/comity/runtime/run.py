@@ -31,9 +31,9 @@ from comity.data import (
 )
 from comity.entropy import Stream
 from comity.errors import BadInput, BudgetExceeded, StudyError
-from comity.federation.parties import Progress
-from comity.federation.payers import groups
-from comity.learn.local_model import LocalModel
+from comity.federation.coordinator.parties import Progress
+from comity.federation.declaring.payers import groups
+from comity.learn.voters.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import LOSSES, Approx, Pure, shown

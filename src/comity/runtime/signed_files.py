@@ -16,7 +16,7 @@ from typing import Final
 from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
-from comity.federation.codec import encode
+from comity.federation.messages.codec import encode
 
 NAME: Final = "signed.json"
 _FORMAT: Final = "comity-signed-1"

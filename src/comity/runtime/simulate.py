@@ -22,24 +22,24 @@ from comity.data import Held, Records, Schema, StreamedRecords, explain
 from comity.data.padded import padded
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
-from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration
-from comity.federation.delivery import Received, presented_to
+from comity.federation.coordinator.delivery import Received, presented_to
+from comity.federation.coordinator.journal import Journal
+from comity.federation.coordinator.parties import Parties, Progress, whole_run
+from comity.federation.coordinator.transcript import Transcript
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.payers import describe, largest
+from comity.federation.declaring.payers import payers as paid_by
+from comity.federation.declaring.plan import plan
+from comity.federation.declaring.policy import SIMULATION
 from comity.federation.evaluation.terms import divided
-from comity.federation.host import Host
-from comity.federation.journal import Journal
-from comity.federation.parties import Parties, Progress, whole_run
-from comity.federation.payers import describe, largest
-from comity.federation.payers import payers as paid_by
-from comity.federation.plan import plan
-from comity.federation.policy import SIMULATION
+from comity.federation.owner.host import Host
+from comity.federation.owner.store import Store
 from comity.federation.protocol import Protocol
-from comity.federation.store import Store
-from comity.federation.transcript import Transcript
-from comity.learn.local_model import LocalModel
+from comity.learn.voters.local_model import LocalModel
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.account import currency_for, figure

@@ -32,7 +32,7 @@ def is_one(data: Any, parties: Iterable[str]) -> bool:
 
 def check_data(data: Any, test: Any, parties: Iterable[str], where: str) -> None:
     """Every source is of a known form. No file is looked for: a plan needs none."""
-    from comity.data.sources import check_table
+    from comity.data.tables.sources import check_table
 
     for key, value in _sources(data, test, parties):
         if isinstance(value, Mapping):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.bounds import Opened
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
-from comity.federation.protection import Computed, EntrustedRounds
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.protection import Computed, EntrustedRounds
 from comity.federation.protocol import Protocol, StepSpec
 
 # Above this many parties a simulation runs stacks of them instead of a host each.

@@ -22,10 +22,10 @@ from pydantic import ConfigDict, Field, model_validator
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import BudgetExceeded, ComityError, StudyError
-from comity.federation.agreed import Agreed
-from comity.federation.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.plan import Plan, plan
 from comity.federation.evaluation.terms import Evaluation, divided
-from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit

@@ -48,7 +48,7 @@ def public_records(folder: Path, name: str, key: str, where: str) -> pd.DataFram
         raise DataError(
             f"{where}: {key}: there is no file {path}; put it there, or correct the key", code=ABSENT, key=key
         )
-    from comity.data.sources import open_source
+    from comity.data.tables.sources import open_source
 
     try:
         return open_source(name, where=f"{where}: {key}", base=folder).read()

@@ -15,11 +15,11 @@ import pytest
 
 from comity.cli import main
 from comity.crypto.sealing.sealed import Identity
-from comity.federation.asking import Lost, Replied
-from comity.federation.channel import Patience
-from comity.federation.codec import decode
-from comity.federation.envelope import SIGNATURE_BYTES, sign_ask
-from comity.federation.sealed_channel import Purpose, sealed
+from comity.federation.messages.asking import Lost, Replied
+from comity.federation.messages.channel import Patience
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
+from comity.federation.messages.sealed_channel import Purpose, sealed
 from comity.runtime.deployed import hand_over, run_deployed
 from comity.runtime.nats import endpoint
 from comity.runtime.nats.channel import NatsChannel

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.channel import MOST
+from comity.federation.messages.channel import MOST
 from comity.runtime.nats import loopback, relay
 from comity.runtime.nats.certificates import Authority, load_certificate, new_request
 from comity.runtime.nats.channel import NatsChannel

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from comity.crypto.sealing.sealed import Identity
-from comity.federation.codec import decode, encode
-from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.site.pack import _signed
 from comity.runtime.study import Study
 from tests.runtime.sites import keys_table

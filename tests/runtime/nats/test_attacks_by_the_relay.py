@@ -10,9 +10,9 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Stopped
-from comity.federation.envelope import sign_ask
-from comity.federation.registry import Registry
-from comity.federation.sealed_channel import sealed
+from comity.federation.messages.envelope import sign_ask
+from comity.federation.messages.sealed_channel import sealed
+from comity.federation.owner.registry import Registry
 from comity.runtime.nats import desk as desks
 from comity.runtime.nats.frames import Frame, Kind, id_of
 from comity.runtime.site.desk import Desk

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import Refused
-from comity.federation import heads
-from comity.federation.codec import encode
-from comity.federation.envelope import sign_ask
+from comity.federation.messages import heads
+from comity.federation.messages.codec import encode
+from comity.federation.messages.envelope import sign_ask
 from comity.runtime.nats.frames import Frame, Kind
 from comity.runtime.site.inbox import Inbox
 from tests.federation.toy import ask_for

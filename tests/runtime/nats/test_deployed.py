@@ -12,11 +12,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from comity.bench import deploy
+from comity.bench.running import deploy
 from comity.errors import Refused, StudyError
-from comity.federation.channel import Patience
-from comity.federation.codec import encode
-from comity.federation.journal import Journal
+from comity.federation.coordinator.journal import Journal
+from comity.federation.messages.channel import Patience
+from comity.federation.messages.codec import encode
 from comity.report.result import Result, load_result
 from comity.runtime.coordinating import coordinator
 from comity.runtime.deployed import hand_over, run_deployed

@@ -44,7 +44,7 @@ def test_a_site_that_serves_imports_nothing_that_simulates_draws_or_reports():
     _, modules = imported()
     assert not modules & (FOREIGN | LATER | set(OURS))
     assert not [one for one in modules if one.startswith(ABOVE)]
-    assert {"comity.runtime.site.desk", "comity.federation.host"} <= modules, "the control: it is a site"
+    assert {"comity.runtime.site.desk", "comity.federation.owner.host"} <= modules, "the control: it is a site"
 
 
 @pytest.mark.deploy

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from comity.errors import BadInput, Refused
-from comity.federation.consortium import COORDINATOR
+from comity.federation.declaring.consortium import COORDINATOR
 from comity.runtime.nats import channel, consortium, frames, relay, subjects
 from comity.runtime.nats.certificates import (
     Authority,

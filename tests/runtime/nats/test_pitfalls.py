@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from comity.federation.asking import ABSENT, FAILED, LATE, SILENT, Replied
-from comity.federation.channel import Patience
+from comity.federation.messages.asking import ABSENT, FAILED, LATE, SILENT, Replied
+from comity.federation.messages.channel import Patience
 from comity.runtime.nats import channel as channels
 from comity.runtime.nats import consortium, desk
 from comity.runtime.nats import link as links

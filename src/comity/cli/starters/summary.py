@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from comity.data.digits import digit_pictures, digit_schema
+from comity.data.public.digits import digit_pictures, digit_schema
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 OWNERS = {"ashford": (2000, 1500), "birkdale": (2500, 500), "calder": (2500, 500), "dunmore": (2500, 500)}

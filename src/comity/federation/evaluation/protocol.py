@@ -21,17 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
-from comity.federation.declaration import Declaration, Release
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
 from comity.federation.evaluation.terms import Evaluation
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Summed
+from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.rows import Rows
-from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise

@@ -18,13 +18,13 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.bounds import EntrySum, RecordSum
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Array
-from comity.federation.protection import Summed
-from comity.learn.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
-from comity.learn.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
+from comity.federation.declaring.bounds import EntrySum, RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Summed
+from comity.learn.fitting.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import TYPE_CHECKING
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.by_moments import deviation_of
 from comity.protocols.averaging.sizes import together

@@ -22,13 +22,13 @@ from scipy.special import expit
 
 from comity.data import Bounded, Classes
 from comity.errors import StudyError
-from comity.learn.fit import Fit
-from comity.learn.hinge import smoothed_hinge
-from comity.learn.logistic import logistic
-from comity.learn.norm_bound import minimiser_radius
-from comity.learn.softmax import contrasts, softmax
-from comity.learn.squared import ridge
-from comity.learn.voting import one_hot
+from comity.learn.fitting.fit import Fit
+from comity.learn.fitting.hinge import smoothed_hinge
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import minimiser_radius
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.fitting.squared import ridge
+from comity.learn.voters.voting import one_hot
 from comity.protocols.averaging.published_noise import gradient_diameter
 
 Floats = NDArray[np.float64]
@@ -130,8 +130,8 @@ def _svm() -> Loss:
 
 
 def _linear() -> Loss:
-    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.squared`): without that a
-    record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
+    """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.fitting.squared`): without that
+    a record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
     return Loss(
         "linear",
         1,

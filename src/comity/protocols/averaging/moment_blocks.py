@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.record_sum import from_upper_triangle, upper_triangle
+from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
 
 Floats = NDArray[np.float64]
 Blocks = tuple[slice, ...]

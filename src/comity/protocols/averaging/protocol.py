@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import RecordSum
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import Evaluation
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Summed
+from comity.federation.owner.rows import Rows
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.rows import Rows
-from comity.federation.site import Site
-from comity.learn.record_sum import in_unit_ball
+from comity.learn.fitting.record_sum import in_unit_ball
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -47,8 +47,8 @@ from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size
 from comity.protocols.declared_records import tell_owner
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
-    from comity.learn.regressor import LinearRegressor
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
@@ -411,8 +411,8 @@ class Averaging(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        from comity.learn.models import LinearClassifier
-        from comity.learn.regressor import LinearRegressor
+        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.released.regressor import LinearRegressor
 
         weights = np.asarray(released["model"], np.float64)
         if self.model == "linear":

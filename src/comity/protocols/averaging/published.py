@@ -29,14 +29,14 @@ from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import Ball
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
-from comity.federation.parties import Parties
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
-from comity.learn.logistic import logistic
-from comity.learn.norm_bound import vector_radius
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import vector_radius
 from comity.protocols.averaging import oblivious_noise as selection
 from comity.protocols.averaging import smallest
 from comity.protocols.averaging.published_declaration import (
@@ -52,7 +52,7 @@ from comity.protocols.averaging.shares import PublishedShares, Share, Terms, Wor
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -313,7 +313,7 @@ class PublishedAverage(Protocol):
     # What is made of the shares.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.models import LinearClassifier
+        from comity.learn.released.classifiers import LinearClassifier
 
         coef = mean_of(released["shares"], who.size, self.scaled(who).grid)
         return LinearClassifier(coef[None, :], classes=self.classes, encoding=self.encoding)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from comity.errors import StudyError
-from comity.federation.bounds import Opened
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Blob, Count, Each, Fields, Form
-from comity.federation.protection import Derived, Protection, Public, Sealed, Selected
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count, Each, Fields, Form
+from comity.federation.declaring.protection import Derived, Protection, Public, Sealed, Selected
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published_noise import PublishedNoise, claim, pure_epsilon
 from comity.protocols.averaging.smallest import Comparisons

@@ -14,7 +14,7 @@ from math import log, prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Pure
 from comity.privacy.unit import Neighbours

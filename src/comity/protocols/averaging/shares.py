@@ -24,7 +24,7 @@ from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
 Words = NDArray[np.uint64]
 
@@ -106,7 +106,7 @@ def mean_of(shares: Mapping[str, Words], parties: int, grid: float) -> NDArray[n
 
 def combined(shares: Sequence[Share]) -> LinearClassifier:
     """The model that all shares of one run add up to."""
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
     if not shares:
         raise DataError("at least one share was expected, found none; give the files of all participants")

@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from comity.crypto.paillier.cryptosystem import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
 from comity.entropy import Stream
 from comity.errors import Malformed
-from comity.federation.argmin import MOST_ROUNDS, MOST_USES, Argmin
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration
-from comity.federation.parties import Parties
-from comity.federation.protection import Public
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.protection import Public
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.argmin import MOST_ROUNDS, MOST_USES, Argmin
 
 Words = NDArray[np.uint64]
 

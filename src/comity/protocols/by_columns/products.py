@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import Refused
-from comity.federation.product import Products
-from comity.federation.site import Site
+from comity.federation.owner.site import Site
+from comity.federation.subprotocols.product import Products
 
 Floats = NDArray[np.float64]
 

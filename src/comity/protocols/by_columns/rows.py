@@ -10,13 +10,13 @@ from typing import Any
 
 from comity.data import Schema
 from comity.errors import DataError, StudyError
-from comity.federation.alignment import Alignment
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Count
-from comity.federation.parties import Parties
-from comity.federation.protection import Public
-from comity.federation.site import Site
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Count
+from comity.federation.declaring.protection import Public
+from comity.federation.owner.site import Site
+from comity.federation.subprotocols.alignment import Alignment
 
 ALIGNMENTS = ("none", "keyed", "ecdh")
 _MOST = 1 << 24

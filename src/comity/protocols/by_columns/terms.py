@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.unit import Unit
 
 CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss, which is lost once"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.logistic import logistic
-from comity.learn.softmax import softmax
-from comity.learn.voting import hard_votes, one_hot
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.softmax import softmax
+from comity.learn.voters.voting import hard_votes, one_hot
 
 Floats = NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.parties import Parties
-from comity.learn.softmax import contrasts
-from comity.learn.voting import hard_votes, one_hot
+from comity.federation.coordinator.parties import Parties
+from comity.learn.fitting.softmax import contrasts
+from comity.learn.voters.voting import hard_votes, one_hot
 from comity.protocols.parameters import ABSENT, Setting
 
 Floats = NDArray[np.float64]

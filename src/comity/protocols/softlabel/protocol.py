@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import Evaluation
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Summed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, spec_of, step
-from comity.federation.site import Site
-from comity.learn.local_model import Ballot, local_votes
+from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
@@ -40,7 +40,7 @@ from comity.protocols.softlabel.rule import NAMES, Choice, choose
 from comity.protocols.softlabel.statistics import Histograms, RecordTotal
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
 Floats = NDArray[np.float64]
 
@@ -233,7 +233,7 @@ class SoftLabel(Protocol):
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.models import LinearClassifier
+        from comity.learn.released.classifiers import LinearClassifier
 
         return LinearClassifier(
             np.asarray(released["model"], np.float64),
@@ -244,7 +244,7 @@ class SoftLabel(Protocol):
 
     def trained(self, estimator: Any, released: Mapping[str, Any]) -> Any:
         """Any scikit-learn classifier, trained on the released soft labels of the auxiliary rows: costs nothing."""
-        from comity.learn.soft_labels import fit_on_soft_labels
+        from comity.learn.voters.soft_labels import fit_on_soft_labels
 
         if "soft_labels" not in released:
             raise StudyError(

@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import Stopped, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import Ball, Bound, Opened, Simplex
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Entrusted, Perturbed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Ball, Bound, Opened, Simplex
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Entrusted, Perturbed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
-from comity.learn.fit import Fit
-from comity.learn.local_model import Ballot, harden, local_votes
-from comity.learn.logistic import logistic
-from comity.learn.norm_bound import minimiser_radius
-from comity.learn.softmax import contrasts, softmax
-from comity.learn.voting import hard_votes, one_hot
+from comity.learn.fitting.fit import Fit
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.norm_bound import minimiser_radius
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.voters.local_model import Ballot, harden, local_votes
+from comity.learn.voters.voting import hard_votes, one_hot
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.unit import Neighbours, Unit
@@ -40,7 +40,7 @@ from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.private_auxiliary import check, moved_share, printed_share, shares_of_votes
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
 METHODS = ("vote", "soft", "avg")
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
@@ -251,7 +251,7 @@ class PublishedSoftLabel(Protocol):
         return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
-        from comity.learn.models import LinearClassifier
+        from comity.learn.released.classifiers import LinearClassifier
 
         coef = self.coefficients(np.asarray(released["model"], np.float64))
         return LinearClassifier(coef, classes=self.classes, encoding=self.encoding)

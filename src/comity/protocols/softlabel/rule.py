@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
-from comity.learn.feature_map import FeatureMap, pca, random_features, scaling
+from comity.federation.declaring.consortium import Consortium
+from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes

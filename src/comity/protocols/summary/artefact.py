@@ -19,7 +19,7 @@ from comity.artefacts.section import Bar, Bars, Grid, Pictures, Section
 from comity.data import Encoding, Schema
 from comity.data.decoding import decoded
 from comity.errors import DataError, SchemaError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.protocols.summary.bought import Bought
 from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.ratio import Ratio

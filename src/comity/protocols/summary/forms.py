@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import DISCLOSING, PRIVATE, Declaration, Release
-from comity.federation.parties import Parties
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration, Release
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.accounting import gaussian_budget
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary import dimensions as rule

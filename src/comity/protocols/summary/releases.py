@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from comity.federation.bounds import RecordSum
-from comity.federation.consortium import COORDINATOR, EVERYONE, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Array, Blob, Count, Fields
-from comity.federation.protection import Derived, Disclosed, Noised, Sealed, Summed
+from comity.federation.declaring.bounds import RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array, Blob, Count, Fields
+from comity.federation.declaring.protection import Derived, Disclosed, Noised, Sealed, Summed
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.summary import moments, ratio, spectrum
 from comity.protocols.summary.budget import Budget

@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.record_sum import in_unit_ball
+from comity.learn.fitting.record_sum import in_unit_ball
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from comity.data import CellEncoding, Schema
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Release
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Release
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure

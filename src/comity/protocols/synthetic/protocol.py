@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.errors import Malformed, StudyError
-from comity.federation.bounds import Counts
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count, Each, Fields
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Counts
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count, Each, Fields
+from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.federation.site import Site
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours, Unit

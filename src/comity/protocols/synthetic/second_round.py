@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from comity.data import Records
 from comity.federation.baseline import Baseline
-from comity.learn.logistic import logistic
+from comity.learn.fitting.logistic import logistic
 from comity.protocols.vertical.columns import LABEL, Columns, scaled_target
 from comity.protocols.vertical.dissection import Dissection
 from comity.protocols.vertical.fit import fitted

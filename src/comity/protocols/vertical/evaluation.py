@@ -26,17 +26,17 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Records
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.bounds import Opened
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Declaration, Release
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count
+from comity.federation.declaring.protection import Disclosed, Public, Summed
 from comity.federation.evaluation.figures import Figure, Figures, Noisy, ratio, scaled, share
 from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
-from comity.federation.forms import Array, Count
-from comity.federation.parties import Parties
-from comity.federation.product import Products
-from comity.federation.protection import Disclosed, Public, Summed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import EVALUATION, Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.product import Products
 from comity.protocols.vertical.columns import PLACES, Columns, scaled_target
 
 if TYPE_CHECKING:

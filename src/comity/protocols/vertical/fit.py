@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.fitting.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.protocols.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.columns import PLACES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.protocol import VerticalRegression

@@ -29,19 +29,19 @@ from comity.artefacts.table import Table
 from comity.crypto.masking import prg
 from comity.data import Bounded, Classes, Encoding, Schema
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.alignment import ROWS, Alignment
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import DISCLOSING, Declaration, Release
-from comity.federation.forms import Array, Blob, Count
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import DISCLOSING, Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count
+from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.alignment import ROWS, Alignment
 
 if TYPE_CHECKING:
-    from comity.federation.delivery import Received
-    from comity.learn.models import LinearClassifier
-    from comity.learn.regressor import LinearRegressor
+    from comity.federation.coordinator.delivery import Received
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -221,8 +221,8 @@ class JointPrediction(Protocol):
         return Table(tuple(columns), tuple(rows), "Exact joint predictions, outside every guarantee")
 
     def _answers(self) -> LinearClassifier | LinearRegressor:
-        from comity.learn.models import LinearClassifier
-        from comity.learn.regressor import LinearRegressor
+        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.released.regressor import LinearRegressor
 
         target = self.schema.target
         if isinstance(target, Bounded):

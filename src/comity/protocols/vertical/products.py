@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records
-from comity.federation.site import Site
+from comity.federation.owner.site import Site
 from comity.protocols.by_columns.products import ProductsAndOwn
 from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.dissection import gram

@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema
 from comity.errors import StudyError
-from comity.federation.alignment import Alignment
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import Opened
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Summed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
@@ -55,8 +55,8 @@ from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
 
 if TYPE_CHECKING:
     from comity.federation.evaluation.protocol import Measuring
-    from comity.learn.models import LinearClassifier
-    from comity.learn.regressor import LinearRegressor
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -262,8 +262,8 @@ class VerticalRegression(Protocol):
     def model(
         self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
     ) -> LinearClassifier | LinearRegressor:
-        from comity.learn.models import LinearClassifier
-        from comity.learn.regressor import LinearRegressor
+        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.released.regressor import LinearRegressor
 
         if self.layout.classes:
             return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema
 from comity.errors import StudyError
-from comity.federation.alignment import ROWS, Alignment
 from comity.federation.baseline import Baseline
-from comity.federation.bounds import Opened
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.product import Products
-from comity.federation.protection import Derived, Entrusted, Perturbed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Entrusted, Perturbed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.alignment import ROWS, Alignment
+from comity.federation.subprotocols.product import Products
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.permit import Permit
@@ -45,8 +45,8 @@ from comity.protocols.vertical.columns import Columns, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
-    from comity.learn.regressor import LinearRegressor
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -281,8 +281,8 @@ class PublishedVertical(Protocol):
         return baselines(self.layout, train, test)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        from comity.learn.models import LinearClassifier
-        from comity.learn.regressor import LinearRegressor
+        from comity.learn.released.classifiers import LinearClassifier
+        from comity.learn.released.regressor import LinearRegressor
 
         coef = np.asarray(released["model"], np.float64)
         if self.layout.classes:

@@ -30,14 +30,14 @@ from comity.crypto.products import dealer_combination as vectors
 from comity.data import Records
 from comity.entropy import derive, fresh_seed
 from comity.errors import Malformed, Refused
-from comity.federation.alignment import ROWS
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Blob, Count, Fields, Form
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Sealed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Blob, Count, Fields, Form
+from comity.federation.declaring.protection import Derived, Sealed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.alignment import ROWS
 from comity.protocols.vertical.columns import LABEL, PLACES, Columns
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.instruments import Whitening, constant_units, limit_of

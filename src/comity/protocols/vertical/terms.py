@@ -6,7 +6,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from comity.errors import StudyError
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours
 from comity.protocols.by_columns.terms import check_parties, protects

@@ -9,9 +9,9 @@ from threading import Event, Lock, Thread
 from typing import Protocol
 
 from comity.errors import ComityError
-from comity.federation.asking import ABSENT, BEAT, FAILED, Asking
-from comity.federation.channel import FOR_EVER, MOST, Message, Patience
-from comity.federation.host import Answer
+from comity.federation.messages.asking import ABSENT, BEAT, FAILED, Asking
+from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.owner.host import Answer
 
 log = logging.getLogger("comity.site")
 

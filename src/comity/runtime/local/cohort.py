@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import Malformed, Refused
-from comity.federation.bounds import Opened
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.kept import Kept, opened
-from comity.federation.parties import Parties, Progress
-from comity.federation.protection import Entrusted, Summed
+from comity.federation.coordinator.kept import Kept, opened
+from comity.federation.coordinator.parties import Parties, Progress
+from comity.federation.coordinator.released import Total, checked, perturbed
+from comity.federation.coordinator.transcript import Line, Transcript
+from comity.federation.declaring.bounds import Opened
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.protection import Entrusted, Summed
+from comity.federation.messages.codec import decode, encode
+from comity.federation.owner.rows import Rows
 from comity.federation.protocol import Protocol, spec_of
-from comity.federation.released import Total, checked, perturbed
-from comity.federation.rows import Rows
-from comity.federation.transcript import Line, Transcript
 from comity.privacy.ledger import Ledger
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource

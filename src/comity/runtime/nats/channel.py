@@ -27,8 +27,8 @@ from typing import Any
 from nats.aio.msg import Msg
 
 from comity.errors import BadInput
-from comity.federation.asking import ABSENT, FAILED, SIZE, Asking
-from comity.federation.channel import FOR_EVER, MOST, Message, Patience
+from comity.federation.messages.asking import ABSENT, FAILED, SIZE, Asking
+from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import ID_BYTES, PIECE, SHORT, WINDOW, Frame, Kind, Pulling, id_of, piece_of
 from comity.runtime.nats.link import Link

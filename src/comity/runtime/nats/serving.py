@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Protocol
 
-from comity.federation.channel import MOST
+from comity.federation.messages.channel import MOST
 from comity.runtime.logs import current_form
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, Frame, Kind, piece_of

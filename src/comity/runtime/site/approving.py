@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comity.errors import BadInput
-from comity.federation.hosting import Approval, Owner
+from comity.federation.owner.hosting import Approval, Owner
 from comity.runtime.encodings import encoding_of
 from comity.runtime.held_records import held_records
 from comity.runtime.simulation_data import sentences

@@ -1,9 +1,9 @@
 """Answers for an owner: what it approved, and nothing else. Any engine brings it asks and takes its replies.
 
 Asks and packed studies come sealed to this site and replies go sealed to whoever asked
-(`comity.federation.sealed_channel`); one that is not sealed is refused. Site file and decisions are looked at before
-every ask, so that what the owner decided counts from the next one on. A site file that can't be used any more stops the
-desk until it can: the terms in it may have become narrower.
+(`comity.federation.messages.sealed_channel`); one that is not sealed is refused. Site file and decisions are looked at
+before every ask, so that what the owner decided counts from the next one on. A site file that can't be used any more
+stops the desk until it can: the terms in it may have become narrower.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from threading import RLock
 
 from comity.errors import ComityError, Malformed, Refused, Stopped
-from comity.federation.ask import study_of
-from comity.federation.codec import encode
-from comity.federation.envelope import sign_reply
-from comity.federation.host import Answer, Host
-from comity.federation.hosting import Approval
-from comity.federation.paths import END
-from comity.federation.registry import Registry
-from comity.federation.replies import plain
-from comity.federation.sealed_channel import opened_ask
+from comity.federation.coordinator.replies import plain
+from comity.federation.messages.ask import study_of
+from comity.federation.messages.codec import encode
+from comity.federation.messages.envelope import sign_reply
+from comity.federation.messages.paths import END
+from comity.federation.messages.sealed_channel import opened_ask
+from comity.federation.owner.host import Answer, Host
+from comity.federation.owner.hosting import Approval
+from comity.federation.owner.registry import Registry
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox

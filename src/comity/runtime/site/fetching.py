@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from comity.crypto.sealing import key_file
 from comity.errors import BadInput, Stopped
-from comity.federation.consortium import COORDINATOR
-from comity.federation.transcript import Transcript
+from comity.federation.coordinator.transcript import Transcript
+from comity.federation.declaring.consortium import COORDINATOR
 from comity.privacy.ledger import Ledger
 from comity.runtime.outcome import Outcome
 from comity.runtime.received import check_received, load_received

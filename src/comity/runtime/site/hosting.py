@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from comity.errors import ComityError, Malformed, Refused
-from comity.federation.codec import decode
 from comity.federation.evaluation.protocol import MODEL
-from comity.federation.host import Host
-from comity.federation.hosting import Approval, Owner, host_of
-from comity.federation.paths import END
-from comity.federation.store import Store
+from comity.federation.messages.codec import decode
+from comity.federation.messages.paths import END
+from comity.federation.owner.host import Host
+from comity.federation.owner.hosting import Approval, Owner, host_of
+from comity.federation.owner.store import Store
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.study import Study

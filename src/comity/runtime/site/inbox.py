@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, StudyError
-from comity.federation.consortium import COORDINATOR
-from comity.federation.hosting import Approval
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.owner.hosting import Approval
 from comity.runtime.site.pack import STUDY, require_no_more, unpack, write_files
 from comity.runtime.study import Study
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from comity.crypto.sealing.sealed import PublicIdentity
-    from comity.federation.policy import Policy
+    from comity.federation.declaring.policy import Policy
 
 LEAST = 4
 """So many characters of a hash name a study, where no other begins with them."""

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.codec import decode, encode
-from comity.federation.consortium import COORDINATOR
-from comity.federation.envelope import SIGNATURE_BYTES
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.study import Study
 
 STUDY = "study.toml"

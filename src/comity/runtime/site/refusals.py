@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from comity.errors import ComityError
-from comity.federation.replies import plain
+from comity.federation.coordinator.replies import plain
 
 NAME = "refusals.jsonl"
 MOST = 1 << 20

@@ -11,12 +11,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.federation.delivery import measured_by, presented_to
+from comity.federation.coordinator.delivery import measured_by, presented_to
 from comity.runtime.received import PAGE, safe_name, save_received
 from comity.runtime.signed_files import NAME, sign_files
 
 if TYPE_CHECKING:
-    from comity.federation.host import Host
+    from comity.federation.owner.host import Host
 
 
 def results_folder(home: Path, study: str, run: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comity.errors import BadInput
-from comity.federation.store import MARK, Store
+from comity.federation.owner.store import MARK, Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 

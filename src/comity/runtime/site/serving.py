@@ -18,7 +18,7 @@ from comity.runtime.site.site_file import SiteFile
 
 
 class Endpoint(Protocol):
-    """A site's end of a channel (`comity.federation.channel`)."""
+    """A site's end of a channel (`comity.federation.messages.channel`)."""
 
     def serve(self, desk: Desk) -> None:
         """Bring asks to `desk.answered` and packed studies to `desk.received` until the process is told to stop. Asks

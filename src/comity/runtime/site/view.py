@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 from typing import Any
 
-from comity.federation.consortium import COORDINATOR, worded
-from comity.federation.declaration import Release
-from comity.federation.host import Host
-from comity.federation.payers import delta_of, describe, spent_by
-from comity.federation.plan import Plan
+from comity.federation.declaring.consortium import COORDINATOR, worded
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.payers import delta_of, describe, spent_by
+from comity.federation.declaring.plan import Plan
+from comity.federation.owner.host import Host
 from comity.privacy.ledger.account import figure
 
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import softmax as normalise
 
 from comity.entropy import Stream
-from comity.federation.bounds import Ball
-from comity.federation.rows import Rows
-from comity.learn.clusters import clusters, nearest
-from comity.learn.feature_map import self_training_map
-from comity.learn.self_training import self_trained
-from comity.learn.voting import one_hot
+from comity.federation.declaring.bounds import Ball
+from comity.federation.owner.rows import Rows
+from comity.learn.released.feature_map import self_training_map
+from comity.learn.voters.clusters import clusters, nearest
+from comity.learn.voters.self_training import self_trained
+from comity.learn.voters.voting import one_hot
 from comity.protocols.softlabel.statistics.statistic import RecordTotal
 
 Floats = NDArray[np.float64]

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.bounds import Ball
-from comity.federation.rows import Rows
-from comity.learn.feature_map import self_training_map
-from comity.learn.self_training import posteriors, self_trained
-from comity.learn.soft_risk import softmax_from_moments
-from comity.learn.softmax import contrasts
+from comity.federation.declaring.bounds import Ball
+from comity.federation.owner.rows import Rows
+from comity.learn.fitting.softmax import contrasts
+from comity.learn.released.feature_map import self_training_map
+from comity.learn.voters.self_training import posteriors, self_trained
+from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk, towards_frequencies
 from comity.protocols.softlabel.statistics.statistic import RecordTotal
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax as normalise
 
 from comity.errors import DataError
-from comity.federation.bounds import Simplex
-from comity.learn.feature_map import FeatureMap
+from comity.federation.declaring.bounds import Simplex
+from comity.learn.released.feature_map import FeatureMap
 from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
 from comity.protocols.softlabel.statistics.votes import Votes, coordinates, moments, shortened, whitened_after
 

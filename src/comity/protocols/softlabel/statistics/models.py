@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.bounds import Ball
-from comity.learn.feature_map import self_training_map
-from comity.learn.softmax import contrasts, softmax
+from comity.federation.declaring.bounds import Ball
+from comity.learn.fitting.softmax import contrasts, softmax
+from comity.learn.released.feature_map import self_training_map
 from comity.protocols.softlabel.statistics.statistic import Statistic, filled
 
 Floats = NDArray[np.float64]

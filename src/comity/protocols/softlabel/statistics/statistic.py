@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.bounds import Bound
-from comity.federation.rows import Rows
-from comity.learn.feature_map import FeatureMap
+from comity.federation.declaring.bounds import Bound
+from comity.federation.owner.rows import Rows
+from comity.learn.released.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
 

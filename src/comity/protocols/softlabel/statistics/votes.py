@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import DataError
-from comity.federation.bounds import Ball
-from comity.learn.feature_map import FeatureMap, after, whitened
-from comity.learn.soft_risk import softmax_from_moments
-from comity.learn.softmax import contrasts
+from comity.federation.declaring.bounds import Ball
+from comity.learn.fitting.softmax import contrasts
+from comity.learn.released.feature_map import FeatureMap, after, whitened
+from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk
 from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
 

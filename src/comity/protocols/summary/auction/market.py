@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.bounds import Ball
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Release
-from comity.federation.forms import Array, Fields
-from comity.federation.parties import Parties
-from comity.federation.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array, Fields
+from comity.federation.declaring.protection import Curated, Derived, Disclosed, EntrustedRounds, Mechanism
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.prefix_sums import MOST_ROUNDS
 from comity.protocols.summary.auction import bids

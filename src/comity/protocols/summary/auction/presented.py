@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from comity.federation.consortium import Consortium
+from comity.federation.declaring.consortium import Consortium
 from comity.protocols.summary.artefact import BoughtRecords, Setting
 from comity.protocols.summary.bought import Bought
 from comity.protocols.summary.sizes import OWNER, consumer_of

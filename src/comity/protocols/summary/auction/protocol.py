@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.bounds import Opened, RecordSum
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import DISCLOSING, Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Noised, Perturbed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Opened, RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import DISCLOSING, Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Noised, Perturbed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.federation.site import Site
 from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary.auction import asking, bids

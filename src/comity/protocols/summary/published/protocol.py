@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.federation.consortium import COORDINATOR, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array
-from comity.federation.parties import Parties
-from comity.federation.protection import Computed, Curated
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Computed, Curated
+from comity.federation.owner.site import Site
 from comity.federation.protocol import step
-from comity.federation.site import Site
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import shown
 from comity.privacy.mechanisms.mean_weights import STEPS, quantised

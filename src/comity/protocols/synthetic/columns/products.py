@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.federation.site import Site
+from comity.federation.owner.site import Site
 from comity.protocols.by_columns.products import ProductsAndOwn
 from comity.protocols.synthetic.columns.holding import Holding
 

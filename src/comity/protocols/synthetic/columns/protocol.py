@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from comity.data import CellEncoding, Records
 from comity.errors import StudyError
-from comity.federation.alignment import Alignment
-from comity.federation.bounds import Counts, Opened
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
-from comity.federation.declaration import Declaration, Release
-from comity.federation.forms import Array, Count, Fields
-from comity.federation.parties import Parties
-from comity.federation.protection import Derived, Noised, Summed
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.bounds import Counts, Opened
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count, Fields
+from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
+from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.unit import Neighbours
 from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.terms import CHARGED, adversary, check_parties, protects

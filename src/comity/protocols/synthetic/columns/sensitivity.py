@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from comity.federation.bounds import Counts
+from comity.federation.declaring.bounds import Counts
 from comity.protocols.synthetic.columns.holding import Holding
 from comity.protocols.synthetic.layout import Layout
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from comity.federation.consortium import Consortium
-from comity.federation.forms import Form
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.forms import Form
 
 
 @dataclass(frozen=True)

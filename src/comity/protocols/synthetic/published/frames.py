@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Categorical, Classes, Column, Date, Ordinal
-from comity.data.calendar import days_of
+from comity.data.schemas.calendar import days_of
 from comity.protocols.synthetic.published.attributes import Attributes
 
 if TYPE_CHECKING:

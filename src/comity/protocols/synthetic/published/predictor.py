@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from comity.data import Bounded, Classes, Encoding, Target
 from comity.errors import StudyError
-from comity.learn.hinge import smoothed_hinge
-from comity.learn.logistic import logistic
-from comity.learn.softmax import softmax
-from comity.learn.squared import ridge
-from comity.learn.voting import hard_votes
+from comity.learn.fitting.hinge import smoothed_hinge
+from comity.learn.fitting.logistic import logistic
+from comity.learn.fitting.softmax import softmax
+from comity.learn.fitting.squared import ridge
+from comity.learn.voters.voting import hard_votes
 
 if TYPE_CHECKING:
-    from comity.learn.models import LinearClassifier
-    from comity.learn.regressor import LinearRegressor
+    from comity.learn.released.classifiers import LinearClassifier
+    from comity.learn.released.regressor import LinearRegressor
 
 Floats = NDArray[np.float64]
 
@@ -82,10 +82,10 @@ def trained(learner: Learner, target: Target, rows: Floats, labels: NDArray[np.i
 def as_model(target: Target, weights: Floats, encoding: Encoding) -> LinearClassifier | LinearRegressor:
     """Weights of `trained` as a model that takes tables of the schema."""
     if isinstance(target, Bounded):
-        from comity.learn.regressor import LinearRegressor
+        from comity.learn.released.regressor import LinearRegressor
 
         return LinearRegressor(weights[0], target.low, target.high, encoding)
-    from comity.learn.models import LinearClassifier
+    from comity.learn.released.classifiers import LinearClassifier
 
     return LinearClassifier(weights, target.values, encoding)
 

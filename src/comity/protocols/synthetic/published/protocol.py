@@ -26,13 +26,13 @@ from comity.data import Bounded, Encoding, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
-from comity.federation.declaration import PRIVATE, Declaration, Release
-from comity.federation.forms import Array, Each, Fields
-from comity.federation.parties import Parties
-from comity.federation.protection import Computed, Derived
+from comity.federation.coordinator.parties import Parties
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
+from comity.federation.declaring.declaration import PRIVATE, Declaration, Release
+from comity.federation.declaring.forms import Array, Each, Fields
+from comity.federation.declaring.protection import Computed, Derived
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.site import Site
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Unit
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes, targets_of

@@ -1,0 +1,1 @@
+"""Measurements of what methods are made of: masks, products, comparisons, encryption."""

@@ -1,0 +1,1 @@
+"""Measurements of whole methods, beside what a user would pick instead."""

@@ -1,0 +1,1 @@
+"""Measurements of what carries a run: relay, ledger, streams."""

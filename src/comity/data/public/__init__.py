@@ -1,0 +1,1 @@
+"""Tables that everybody may have: public datasets, bundled pictures, generated visits."""

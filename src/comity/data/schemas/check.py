@@ -1,0 +1,241 @@
+"""How a table differs from a schema: every mismatch at once, each with what to do.
+
+For the owner's own eyes, and in a simulation for the researcher's, who holds all records: counts are exact functions of
+private records and are sent to nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from comity.data.cells import Cells
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.data.schemas.conforming import column_of, expected_dates, instead_of_dates, instead_of_numbers
+from comity.data.schemas.dates import read_days
+from comity.data.schemas.reading import MISSING, UNKNOWN, quotable, read_codes, read_ids, read_numbers, shown
+from comity.data.schemas.schema import Schema
+from comity.errors import DataError
+
+TENFOLD = 10
+# A bound from public knowledge leaves a long tail's last values out; more than this share of them is a wrong bound.
+TAIL = 0.01
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mismatch. An error stops a study from reading the data; a warning is most likely a mistake; a note is handled
+    as the schema says.
+
+    `sentence` quotes no value. `values` are some of those concerned, as text: for the owner's own terminal alone.
+    """
+
+    severity: Literal["error", "warning", "note"]
+    column: str
+    sentence: str
+    values: tuple[str, ...] = ()
+
+
+def explain(
+    schema: Schema,
+    frame: pd.DataFrame,
+    where: str = "the data",
+    *,
+    unit: str | None = None,
+    records: int | None = None,
+) -> list[Finding]:
+    """Every mismatch between the schema and the table, in the schema's order; an empty list if it fits.
+
+    `unit` is whom the study protects, `records` how many it declares for this owner; what depends on either is told
+    where it is known.
+    """
+    findings = explain_size(len(frame), where, unit=unit, declared=records)
+    expected: list[Column | Target] = [*schema.columns, *(() if schema.target is None else (schema.target,))]
+    for column in expected:
+        try:
+            series = column_of(frame, column.name, where)
+        except DataError as error:
+            findings.append(Finding("error", column.name, str(error)))
+            continue
+        if isinstance(column, Numeric | Bounded):
+            findings += _numbers(column, series, where)
+        elif isinstance(column, Date):
+            findings += _dates(column, series, where)
+        else:
+            findings += _categories(column, series, where)
+    for follower in schema.columns:
+        if follower.follows is not None:
+            findings += _followed(schema[follower.follows], follower, frame, where)
+    if schema.identifier is not None:
+        findings += _identifier(schema.identifier, frame, where, unit)
+    return findings
+
+
+def explain_size(found: int, where: str, *, unit: str | None = None, declared: int | None = None) -> list[Finding]:
+    """Whether an owner has records, and about as many as the study declares."""
+    if found == 0:
+        how = " with a neutral contribution" if unit == "party" else ""
+        sentence = (
+            f"{where}: holds no records: its owner takes part{how}, spends, and adds nothing to the result. Check that "
+            "it is the right file."
+        )
+        return [Finding("warning", "", sentence)]
+    if declared is None or declared / TENFOLD < found < declared * TENFOLD:
+        return []
+    sentence = (
+        f"{where}: holds {found} records where the study declares {declared}, which differs tenfold or more and costs "
+        "accuracy; correct the declared figure, or check that it is the right file."
+    )
+    return [Finding("warning", "", sentence)]
+
+
+def _numbers(column: Numeric | Bounded, series: pd.Series, where: str) -> list[Finding]:
+    integer = isinstance(column, Numeric) and column.integer
+    read = read_numbers(series, integer=integer)
+    findings = []
+    if read.wrong.any():
+        kind, remedy = "whole numbers" if integer else "numbers", instead_of_numbers(series, read.wrong)
+        findings.append(_wrong(column, series, read.wrong, where, f"expected {kind}", remedy))
+    infinite = int(np.isinf(read.values).sum())
+    if infinite:
+        sentence = (
+            f"{where}: {column.name}: {infinite} of {len(series)} values are infinite and will be clipped to a bound; "
+            "they are most likely a division by zero or a mark for something missing: correct or remove them."
+        )
+        findings.append(Finding("warning", column.name, sentence))
+    outside = int(((read.values < column.low) | (read.values > column.high)).sum()) - infinite
+    if outside:
+        sentence = (
+            f"{where}: {column.name}: {outside} of {len(series)} values are outside [{column.low:g}, {column.high:g}] "
+            "and will be clipped; check the unit of measure, or agree on wider bounds from public knowledge."
+        )
+        findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
+    filled = isinstance(column, Numeric) and column.missing != "error"
+    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=filled)
+
+
+def _dates(column: Date, series: pd.Series, where: str) -> list[Finding]:
+    read = read_days(series, column.format)
+    findings = []
+    if read.wrong.any():
+        remedy = instead_of_dates(column, series, read.wrong)
+        findings.append(_wrong(column, series, read.wrong, where, f"expected {expected_dates(column)}", remedy))
+    steps = column.since_low(read.days)
+    outside = int(((steps < 0) | (steps > column.steps)).sum())
+    if outside:
+        sentence = (
+            f"{where}: {column.name}: {outside} of {len(series)} dates are outside [{column.low}, {column.high}] and "
+            "will be clipped; check for marks of something unknown, or agree on wider bounds from public knowledge."
+        )
+        findings.append(Finding(_severity(outside, len(series)), column.name, sentence))
+    return findings + _missing(column, int(read.missing.sum()), len(series), where, handled=column.missing != "error")
+
+
+def _severity(count: int, total: int) -> Literal["warning", "note"]:
+    return "warning" if count > TAIL * total else "note"
+
+
+def _wrong(
+    column: Column | Target, series: pd.Series, wrong: NDArray[np.bool_], where: str, expected: str, remedy: str
+) -> Finding:
+    first, more = int(np.argmax(wrong)), int(wrong.sum()) - 1
+    sentence = (
+        f"{where}: {column.name}: {expected}, found others in record {first + 1} and {more} more like it; {remedy}."
+    )
+    return Finding("error", column.name, sentence, (shown(series, wrong),))
+
+
+def _categories(column: Categorical | Ordinal | Classes, series: pd.Series, where: str) -> list[Finding]:
+    read = read_codes(series, column.values)
+    findings = []
+    count = int((read.codes == UNKNOWN).sum())
+    if count:
+        other = isinstance(column, Categorical) and column.other
+        values = tuple(repr(one) if quotable(one) else f"a text of {len(one)} characters" for one in read.unknown[:5])
+        fate = (
+            "and will count as other; nothing to do if that is meant"
+            if other
+            else "and will be refused; correct them, add them to the schema"
+            + (", or set other = true" if isinstance(column, Categorical) else "")
+        )
+        findings.append(
+            Finding(
+                "note" if other else "error",
+                column.name,
+                f"{where}: {column.name}: {count} of {len(series)} values are not declared {fate}.",
+                values,
+            )
+        )
+    handled = not isinstance(column, Classes) and column.missing != "error"
+    return findings + _missing(column, int((read.codes == MISSING).sum()), len(series), where, handled=handled)
+
+
+def _followed(leader: Column, follower: Column, frame: pd.DataFrame, where: str) -> list[Finding]:
+    """Records that break what the schema declares: in the cells that tables are counted in, those that do not have the
+    value of most others with the same leading one."""
+    try:
+        first, second = Cells(Schema((leader, follower))).of(frame, where).T
+    except DataError:
+        # Values that are refused are told of already.
+        return []
+    pairs, pair_counts = np.unique(np.stack([first, second]), axis=1, return_counts=True)
+    most = np.zeros(1 + int(first.max(initial=0)), np.int64)
+    np.maximum.at(most, pairs[0], pair_counts)
+    broken = len(frame) - int(most.sum())
+    if not broken:
+        return []
+    sentence = (
+        f"{where}: {follower.name}: {broken} of {len(frame)} records have another value than most with the same "
+        f"{leader.name}, which the schema declares it to follow; this costs accuracy and no privacy: correct them, or "
+        "remove follows."
+    )
+    return [Finding(_severity(broken, len(frame)), follower.name, sentence)]
+
+
+def _missing(column: Column | Target, count: int, total: int, where: str, *, handled: bool) -> list[Finding]:
+    if not count:
+        return []
+    if handled:
+        sentence = "and will be filled as declared; nothing to do if that is meant"
+    elif isinstance(column, Classes | Bounded):
+        sentence = "and will be refused; remove records without a target"
+    else:
+        policy = (
+            "missing = 'other' and other = true" if isinstance(column, Categorical) else "missing = 'fill' and a fill"
+        )
+        sentence = f"and will be refused; complete them, or set {policy}"
+    text = f"{where}: {column.name}: {count} of {total} values are missing {sentence}."
+    return [Finding("note" if handled else "error", column.name, text)]
+
+
+def _identifier(name: str, frame: pd.DataFrame, where: str, unit: str | None) -> list[Finding]:
+    try:
+        ids, missing = read_ids(column_of(frame, name, where))
+    except DataError as error:
+        return [Finding("error", name, str(error))]
+    findings = []
+    if missing.any():
+        findings.append(
+            Finding(
+                "error",
+                name,
+                f"{where}: {name}: {int(missing.sum())} of {len(ids)} identifiers are missing and will be "
+                "refused; complete them, or remove [identifier] from the schema.",
+            )
+        )
+    present = ids[~missing]
+    repeated = len(present) - len(set(present))
+    if repeated and unit in (None, "record"):
+        findings.append(
+            Finding(
+                "warning",
+                name,
+                f"{where}: {name}: {repeated} of {len(ids)} records repeat an identifier; a guarantee for "
+                "the unit record then protects one record of a person, not all of them.",
+            )
+        )
+    return findings

@@ -1,0 +1,284 @@
+"""The schema: the public description of a record, agreed by all parties before any data are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from comity.data.nearest import did_you_mean
+from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
+from comity.errors import SchemaError
+
+KINDS: dict[str, type[Column]] = {
+    "numeric": Numeric,
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+    "date": Date,
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Feature columns in order, an optional target, an optional column that identifies whom a record is
+    about.
+
+    All that sensitivities rest on (bounds, categories, widths) comes from here, so two parties with the
+    same `digest` encode alike and their norm bounds agree.
+    """
+
+    columns: tuple[Column, ...]
+    target: Target | None = None
+    identifier: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        for column in self.columns:
+            if not isinstance(column, Column):
+                raise SchemaError(
+                    f"columns: expected Numeric, Categorical, Ordinal or Date, found {column!r}.", key="columns"
+                )
+        if self.identifier is not None and (not isinstance(self.identifier, str) or not self.identifier.strip()):
+            raise SchemaError(
+                f"identifier.name: expected a column's name, found {self.identifier!r}; "
+                "name it or leave the table out.",
+                key="identifier.name",
+            )
+        if not self.columns and self.target is None:
+            raise SchemaError(
+                "columns: expected at least one column, found none; add a table such as "
+                "[columns.age] with kind, low and high.",
+                key="columns",
+            )
+        seen: set[str] = set()
+        for name in (*self.names, *self._target_name, *((self.identifier,) if self.identifier else ())):
+            if name in seen:
+                raise SchemaError(
+                    f"columns.{name}: expected each name once, found {name!r} twice among columns, "
+                    "target and identifier; a target or identifier is no feature, so remove one of the two.",
+                    key=f"columns.{name}",
+                )
+            seen.add(name)
+        leaders = {column.name: column.follows for column in self.columns}
+        for name, leader in leaders.items():
+            if leader is not None and (leader == name or leaders.get(leader, leader) is not None):
+                raise SchemaError(
+                    f"columns.{name}.follows: expected another feature column that follows none itself, found "
+                    f"{leader!r}; name the column that determines this one.",
+                    key=f"columns.{name}.follows",
+                )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchemaError(
+                f"{path}: the schema can't be read ({error}); give the path of a TOML file, or draft one "
+                "with `comity schema draft` from a public sample."
+            ) from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str = "schema") -> Schema:
+        """Read TOML text; `where` names its origin in errors."""
+        try:
+            return _from_tables(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"{where}: not valid TOML ({error}); correct that line.") from error
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}", key=error.key) from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the feature columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def _target_name(self) -> tuple[str, ...]:
+        return () if self.target is None else (self.target.name,)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(f"columns.{name}: no such column{did_you_mean(name, self.names)}", key=f"columns.{name}")
+
+    def columns_matching(self, patterns: str | Iterable[str]) -> tuple[str, ...]:
+        """Names of the features, and of the target, that match any of the globs, in the schema's order.
+
+        A glob that matches nothing is an error, since it is most likely a misspelling.
+        """
+        globs = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+        names = (*self.names, *self._target_name)
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in names):
+                raise SchemaError(f"columns: {glob!r} matches no column{did_you_mean(glob, names)}", key="columns")
+        return tuple(name for name in names if any(fnmatchcase(name, glob) for glob in globs))
+
+    def restrict(self, patterns: str | Iterable[str], *, target: bool = False) -> Schema:
+        """The part of the schema that one party holds: matching columns, and the target if it matches or is
+        asked for.
+
+        The identifier stays, because it is what parties align their records on.
+        """
+        kept = set(self.columns_matching(patterns))
+        holds_target = self.target is not None and (target or self.target.name in kept)
+        # Of a column whose leader is held elsewhere nobody here can say what it follows.
+        columns = tuple(
+            column if column.follows in kept else replace(column, follows=None)
+            for column in self.columns
+            if column.name in kept
+        )
+        return Schema(columns, self.target if holds_target else None, self.identifier)
+
+    def to_toml(self) -> str:
+        """TOML text that parses to an equal schema."""
+        tables = self._tables()
+        lines: list[str] = []
+        for name, table in tables["columns"].items():
+            lines += [
+                f"[columns.{_key(name)}]",
+                *(f"{key} = {_toml(value)}" for key, value in table.items()),
+                "",
+            ]
+        for name in ("target", "identifier"):
+            if name in tables:
+                lines += [
+                    f"[{name}]",
+                    *(f"{key} = {_toml(value)}" for key, value in tables[name].items()),
+                    "",
+                ]
+        return "\n".join(lines)
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON form, with the order of the columns: the same for the same
+        agreement.
+        """
+        tables = self._tables()
+        tables["columns"] = list(tables["columns"].items())
+        text = json.dumps(
+            tables, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_iso
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _tables(self) -> dict[str, Any]:
+        tables: dict[str, Any] = {"columns": {column.name: _column_table(column) for column in self.columns}}
+        match self.target:
+            case Classes(name, values):
+                tables["target"] = {"name": name, "classes": list(values)}
+            case Bounded(name, low, high):
+                tables["target"] = {"name": name, "low": low, "high": high}
+        if self.identifier is not None:
+            tables["identifier"] = {"name": self.identifier}
+        return tables
+
+
+def _column_table(column: Column) -> dict[str, Any]:
+    kind = next(word for word, type_ in KINDS.items() if type_ is type(column))
+    table: dict[str, Any] = {"kind": kind}
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if field.name != "name" and (field.default is MISSING or value != field.default):
+            table[field.name] = list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def _from_tables(tables: Mapping[str, Any]) -> Schema:
+    _known_keys(tables, ("columns", "target", "identifier"), "")
+    columns = _table(tables.get("columns", {}), "columns")
+    target = _target(_table(tables["target"], "target")) if "target" in tables else None
+    identifier: str | None = None
+    if "identifier" in tables:
+        table = _table(tables["identifier"], "identifier")
+        _known_keys(table, ("name",), "identifier")
+        identifier = _required(table, "name", "identifier")
+    return Schema(
+        tuple(_column(name, _table(table, f"columns.{name}")) for name, table in columns.items()),
+        target,
+        identifier,
+    )
+
+
+def _column(name: str, table: Mapping[str, Any]) -> Column:
+    at = f"columns.{name}"
+    kind = _required(table, "kind", at)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SchemaError(f"{at}.kind: unknown kind {kind!r}{did_you_mean(str(kind), KINDS)}", key=f"{at}.kind")
+    type_ = KINDS[kind]
+    known = [field for field in fields(type_) if field.name != "name"]
+    _known_keys(table, ("kind", *(field.name for field in known)), at)
+    for field in known:
+        if field.default is MISSING:
+            _required(table, field.name, at)
+    return type_(name, **{key: value for key, value in table.items() if key != "kind"})
+
+
+def _target(table: Mapping[str, Any]) -> Target:
+    _known_keys(table, ("name", "classes", "low", "high"), "target")
+    name = _required(table, "name", "target")
+    if "classes" in table:
+        if "low" in table or "high" in table:
+            raise SchemaError(
+                "target: expected classes or low and high, found both; a class target has no bounds, so remove one.",
+                key="target",
+            )
+        return Classes(name, table["classes"])
+    if "low" not in table and "high" not in table:
+        raise SchemaError(
+            "target.classes: expected classes, or low and high, found neither; "
+            'write classes = ["no", "yes"] or low = 0 and high = 1.',
+            key="target.classes",
+        )
+    return Bounded(name, _required(table, "low", "target"), _required(table, "high", "target"))
+
+
+def _table(value: Any, at: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SchemaError(f"{at}: expected a table, found {value!r}; write it as [{at}] with a line per key.", key=at)
+    return value
+
+
+def _required(table: Mapping[str, Any], key: str, at: str) -> Any:
+    if key not in table:
+        raise SchemaError(f"{at}.{key}: expected a value, found none; add {key} = ... to [{at}].", key=f"{at}.{key}")
+    return table[key]
+
+
+def _known_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
+    names = tuple(known)
+    for key in table:
+        if key not in names:
+            full = f"{at}.{key}" if at else key
+            raise SchemaError(f"{full}: unknown key {key!r}{did_you_mean(key, names)}", key=full)
+
+
+def _iso(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"a schema holds no {type(value).__name__}")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, except that TOML also wants DEL escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))

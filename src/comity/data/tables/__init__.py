@@ -1,0 +1,1 @@
+"""Where records are: files, databases, tables in memory, whole or in blocks."""

@@ -1,0 +1,204 @@
+"""One round: an ask goes to parties, and what they reply is looked at as it comes, before anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from comity.crypto.sealing.sealed import Identity
+from comity.errors import Malformed
+from comity.federation.coordinator.journal import Journal, Trace
+from comity.federation.coordinator.replies import Reader, Refusal, plain
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Needed
+from comity.federation.messages import heads
+from comity.federation.messages.asking import ABSENT, CANCELLED, FAILED, LATE, SILENT, SIZE, Alive, Asking, Lost
+from comity.federation.messages.channel import FOR_EVER, Channel, Patience
+from comity.federation.messages.codec import decode
+from comity.federation.messages.envelope import SIGNATURE_BYTES, Digests, signed_ask, verified_reply
+from comity.federation.messages.letters import parted
+
+Valid = Callable[[str, dict[str, Any]], None]
+Watch = Callable[[str, str, str], None]
+"""Is told the path of an ask, a party and what was heard of it: `alive`, `replied`, or why it is lost."""
+
+HELD = 8 << 20
+"""Bytes of replies that are held before they are written down."""
+_WORDS = {
+    ABSENT: "no answer",
+    SILENT: "no answer and no sign of life",
+    LATE: "no answer in time",
+    SIZE: "what it was sent or sent is too large to be carried",
+    FAILED: "failed; its own log says why",
+    CANCELLED: "no answer before this was cancelled",
+}
+
+
+class Cancelling:
+    """Lets another thread end what a run waits for, now and from now on."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._asking: Asking | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        with self._lock:
+            self.cancelled, asking = True, self._asking
+        if asking is not None:
+            asking.cancel()
+
+    @contextmanager
+    def around(self, asking: Asking) -> Iterator[Asking]:
+        with self._lock:
+            self._asking, cancelled = asking, self.cancelled
+        try:
+            with asking:
+                if cancelled:
+                    asking.cancel()
+                yield asking
+        finally:
+            with self._lock:
+                self._asking = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a round is waited for. `need` replies must count, of each of the groups in `needed` as many as stand there;
+    with `unanimous` one refusal decides."""
+
+    need: int
+    needed: Needed = ()
+    unanimous: bool = False
+    valid: Valid | None = None
+    patience: Patience = FOR_EVER
+    watch: Watch | None = None
+    cancelling: Cancelling = field(default_factory=Cancelling)
+
+
+@dataclass
+class Round:
+    """What came of sending one ask: who answered, why the others are missing, and what is not written down yet."""
+
+    answered: list[str] = field(default_factory=list)
+    answers: dict[str, bytes] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    heads: dict[tuple[str, bytes], list[heads.Head]] = field(default_factory=dict)
+    held: int = 0
+
+
+def exchanged(
+    reader: Reader,
+    parties: Sequence[str],
+    keys: Identity,
+    channel: Channel,
+    journal: Journal,
+    terms: Terms,
+    keep: Callable[[Round], None],
+) -> Round:
+    """Send a journalled ask to these parties. Whatever one of them replies, the others' replies count.
+
+    Messages are made from the journal when the channel sends them; `keep` is called whenever enough replies are held,
+    writes them down and takes them out. Replies are counted here, where they are verified: no channel can say that
+    there are enough.
+    """
+    agreed, run, path = reader.agreed, reader.run, str(reader.path)
+    done = Round()
+    if not parties:
+        return done
+    ask = journal.ask(agreed.study, run, path)
+    sent: dict[str, tuple[int, Digests]] = {}
+
+    def message(party: str) -> Callable[[], bytes]:
+        def made() -> bytes:
+            signed, digests = signed_ask(keys, party, ask(party))
+            sent[party] = len(signed) - SIGNATURE_BYTES, digests
+            return signed
+
+        return made
+
+    with terms.cancelling.around(
+        channel.ask({party: message(party) for party in parties}, patience=terms.patience)
+    ) as asking:
+        for event in asking:
+            party, word = event.party, "replied"
+            if isinstance(event, Alive):
+                word = "alive"
+            elif isinstance(event, Lost):
+                word = event.why
+                done.faults[party] = _WORDS.get(event.why, f"no answer ({plain(event.why)})")
+            elif party in sent:
+                _take(done, reader, party, event.reply, *sent[party], journal, terms.valid)
+            else:
+                done.faults[party] = "it answered what it was not asked"
+            del event
+            if terms.watch is not None:
+                terms.watch(path, party, word)
+            if done.held > HELD:
+                keep(done)
+            if word != "alive" and _is_decided(done, len(parties), terms):
+                asking.hurry(terms.patience.grace)
+    return done
+
+
+def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
+    """Whether nothing that is still to come changes how the ask ends."""
+    said_no = any(one.code != "stopped" for one in done.refusals.values())
+    enough = len(done.answered) >= terms.need and not lacking(terms.needed, done.answered)
+    return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)
+
+
+def lacking(needed: Needed, answered: Iterable[str]) -> int:
+    """How many more must answer so that there are enough of each group."""
+    here = frozenset(answered)
+    return sum(max(0, least - len(members & here)) for members, least in needed)
+
+
+def _take(
+    done: Round,
+    reader: Reader,
+    party: str,
+    answer: bytes,
+    size: int,
+    digests: Digests,
+    journal: Journal,
+    valid: Valid | None,
+) -> None:
+    who, run, path = reader.agreed.consortium, reader.run, str(reader.path)
+    try:
+        raw, digest = _verified(who, party, digests, answer)
+        reply = reader.read(party, raw)
+        if isinstance(reply, Refusal):
+            done.refusals[party] = reply
+            done.faults[party] = reply.text
+            return
+        if valid is not None:
+            valid(party, reply.values)
+    except Malformed as error:
+        done.faults[party] = str(error)
+        return
+    journal.remember_trace(run, path, party, Trace(size, digests.body), Trace(len(raw), digest))
+    done.heads[party, who.roster[party].sign] = [reply.head]
+    if reply.boxes:
+        raw, boxes = parted(decode(raw))
+        journal.hold(run, path, party, boxes)
+    done.answered.append(party)
+    done.answers[party] = raw
+    done.held += len(raw)
+
+
+def _verified(who: Consortium, party: str, sent: Digests, answer: bytes) -> tuple[bytes, bytes]:
+    identity = who.roster.get(party)
+    if identity is None:
+        raise Malformed("it has no pinned key in the roster", code="stranger")
+    try:
+        return verified_reply(identity, party, sent, answer)
+    except Malformed as error:
+        raise Malformed(
+            "what arrived is not what it signed for this ask; it was altered on the way, or the ask was",
+            code="signature",
+        ) from error

@@ -1,0 +1,177 @@
+"""What the coordinator makes of a reply, before an ask is decided: a value that was declared, or a reason to go on
+without the party.
+
+Nothing that a party sends raises anything but `Malformed` here, and nothing of it is used before all of it was looked
+at: values of other names than the step gives, of another form, mail to nobody, under another head or without its box,
+a head of its ledger that it did not sign.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comity.crypto.sealing.sealed import Identity
+from comity.errors import Malformed, Refused, SiteLost, Stopped
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.protection import Summed
+from comity.federation.messages import heads
+from comity.federation.messages.codec import decode
+from comity.federation.messages.letters import Head, Letter, is_parted
+from comity.federation.messages.paths import StepPath
+from comity.federation.messages.sealed_values import opened_values
+from comity.federation.protocol import StepSpec
+
+_WORD = 48
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A party said no, or stopped. `code` and `key` came over the wire, and are fit for a terminal."""
+
+    code: str
+    key: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.code == "stopped":
+            return "stopped; its own log says why"
+        return f"refused: {self.code}" + (f" ({self.key})" if self.key else "")
+
+
+class Given(dict[str, Any]):
+    """The values of one party; asking for one that it did not give says so."""
+
+    def __init__(self, party: str, path: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._whose = f"{party} gave no {{}} in {path}"
+
+    def __missing__(self, name: str) -> Any:
+        raise Malformed(self._whose.format(name), code="form", key=name)
+
+
+@dataclass(frozen=True)
+class Reply:
+    values: Given
+    mail: list[Letter]
+    boxes: list[bytes]
+    head: heads.Head
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the replies of parties to one ask. `keys` is the coordinator's own key of the run."""
+
+    agreed: Agreed
+    run: str
+    path: StepPath
+    spec: StepSpec
+    dims: Mapping[str, int]
+    keys: Identity
+
+    def read(self, party: str, raw: bytes) -> Reply | Refusal:
+        match decode(raw):
+            case {"refused": str(code), "key": str(key), **rest} if not rest:
+                return Refusal(plain(code), plain(key))
+            case {"stopped": True, "head": head, **rest} if not rest:
+                self._check_head(party, head)
+                return Refusal("stopped")
+            case {"ok": dict(values), "mail": list(mail), "head": head, **rest} if set(rest) <= {"boxes"}:
+                boxes = rest.get("boxes", [])
+            case _:
+                raise self._wrong("it has no proper reply")
+        self._check_head(party, head)
+        if type(boxes) is not list or not all(type(box) is bytes for box in boxes):
+            raise self._wrong("its boxes are not bytes")
+        self._check_mail(party, mail, {hashlib.sha256(box).digest() for box in boxes})
+        return Reply(self._values(party, values), mail, boxes, head)
+
+    def stored(self, party: str, raw: bytes) -> tuple[Given, list[Letter]]:
+        """A reply that was accepted before, from the journal."""
+        reply = decode(raw)
+        return self._values(party, reply["ok"]), reply["mail"]
+
+    def _values(self, party: str, values: dict[str, Any]) -> Given:
+        agreed, spec = self.agreed, self.spec
+        declared = agreed.declared(self.path.mount)
+        given = set(values)
+        if spec.sends is not None and not isinstance(agreed.declaration[spec.sends].protection, Summed):
+            if spec.sends not in given:
+                raise self._wrong(f"it lacks {spec.sends}")
+            given.remove(spec.sends)
+        if not spec.is_given(given):
+            raise self._wrong(f"it gives {list(spec.gives)}, found {sorted(map(plain, given))}")
+        heads_of = self._heads(party)
+        opened = opened_values(values, declared, self.keys, heads_of)
+        for key, value in opened.items():
+            declared[key].check(value, party, COORDINATOR, agreed.consortium, self.dims)
+        return Given(party, str(self.path), opened)
+
+    def _heads(self, party: str) -> Any:
+        study, run, path = self.agreed.study, self.run, str(self.path)
+        return lambda name: Head(study, run, path, party, COORDINATOR, name)
+
+    def _check_mail(self, party: str, mail: list[Any], boxes: set[bytes]) -> None:
+        used, written = set(), set()
+        for letter in mail:
+            if not is_parted(letter):
+                raise self._wrong("it has mail that is no letter")
+            head = Head.of(letter)
+            if (head.study, head.run, head.path, head.sender) != (self.agreed.study, self.run, str(self.path), party):
+                raise self._wrong("it has mail under another head")
+            if head.to != letter["to"] or head.to == party or not self.agreed.consortium.knows(head.to):
+                raise self._wrong("it has mail to nobody")
+            release = self.agreed.letter(head.path, head.name)
+            who = self.agreed.consortium
+            if not who.includes(release.source, party) or not who.includes(release.to, head.to):
+                raise self._wrong("it has mail that is not declared")
+            if (head.to, head.name) in written:
+                raise self._wrong("it has two letters under one head")
+            written.add((head.to, head.name))
+            if "bulk" in letter:
+                used.add(letter["bulk"])
+        if used != boxes:
+            raise self._wrong("it has a letter without its box, or a box without a letter")
+
+    def _check_head(self, party: str, head: Any) -> None:
+        if not heads.is_head(head):
+            raise self._wrong("it has no head of a ledger")
+        heads.verify(self.agreed.consortium.roster[party], party, head)
+
+    def _wrong(self, why: str) -> Malformed:
+        return Malformed(f"the reply to {self.path} is not what was declared: {why}", code="form")
+
+
+def too_few(
+    path: StepPath, got: int, need: int, faults: Mapping[str, str], said_no: Mapping[str, Refusal]
+) -> Refused | Stopped:
+    """The error of an ask that can't be decided: who is missing, and why."""
+    if said_no:
+        each = [f"{party} {one.text.replace('refused', f'refused {path}', 1)}" for party, one in said_no.items()]
+        first, refusal = next(iter(said_no.items()))
+        more = f" and {len(each) - _MOST} more" if len(each) > _MOST else ""
+        return Refused("; ".join(each[:_MOST]) + more, code=refusal.code, key=refusal.key, party=first)
+    reasons: dict[str, list[str]] = {}
+    for party, why in sorted(faults.items()):
+        reasons.setdefault(why, []).append(party)
+    listed = "; ".join(f"{_few(parties)} ({why})" for why, parties in reasons.items())
+    kind = Stopped if faults and all(why.startswith("stopped") for why in reasons) else SiteLost
+    return kind(
+        f"{path}: {got} of the {need} needed answered, without {listed or 'those lost before'}. Nothing is lost: run "
+        "again with the same run id to resume",
+        party=min(faults, default=""),
+    )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+
+
+def plain(text: str) -> str:
+    """A word from elsewhere as it may stand on a terminal: printable ASCII, not long."""
+    shown = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[: _WORD + 1])
+    return shown if len(text) <= _WORD else shown[:_WORD] + "..."

@@ -1,0 +1,70 @@
+"""What crossed the wire: sizes, rounds, hashes. A view of the journal, the same after any number of resumes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from comity.federation.coordinator.journal import Journal, Trace
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.protection import Entrusted, EntrustedRounds
+
+
+@dataclass(frozen=True)
+class Line:
+    """One direction of one ask. No digest where replies travelled in clear: the hash of a small value is the value."""
+
+    path: str
+    direction: str
+    parties: int
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Transcript:
+    lines: tuple[Line, ...]
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def rounds(self) -> int:
+        return sum(line.direction == "to parties" for line in self.lines)
+
+    @property
+    def bytes(self) -> int:
+        return sum(line.bytes for line in self.lines)
+
+    def as_rows(self) -> list[dict[str, object]]:
+        return [asdict(line) for line in self.lines]
+
+
+def entrusted_steps(agreed: Agreed) -> frozenset[str]:
+    """Steps whose replies are plaintext to the coordinator."""
+    in_clear = {
+        one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
+    }
+    kind = type(agreed.protocol)
+    specs = (getattr(getattr(kind, name, None), "spec", None) for name in dir(kind))
+    return frozenset(spec.name for spec in specs if spec is not None and spec.sends in in_clear)
+
+
+def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozenset[str]) -> Transcript:
+    """`entrusted` names the steps whose replies are plaintext to the coordinator."""
+    lines = []
+    for path, asks, replies in journal.traces(study, run):
+        shown = path.partition("[")[0] not in entrusted
+        lines.append(_line(path, "to parties", asks, shown=True))
+        lines.append(_line(path, "to coordinator", replies, shown=shown))
+    return Transcript(tuple(lines))
+
+
+def _line(path: str, direction: str, traces: Sequence[Trace], *, shown: bool) -> Line:
+    """Its digest is that of the messages' digests, in the order of the parties."""
+    digest = hashlib.sha256(b"".join(trace.digest for trace in traces)).hexdigest() if shown else ""
+    return Line(path, direction, len(traces), sum(trace.size for trace in traces), digest)

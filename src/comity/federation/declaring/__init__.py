@@ -1,0 +1,1 @@
+"""What may cross a trust boundary, agreed on before anything runs: declarations, bounds, who takes part, who pays."""

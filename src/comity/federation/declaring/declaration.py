@@ -1,0 +1,406 @@
+"""What may cross a trust boundary: releases, and the declaration that lists them. No data, no input or output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from comity.crypto.masking.neighbours import choose
+from comity.errors import Malformed, Refused, StudyError
+from comity.federation.declaring.bounds import Bound, Counts, Opened
+from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium, Named, worded
+from comity.federation.declaring.forms import Array, Form
+from comity.federation.declaring.protection import (
+    Computed,
+    Correlated,
+    Curated,
+    Derived,
+    Disclosed,
+    Entrusted,
+    EntrustedRounds,
+    Noised,
+    Perturbed,
+    Protection,
+    Sealed,
+    Summed,
+)
+from comity.federation.evaluation.terms import ASIDE, TRAINING
+from comity.privacy.ledger import Draw
+from comity.privacy.loss import Loss
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.prefix_sums import PrefixSums
+from comity.privacy.mechanisms.scale import Scale
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.parallel import WHOLE
+
+PRIVATE = "private"
+DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
+"""The claim of a protocol that discloses on purpose: a site's policy must name each such release."""
+# The opened integer may not wrap: room for this many standard deviations of the noise.
+_TAILS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One value that leaves a participant: its name, from whom to whom, how protected, of what form, how often.
+
+    What is contributed is summed over the parties of its source and no others: they alone mask, pay and count.
+    `bound` is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on,
+    if the method fixes it. `known_parts` is how many parts of its shared noise are taken as known though no colluder is
+    counted with: 1 where a party that works with nobody reads what is made of the sum, and knows its own part.
+    """
+
+    name: str
+    source: Named
+    to: Named
+    protection: Protection
+    form: Form
+    times: int = 1
+    bound: Bound | None = None
+    grid: float | None = None
+    known_parts: int = 0
+
+    @property
+    def noise(self) -> Noise | None:
+        return self.protection.noise if isinstance(self.protection, Summed | Noised | Entrusted | Perturbed) else None
+
+    @property
+    def loss(self) -> Loss | None:
+        """What its source pays for one of it. A trusted coordinator's noise was paid for by the entrusted release."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.charged
+        if isinstance(self.protection, EntrustedRounds):
+            return self.protection.loss
+        return self.protection.noise.charged if isinstance(self.protection, Summed | Noised | Entrusted) else None
+
+    @property
+    def debits(self) -> int:
+        """How often its source pays that loss in a run."""
+        return 1 if isinstance(self.protection, EntrustedRounds) else self.times
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it crosses in a box that only its receiver opens."""
+        protection = self.protection
+        return isinstance(protection, Sealed) or (isinstance(protection, Disclosed) and protection.sealed)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if not isinstance(self.form, Array) or self.form.shape is None:
+            raise Refused(f"{self.name}: a noised release is an array of a declared shape", key=self.name)
+        sizes = tuple(size for size in self.form.shape if isinstance(size, int))
+        if len(sizes) != len(self.form.shape):
+            raise Refused(f"{self.name}: a noised release has no named dimensions", key=self.name)
+        return sizes
+
+    @property
+    def bounded(self) -> Bound:
+        if self.bound is None:
+            raise Refused(f"{self.name}: a noised release declares its bound", key=self.name)
+        return self.bound
+
+    @property
+    def ring(self) -> int:
+        """Bits of the ring in which contributions add up."""
+        return self.bound.ring if isinstance(self.bound, Opened) else 64
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one unit moves what the noise is added to, in the norm of that noise; or what a mechanism states."""
+        if isinstance(self.protection, Computed):
+            return self.protection.mechanism.sensitivity
+        return self.bounded.l1 if self.noise is not None and self.noise.norm == "l1" else self.bounded.l2
+
+    def scale(self, who: Consortium) -> Scale:
+        """Grid and noise in grid units, from the bound alone; refuses parts below 2 units and missing headroom."""
+        noise = self.noise
+        if noise is None:
+            raise Refused(f"{self.name} is not declared with noise", key=self.name)
+        scale = noise.scale(
+            sensitivity=self.sensitivity,
+            shape=self.shape,
+            parts=self.parts(who),
+            grid=self.grid,
+            exact=isinstance(self.bound, Counts),
+        )
+        if self.reach(who, scale) >= 2 ** (self.ring - 2):
+            raise Refused(f"{self.name}: {self.ring} bits leave no headroom for the sum and its noise", key=self.name)
+        return scale
+
+    def summed_over(self, who: Consortium) -> Consortium:
+        """The parties of its source, as the consortium of a secure sum; refused where none of them would be honest."""
+        try:
+            return who.within(self.source)
+        except StudyError as error:
+            raise Refused(
+                f"{self.name} is summed over {worded(self.source)}, {len(who.among(self.source))} of {who.size} "
+                f"parties, and all of privacy.colluders = {who.colluders} and privacy.dropouts = {who.dropouts} may be "
+                "among them: no honest part of the noise would be left; lower one, or add parties to the source",
+                code="colluders",
+                key=error.key,
+            ) from error
+
+    def parts(self, who: Consortium) -> int:
+        """How many parts of its noise no coalition of the colluders can subtract."""
+        if not isinstance(self.protection, Summed):
+            return 1
+        over = self.summed_over(who)
+        left = over.survivors - max(over.colluders, self.known_parts)
+        if left < 1:
+            raise Refused(
+                f"{self.name}: every part of the noise would be known to a reader among {over.size} parties; add "
+                "parties, or lower privacy.dropouts",
+                code="colluders",
+                key="privacy.dropouts",
+            )
+        return left
+
+    def least(self, who: Consortium) -> int:
+        """From how many parties of its source it must come for a run to go on."""
+        return max(1, len(who.among(self.source)) - who.dropouts)
+
+    def deviation(self, scale: Scale) -> float:
+        """Standard deviation of the noise on one coordinate, in grid units."""
+        if isinstance(self.noise, Spherical):
+            return scale.total * math.sqrt(math.prod(self.shape) + 1)
+        if isinstance(self.noise, PrefixSums):
+            return scale.total * float(self.noise.deviations[-1])
+        return scale.total * math.sqrt(2) if isinstance(self.noise, Laplace) else scale.total
+
+    def reach(self, who: Consortium, scale: Scale) -> float:
+        """How far the opened integer can lie from zero: contributions, their rounding, the tail of the noise."""
+        summands = 1 if isinstance(self.protection, Perturbed) else len(who.among(self.source))
+        tail = _TAILS * self.deviation(scale) * math.sqrt(summands / self.parts(who))
+        return float(summands * (self.bounded.limit / scale.grid + 1)) + tail
+
+    def spacing(self, who: Consortium) -> float:
+        """The grid that contributions are put on. An entrusted one carries no noise, so that it needs no scale."""
+        if isinstance(self.protection, Entrusted | EntrustedRounds) and self.grid is not None:
+            return self.grid
+        return self.scale(who).grid
+
+    def draws(self, part: str = WHOLE) -> list[Draw]:
+        """What one of its source is debited for, where it is made from this part of the records."""
+        if self.loss is None:
+            return []
+        drawn: object = self.protection if isinstance(self.protection, EntrustedRounds) else self.noise
+        if isinstance(self.protection, Computed):
+            drawn = self.protection.mechanism
+        return [
+            Draw(self.name, index, self.loss, type(drawn).__name__, self.sensitivity, part)
+            for index in range(self.debits)
+        ]
+
+    def _strays(self, source: str, to: str) -> bool:
+        return self.to == ITSELF and source != to
+
+    def check(self, value: Any, source: str, to: str, who: Consortium, dims: Mapping[str, int]) -> None:
+        """The one place where a value meets its declaration: both ends call it, before sending and on receipt."""
+        if not who.includes(self.source, source) or not who.includes(self.to, to) or self._strays(source, to):
+            raise Malformed(f"{self.name} is not declared from {source} to {to}", code="undeclared", key=self.name)
+        if not self.form.fits(value, dims, who):
+            raise Malformed(f"{self.name} is not of its declared form {self.form}", code="form", key=self.name)
+
+
+Needed = tuple[tuple[frozenset[str], int], ...]
+"""Groups of parties, and how many of each."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
+
+    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
+    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    """
+
+    releases: tuple[Release, ...]
+    adversary: str
+    claim: str = PRIVATE
+    aside: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [release.name for release in self.releases]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two releases of one declaration have the same name: {names}")
+
+    def __getitem__(self, name: str) -> Release:
+        release = self._named.get(name)
+        if release is None:
+            raise Malformed(f"{name!r} is not declared", code="undeclared")
+        return release
+
+    @cached_property
+    def _named(self) -> Mapping[str, Release]:
+        return {release.name: release for release in self.releases}
+
+    def accept(self, who: Consortium, beside: Declaration | None = None) -> Declaration:
+        """The declaration as it applies to this consortium; or the refusal, before anything is reserved, of whatever
+        public figures decide: what can't be noised as declared, releases of nobody, sums that so few survivors could
+        not open, and shared noise that a reader could subtract. A part's releases may be made from those that the whole
+        protocol declares, `beside` it.
+
+        A sum over one party opens that party's own value: no mask hides it, and its noise is in it in full. It applies,
+        and is shown, as noised at the site.
+        """
+        for release in self.releases:
+            _require_participants(release, who)
+        settled = replace(self, releases=tuple(_settled(release, who) for release in self.releases))
+        for release in settled.releases:
+            if isinstance(release.protection, Summed):
+                over = release.summed_over(who)
+                choose(over.size, over.colluders, over.dropouts)
+            if release.noise is not None and not (isinstance(release.protection, Entrusted) and release.grid):
+                release.scale(who)
+        known = {release.name: release for release in (*(() if beside is None else beside.releases), *settled.releases)}
+        for release in settled.releases:
+            origins = _origins(release, known)
+            _require_debits(release, origins)
+            _require_hidden_parts(release, origins, who)
+        return settled
+
+    @property
+    def private(self) -> bool:
+        return self.claim == PRIVATE
+
+    def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
+        """The releases whose noise this party pays for."""
+        return tuple(r for r in self.releases if r.loss is not None and who.includes(r.source, party))
+
+    def draws(self, party: str, who: Consortium) -> list[Draw]:
+        """What a run may draw at this party: reserved when it begins."""
+        return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
+
+    def needed(self, who: Consortium) -> Needed:
+        """How many of whom a run can't do without: from each source of a release as many as that must come from."""
+        sources = {frozenset(who.among(one.source)): one.least(who) for one in self.releases}
+        return tuple((members, least) for members, least in sources.items() if members)
+
+    def part_of(self, release: Release, who: Consortium) -> str:
+        """The part of the records that a release is made from, as far as that makes it cheaper: where a unit lies in
+        one part, releases of the other cost it nothing."""
+        if who.evaluation is None or not who.evaluation.parallel:
+            return WHOLE
+        return ASIDE if release.name in self.aside else TRAINING
+
+    def disclosures(self, party: str, who: Consortium) -> tuple[Release, ...]:
+        return tuple(r for r in self.releases if isinstance(r.protection, Disclosed) and who.includes(r.source, party))
+
+    def seen_by(self, name: str, who: Consortium) -> tuple[Release, ...]:
+        """What a participant receives."""
+        return tuple(r for r in self.releases if who.includes(r.to, name))
+
+    def sums(self) -> tuple[str, ...]:
+        """Labels of the secure sums of a run: release/index."""
+        return self._sums
+
+    @cached_property
+    def _sums(self) -> tuple[str, ...]:
+        return tuple(f"{r.name}/{i}" for r in self.releases if isinstance(r.protection, Summed) for i in range(r.times))
+
+    def circles(self, who: Consortium) -> tuple[Circle, ...]:
+        """The sums of a run by who sums: those over the same parties share one set-up of masks."""
+        found: dict[tuple[str, ...], tuple[Consortium, list[str]]] = {}
+        for release in self.releases:
+            if isinstance(release.protection, Summed):
+                over = release.summed_over(who)
+                _, labels = found.setdefault(tuple(over.parties), (over, []))
+                labels += [f"{release.name}/{index}" for index in range(release.times)]
+        return tuple(Circle(place, over, tuple(labels)) for place, (over, labels) in enumerate(found.values()))
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Parties that sum together: their place among the circles of the run, themselves, and the labels of their sums."""
+
+    place: int
+    who: Consortium
+    sums: tuple[str, ...]
+
+
+def _settled(release: Release, who: Consortium) -> Release:
+    protection = release.protection
+    alone = isinstance(protection, Summed) and len(who.among(release.source)) == 1
+    if not alone or isinstance(release.bound, Opened):
+        return release
+    assert isinstance(protection, Summed)
+    return replace(release, protection=Noised(protection.noise))
+
+
+def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
+    """What a release is made from, over however many others, itself included."""
+    found, waiting = {release.name: release}, [release]
+    while waiting:
+        protection = waiting.pop().protection
+        of = protection.of if isinstance(protection, Derived | Perturbed | Curated) else ()
+        for name in (of,) if isinstance(of, str) else of:
+            if name not in known:
+                raise ValueError(f"{release.name} is made from {name!r}, which is not declared")
+            if name not in found:
+                found[name] = known[name]
+                waiting.append(known[name])
+    return list(found.values())
+
+
+def _require_participants(release: Release, who: Consortium) -> None:
+    ends = [one for named in (release.source, release.to) for one in ((named,) if isinstance(named, str) else named)]
+    stays = release.to == ITSELF and isinstance(release.protection, Computed)
+    if ends.count(ITSELF) != stays:
+        raise ValueError(f"{release.name} stays where it is made, which a computed release does and goes nowhere else")
+    for one in ends:
+        if one != COORDINATOR and not len(who.among(one)):
+            raise Refused(
+                f"{release.name} goes from {worded(release.source)} to {worded(release.to)}, and the study has no "
+                f'party or role {one!r}; give a party the role: [parties.NAME] role = "{one}"',
+                code="roles",
+                key="parties",
+            )
+
+
+def _require_debits(release: Release, origins: list[Release]) -> None:
+    """A trusted coordinator draws no more often than the parties paid for, unless the noise of all its rounds is laid
+    out together or paid for by name."""
+    if not isinstance(release.protection, Perturbed | Curated):
+        return
+    paid = [one.protection for one in origins if isinstance(one.protection, EntrustedRounds)]
+    named = any(release.name in one.pays_for for one in paid)
+    if (paid or isinstance(release.protection, Curated)) and not named:
+        raise ValueError(f"{release.name} is made by the coordinator, and no round that is entrusted to it pays for it")
+    noise: object = release.noise
+    if isinstance(noise, Correlated):
+        if release.times > noise.rounds:
+            raise ValueError(
+                f"{release.name} is made {release.times} times and its noise is laid out for {noise.rounds}"
+            )
+        return
+    for origin in origins:
+        if isinstance(origin.protection, Entrusted) and release.times > origin.times:
+            raise ValueError(
+                f"{release.name} is noised {release.times} times and {origin.name} is paid for {origin.times}"
+            )
+
+
+def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
+    """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
+    the sum, directly or over other releases, at least one colluder must be counted with. One that did not contribute
+    knows no part."""
+    for origin in origins:
+        if not isinstance(origin.protection, Summed):
+            continue
+        over = origin.summed_over(who)
+        reads = any(who.includes(release.to, party) for party in over.parties)
+        if not reads or over.colluders or origin.known_parts or over.size == 1:
+            continue
+        advice = "set privacy.colluders to 1 or more"
+        if over.survivors == 1:
+            advice = "lower privacy.dropouts, or add parties, so that two are left to hide behind each other"
+        raise Refused(
+            f"{release.name} goes to parties and is made from {origin.name}, whose noise each of them knows a part of; "
+            f"{advice}",
+            code="colluders",
+            key="privacy.colluders",
+        )

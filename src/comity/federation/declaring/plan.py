@@ -1,0 +1,218 @@
+"""What a study would do, before anything runs: the declaration as people read it. No data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comity.crypto.masking.neighbours import choose
+from comity.federation.declaring.consortium import Consortium, worded
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
+from comity.federation.declaring.protection import Summed
+from comity.federation.protocol import Protocol
+from comity.privacy.accounting import Spent, convert
+from comity.privacy.loss import Loss, Pure, shown, shown_small
+from comity.privacy.unit import Neighbours, Unit
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    release: str
+    source: str
+    to: str
+    protection: str
+    loss: str
+    noise_sd: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every release with its receiver, protection and cost; who pays what; the adversary; the claim.
+
+    `guarantee` is the most that the run costs a party, `payers` are all that pay differently, the largest first.
+    """
+
+    study: str
+    protocol: str
+    parties: int
+    unit: str
+    neighbours: str
+    rows: tuple[PlanRow, ...]
+    total: Loss | None
+    guarantee: str
+    adversary: str
+    claim: str
+    expected: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    payers: tuple[Payer, ...] = ()
+
+    @property
+    def in_all(self) -> str:
+        """What the run costs whom."""
+        return in_words(self.payers) if self.payers else f"{self.guarantee} for each party"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "protocol": self.protocol,
+            "parties": self.parties,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "releases": [vars(row) for row in self.rows],
+            "loss_per_party": self.guarantee,
+            "payers": [vars(payer) for payer in self.payers],
+            "adversary": self.adversary,
+            "claim": self.claim,
+            "expected": self.expected,
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def as_text(self) -> str:
+        heads = ("release", "from", "to", "protection", "loss per party")
+        table = [heads, *((r.release, r.source, r.to, r.protection, r.loss) for r in self.rows)]
+        widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+        lines = [f"{self.study} · {self.protocol} · {self.parties} parties · unit: {self.unit}, {self.neighbours}"]
+        lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+        paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
+        lines += [f"  in all         {one}" for one in paid]
+        if self.claim != "private":
+            lines.append(f"  WARNING        {self.claim}")
+        lines += [f"  WARNING        {warning}" for warning in self.warnings]
+        lines.append(f"  holds against  {self.adversary}")
+        if self.expected:
+            lines.append(f"  expected       {self.expected}")
+        lines += [f"  note           {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
+    declaration = protocol.accepted(who)
+    rows, notes = [], []
+    for release in declaration.releases:
+        times = f" x{release.times}" if release.times > 1 else ""
+        noise_sd = None
+        if release.noise is not None:
+            scale = release.scale(who) if release.loss is None or release.grid is None else None
+            noise_sd = None if scale is None else release.deviation(scale) * scale.grid
+        loss = "-" if release.loss is None else str(release.loss * release.debits)
+        source, to = worded(release.source), worded(release.to)
+        rows.append(PlanRow(release.name + times, source, to, release.protection.text, loss, noise_sd))
+        if isinstance(release.protection, Summed):
+            over, parts = release.summed_over(who), release.parts(who)
+            if over.size != parts:
+                read = ", its readers know a part each" if release.known_parts > over.colluders else ""
+                notes.append(
+                    f"{release.name}: noise is laid out for {parts} honest parts of {over.size} "
+                    f"(colluders {over.colluders}, dropouts {over.dropouts}{read}): "
+                    f"{_factor(over.size / parts)} times the variance that a trusted coordinator would add"
+                )
+    notes += _holders(declaration, who)
+    notes += _evaluated(who)
+    if who.unit is not Unit.PARTY and any(release.loss is not None for release in declaration.releases):
+        charged = protocol.charged_once or of_several(declaration, who)
+        notes.append(f"the unit is {_UNITS[who.unit.value]}: {charged}")
+    spent = groups(declaration, who)[0].spent
+    return Plan(
+        study=study,
+        protocol=protocol.titled(who),
+        parties=who.size,
+        unit=_UNITS[who.unit.value],
+        neighbours="replaced" if who.neighbours.value == "replace" else "added or removed",
+        rows=tuple(rows),
+        total=who.loss,
+        guarantee=describe(spent, delta_of(who)),
+        adversary=declaration.adversary,
+        claim=declaration.claim,
+        expected=protocol.expectation(who),
+        notes=(*notes, *protocol.notes(who)),
+        warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
+        payers=payers(declaration, who),
+    )
+
+
+def _factor(factor: float) -> str:
+    """Three figures, and as many more as it takes to tell a factor from 1."""
+    digits = 3
+    while digits < 9 and f"{factor:.{digits}g}" == "1":
+        digits += 1
+    return f"{factor:.{digits}g}"
+
+
+def _holders(declaration: Declaration, who: Consortium) -> list[str]:
+    """Where not everyone is everyone's holder sums hold with a probability and under an assumption, which are said."""
+    summed = [release for release in declaration.releases if isinstance(release.protection, Summed)]
+    sizes = {over.size: over for over in (release.summed_over(who) for release in summed)}
+    graphs = [(size, choose(size, over.colluders, over.dropouts)) for size, over in sizes.items()]
+    return [
+        f"secure sums: each party draws {graph.degree} others by its own chance to hold shares of its masks, "
+        f"{graph.threshold} of which open them, itself counted; a coordinator that lies about who dropped out opens "
+        "the sum of all or nothing, except with probability 2^-39, if its colluders do not depend on who was drawn"
+        for size, graph in graphs
+        if graph.degree < size - 1
+    ]
+
+
+def _evaluated(who: Consortium) -> list[str]:
+    """What measuring the model costs, and on what it is measured."""
+    terms = who.evaluation
+    if terms is None:
+        return []
+    share = f"evaluation: {terms.share:.3g} of each owner's records are set aside by a keyed hash and not trained on"
+    if terms.parallel:
+        return [
+            f"{share}; whatever a record says, it is trained on or measured on, never both, so that the evaluation "
+            "costs nothing beside the study's epsilon"
+        ]
+    return [f"{share}; a whole party is in both parts and pays for both, out of the study's epsilon"]
+
+
+def of_several(declaration: Declaration, who: Consortium) -> str:
+    """What a person loses whose records are several units, at one party or at several: group privacy.
+
+    Two databases that differ in m units are m steps apart. Under pure ε each step adds ε. Under Gaussian noise what
+    is released moves m times as far, which is m times μ and m² times ρ, whether the noise is shared or each site's own.
+    """
+    losses = {release.name: release.loss for release in declaration.releases if release.loss is not None}
+    pure = any(isinstance(loss, Pure) for loss in losses.values())
+    curved = not all(isinstance(loss, Pure) for loss in losses.values())
+    twice = at_two_parties(declaration, who, {name: of_two(loss) for name, loss in losses.items()})
+    grows = " and ".join(
+        word for word, holds in (("m times epsilon", pure), ("m times mu, which is m^2 times rho", curved)) if holds
+    )
+    person = "a person at" if who.unit is Unit.PERSON else "a person with a record at each of"
+    ledgers = f"every ledger is charged for one; {person} m parties loses {grows}: at 2 parties"
+    return f"{ledgers} {describe(twice, delta_of(who))}"
+
+
+def of_two(loss: Loss) -> Loss:
+    """The loss of two units at once; a replaced unit is one that left and one that came, which is the same step."""
+    return convert(loss, Unit.RECORD, Neighbours.ADD_REMOVE, Unit.RECORD, Neighbours.REPLACE)
+
+
+LOOSE_EPSILON = 20
+_UNDECLARED = 10_000
+
+
+def loose(spent: Spent, units: int | None, who: Consortium) -> tuple[str, ...]:
+    """Figures under which a guarantee says next to nothing."""
+    found, delta = [], delta_of(who)
+    epsilon = spent.epsilon_at(delta)
+    if epsilon > LOOSE_EPSILON:
+        found.append(
+            f"eps {shown(epsilon, decimals=2)} is above {LOOSE_EPSILON}: whoever sees the result may tell one unit's "
+            "data from another's almost surely; lower privacy.epsilon"
+        )
+    if delta * (units or _UNDECLARED) > 1:
+        counted = f"1/{units}, and the study declares {units} units" if units else f"1/{_UNDECLARED}"
+        found.append(
+            f"delta {shown_small(delta)} is above {counted}: that much allows the whole data of some to be given away; "
+            "set privacy.delta far below 1 / (number of units)"
+        )
+    return tuple(found)
+
+
+_UNITS: Mapping[str, str] = {"record": "a record", "person": "a person", "party": "a whole party"}

@@ -1,0 +1,151 @@
+"""An owner's own terms: which studies may run at its site, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from comity.crypto.sealing.sealed import PublicIdentity
+from comity.errors import Refused
+from comity.federation.declaring.booking import Period
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.declaring.payers import spent_by
+from comity.federation.declaring.protection import Disclosed
+from comity.privacy.loss import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Checked before the reservation, at the site, whatever the coordinator says.
+
+    `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
+    again. A policy that says nothing approves nothing; None approves every study, which only a simulation does.
+    `epsilon_per_study` is a ceiling at `delta_per_study`, without which studies with Gaussian noise have none that is
+    finite; `period` one for all studies of a dataset together, compared where the run is reserved. `submitters` are
+    those whose studies may run, by the keys that the owner knows of them: a study names its own coordinator, and its
+    word for who that is counts for nothing. `pinned` are the keys that the owner knows of others, by their names: a
+    study that pins another key of one of them is refused, because whoever has that key would read and answer in its
+    place. `joint_predictions` is how many new records a run may score jointly: each is an exact score, and of two
+    parties each one's exact part of it.
+    """
+
+    protocols: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
+    submitters: Mapping[str, PublicIdentity] | None = None
+    pinned: Mapping[str, PublicIdentity] = field(default_factory=dict)
+    epsilon_per_study: Decimal | float | None = None
+    delta_per_study: Decimal | float = Decimal(0)
+    period: Period | None = None
+    disclosures: frozenset[str] = frozenset()
+    joint_predictions: int = 0
+    unproven: bool = False
+    approved: Mapping[str, int] | None = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # As it was written: 0.1 in a site's file is a tenth, not the nearest double.
+        for name in ("epsilon_per_study", "delta_per_study"):
+            if isinstance(getattr(self, name), float | int):
+                object.__setattr__(self, name, Decimal(repr(getattr(self, name))))
+
+    def allowed(self, study: str) -> int | None:
+        """For how many runs a study is approved here; None without a limit."""
+        return None if self.approved is None else self.approved.get(study, 0)
+
+    def check(
+        self,
+        *,
+        study: str,
+        runs: int,
+        protocol: str,
+        declaration: Declaration,
+        party: str,
+        who: Consortium,
+        variant: str = "default",
+    ) -> None:
+        """`runs` is how many other runs of the study this site has begun. Raises Refused, naming the key."""
+        allowed = self.allowed(study)
+        if allowed is not None and runs >= allowed:
+            raise Refused(
+                f"refused: study {study[:12]} is approved for {_runs(allowed)} here and {runs} were begun; approve it: "
+                f"comity site approve {study[:12]}",
+                code="approval",
+            )
+        if self.submitters is not None and who.roster.get(COORDINATOR) not in self.submitters.values():
+            named = ", ".join(self.submitters) or "nobody"
+            raise Refused(
+                f"refused: policy.submitters allows {named}, and the study pins a coordinator whose key is none of "
+                "theirs; if you know it by another way, add it to the site file",
+                code="policy",
+                key="submitters",
+            )
+        self.check_pinned(who)
+        for key, allows, runs_it in (("protocols", self.protocols, protocol), ("variants", self.variants, variant)):
+            if allows is not None and runs_it not in allows:
+                raise Refused(
+                    f"refused: policy.{key} allows {', '.join(allows) or 'none'}, the study runs {runs_it}",
+                    code="policy",
+                    key=key,
+                )
+        if declaration.claim not in (PRIVATE, DISCLOSING) and not self.unproven:
+            raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
+        self.check_disclosures(declaration, party, who)
+        if self.epsilon_per_study is not None:
+            spent = spent_by(declaration, party, who, runs=runs + 1)
+            asked = spent.epsilon_at(Decimal(self.delta_per_study))
+            if asked > self.epsilon_per_study:
+                # Gaussian noise has no finite epsilon at delta 0.
+                hint = "" if asked.is_finite() else "; policy.delta_per_study allows no such noise, raise that first"
+                raise Refused(
+                    f"refused: {_runs(runs + 1)} of the study ask eps {shown(asked, decimals=2)} at delta "
+                    f"{self.delta_per_study}, policy.epsilon_per_study is {self.epsilon_per_study}{hint}",
+                    code="policy",
+                    key="epsilon_per_study",
+                )
+
+    def check_pinned(self, who: Consortium) -> None:
+        """Refuses a study in which somebody whom the owner knows has another key."""
+        for name, key in self.pinned.items():
+            if name in who.parties and who.roster.get(name) != key:
+                raise Refused(
+                    f"refused: the study pins another key of {name} than [pinned.{name}] of the site file; ask {name} "
+                    "by another way which one is its own",
+                    code="keys",
+                    key=f"pinned.{name}",
+                )
+
+    def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:
+        """Whatever leaves exactly as it is needs its own word in the policy; the parts of a protocol included."""
+        for release in declaration.disclosures(party, who):
+            assert isinstance(release.protection, Disclosed)
+            needed = release.protection.policy
+            if needed == _JOINT:
+                if not 0 < release.protection.most <= self.joint_predictions:
+                    raise Refused(
+                        f"refused: the run scores up to {release.protection.most} new records jointly and exactly, "
+                        f"policy.joint_predictions is {self.joint_predictions}",
+                        code="policy",
+                        key=needed,
+                    )
+            elif needed not in self.disclosures:
+                raise Refused(
+                    f"refused: {release.name} leaves exactly as it is and policy.{needed} does not allow it",
+                    code="policy",
+                    key=needed,
+                )
+
+
+def _runs(number: int) -> str:
+    return f"{number} run" if number == 1 else f"{number} runs"
+
+
+_JOINT = "joint_predictions"
+
+SIMULATION = Policy(
+    approved=None,
+    unproven=True,
+    disclosures=frozenset({"records_may_leave", "sizes_may_leave"}),
+    joint_predictions=1 << 62,
+)
+"""One person holds all the data of a simulation: everything is allowed and labelled."""

@@ -1,0 +1,1 @@
+"""What crosses: asks, replies and letters as bytes, signed and sealed, and the channel that carries them."""

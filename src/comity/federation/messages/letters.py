@@ -1,0 +1,142 @@
+"""Letters between parties: sealed to the receiver's key of the run, signed by the sender's pinned one, relayed by the
+coordinator. A key of a run is deleted with it: pinned keys that are stolen later open nothing that was recorded.
+
+A letter has a head (study, run, path, sender, receiver, name) and a box. To one receiver the box is the value, sealed
+by HPKE. A large value for several receivers is locked once, under a fresh AES-256-GCM key that encrypts nothing else,
+and each receiver gets a letter of its own with that key sealed to it. Both ways the same is refused: a head of another
+study, run or receiver, a box that was altered, a sender that did not sign. In the second way this holds because
+
+    the signature covers the head, the sealed key and the SHA-256 of the box;
+    the key is sealed under the head, so it opens for the receiver that the head names, and as this letter only;
+    the box is locked under study, run, path, sender and name.
+
+A letter that waits for a box in common carries its digest (`bulk`) in place of the box.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from comity.crypto.sealing.sealed import Identity, PublicIdentity, lock, unlock
+from comity.entropy import fresh_seed
+from comity.errors import Malformed
+from comity.federation.messages.codec import decode, encode
+
+Letter = dict[str, Any]
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a letter belongs; the receiver compares it with where it finds itself."""
+
+    study: str
+    run: str
+    path: str
+    sender: str
+    to: str
+    name: str
+
+    @cached_property
+    def raw(self) -> bytes:
+        return encode([self.study, self.run, self.path, self.sender, self.to, self.name])
+
+    @property
+    def common(self) -> bytes:
+        """What all letters of one value share."""
+        return encode(["in common", self.study, self.run, self.path, self.sender, self.name])
+
+    @classmethod
+    def of(cls, letter: Mapping[str, Any]) -> Head:
+        match decode(letter["head"]):
+            case [str(study), str(run), str(path), str(sender), str(to), str(name)]:
+                return cls(study, run, path, sender, to, name)
+            case _:
+                raise Malformed("a sealed message has no proper head", code="sealed")
+
+
+def seal(keys: Identity, receiver: PublicIdentity, head: Head, data: bytes) -> Letter:
+    box = receiver.seal(data, head.raw)
+    return {"to": head.to, "head": head.raw, "box": box, "signature": keys.sign(head.raw + box)}
+
+
+def seal_in_common(
+    keys: Identity, receivers: Mapping[str, PublicIdentity], heads: Mapping[str, Head], data: bytes
+) -> tuple[list[Letter], bytes]:
+    """A letter for each receiver, and the one box that they share."""
+    key, common = fresh_seed(), next(iter(heads.values())).common
+    box = lock(key, data, common)
+    digest = hashlib.sha256(box).digest()
+    letters = []
+    for to, receiver in receivers.items():
+        head = heads[to].raw
+        sealed = receiver.seal(key, _for_key(head))
+        signature = keys.sign(_in_common(head, sealed, digest))
+        letters.append({"to": to, "head": head, "key": sealed, "bulk": digest, "signature": signature})
+    return letters, box
+
+
+def unseal(keys: Identity, sender: PublicIdentity, head: Head, letter: Letter) -> bytes:
+    """The value's bytes, if the sender that the head names signed this letter for the holder of `keys`."""
+    raw, box, signature = letter["head"], letter["box"], letter["signature"]
+    if "key" not in letter:
+        sender.verify(signature, raw + box)
+        return keys.open(box, raw)
+    sealed = letter["key"]
+    sender.verify(signature, _in_common(raw, sealed, hashlib.sha256(box).digest()))
+    key = keys.open(sealed, _for_key(raw))
+    if len(key) != _KEY_BYTES:
+        raise Malformed(f"the key of a box has {_KEY_BYTES} bytes, found {len(key)}", code="sealed")
+    return unlock(key, box, head.common)
+
+
+def is_letter(found: Any) -> bool:
+    """Whether this has the form of a letter as a site gets it."""
+    match found:
+        case {"to": str(), "head": bytes(), "box": bytes(), "signature": bytes(), **rest}:
+            return not rest or (set(rest) == {"key"} and isinstance(rest["key"], bytes))
+        case _:
+            return False
+
+
+def is_parted(found: Any) -> bool:
+    """Whether this has the form of a letter as a site sends it, with a digest where its box is shared."""
+    match found:
+        case {"to": str(), "head": bytes(), "signature": bytes(), "box": bytes(), **rest}:
+            return not rest
+        case {"to": str(), "head": bytes(), "signature": bytes(), "key": bytes(), "bulk": bytes(), **rest}:
+            return not rest
+        case _:
+            return False
+
+
+def delivered(letter: Letter, box_of: Callable[[bytes], bytes]) -> Letter:
+    """The letter with its box, wherever that was kept."""
+    if "bulk" not in letter:
+        return letter
+    return {**{name: part for name, part in letter.items() if name != "bulk"}, "box": box_of(letter["bulk"])}
+
+
+def parted(reply: Mapping[str, Any]) -> tuple[bytes, dict[bytes, bytes]]:
+    """A reply with digests in place of its boxes, and the boxes by digest: each is then written down once."""
+    digests = [hashlib.sha256(box).digest() for box in reply["boxes"]]
+    return encode({**reply, "boxes": digests}), dict(zip(digests, reply["boxes"]))
+
+
+def rejoined(stored: bytes, box_of: Callable[[bytes], bytes]) -> bytes:
+    """The reply as it came."""
+    reply = decode(stored)
+    return encode({**reply, "boxes": [box_of(digest) for digest in reply["boxes"]]})
+
+
+def _for_key(head: bytes) -> bytes:
+    return encode(["key in common", head])
+
+
+def _in_common(head: bytes, sealed: bytes, digest: bytes) -> bytes:
+    return encode(["letter in common", head, sealed, digest])

@@ -1,0 +1,364 @@
+"""The running side of a party: answers asks. Same ask, same bytes; a different ask under the same key is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from comity.crypto.sealing.sealed import Identity, PublicIdentity
+from comity.entropy import fresh_seed
+from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped
+from comity.federation.coordinator.delivery import Received, received
+from comity.federation.coordinator.kept import is_kept
+from comity.federation.declaring.agreed import Agreed
+from comity.federation.declaring.booking import Booking
+from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.forms import Count
+from comity.federation.declaring.policy import Policy
+from comity.federation.evaluation.split import is_aside, only
+from comity.federation.messages import heads
+from comity.federation.messages.ask import Ask
+from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.envelope import Digests, sign_reply, verify_ask
+from comity.federation.messages.letters import Head, Letter, unseal
+from comity.federation.messages.paths import ABANDON, BEGIN, END, READY, StepPath
+from comity.federation.messages.sealed_values import opened_values, sealed_values
+from comity.federation.owner.site import Site
+from comity.federation.owner.store import Store
+from comity.federation.protocol import SUM, StepSpec
+from comity.federation.subprotocols.sum_site import SumSite
+from comity.privacy.randomness import NoiseSource
+
+if TYPE_CHECKING:
+    from comity.data import Held
+
+log = logging.getLogger("comity.site")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The signed reply, and where it is a refusal the sentence for the owner, which does not cross. `run` and `path`
+    say what was asked for, once it is known that the coordinator asked."""
+
+    reply: bytes
+    refusal: ComityError | None = None
+    run: str = ""
+    path: StepPath | None = None
+
+
+class Host:
+    """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
+
+    `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
+    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones. By `digest`
+    a run knows the records that it began with; a simulation, which looks at all records at once, needs none.
+    """
+
+    def __init__(
+        self,
+        agreed: Agreed,
+        party: str,
+        *,
+        records: Held | Callable[[], Held],
+        keys: Identity,
+        store: Store,
+        noise: NoiseSource,
+        policy: Policy,
+        local: Callable[..., Any] | None = None,
+        chance: Callable[[], bytes] = fresh_seed,
+        digest: Callable[[Held], str] | None = None,
+    ) -> None:
+        self.agreed = agreed
+        self.party = party
+        self._records = records
+        self.keys = keys
+        self.store = store
+        self.noise = noise
+        self.policy = policy
+        self.local = local
+        self.chance = chance
+        self._digest = digest
+        self._parts: tuple[bytes, Held, Held] | None = None
+        self._turns = _Turns()
+        # What can't be kept as declared is found before anything is asked.
+        _ = agreed.declaration, agreed.letters
+
+    @property
+    def who(self) -> Consortium:
+        return self.agreed.consortium
+
+    @property
+    def declaration(self) -> Declaration:
+        return self.agreed.declaration
+
+    @cached_property
+    def records(self) -> Held:
+        if not callable(self._records):
+            return self._records
+        try:
+            return self._records()
+        except BadInput:
+            raise
+        except (Exception, SystemExit):
+            # A driver's text may hold a path or a password, and its code is not one of ours.
+            log.exception("%s: the records can't be read", self.party)
+            raise BadInput("the records can't be read; the log of this site says why", code="stopped") from None
+
+    @cached_property
+    def records_digest(self) -> str | None:
+        """Tells of private records: it stays in the owner's file, and is deleted with the run."""
+        return None if self._digest is None else self._digest(self.records)
+
+    def part_of_records(self, key: bytes, *, aside: bool) -> Held:
+        """The records that this key sets aside, or the others."""
+        # In a variable of its own: another run's thread may put its own parts there meanwhile.
+        parts = self._parts
+        if parts is None or parts[0] != key:
+            terms, who, whole = self.who.evaluation, self.who, self.records
+            assert terms is not None
+            measuring = self.agreed.measuring
+            aligned = measuring is not None and measuring.common == "identifiers"
+            which = is_aside(whole, terms, key, unit=who.unit, neighbours=who.neighbours, aligned=aligned)
+            parts = self._parts = (key, only(whole, ~which), only(whole, which))
+        _, training, set_aside = parts
+        return set_aside if aside else training
+
+    def identity_of(self, party: str) -> PublicIdentity:
+        identity = self.who.roster.get(party)
+        if identity is None:
+            raise Refused(f"{party!r} has no pinned key in the roster", code="stranger")
+        return identity
+
+    def permit_run(self, run: str) -> None:
+        self.permit(self.store.runs_of(self.agreed.study, other_than=run))
+
+    def permit(self, runs: int) -> None:
+        """Refuse what the owner's terms rule out, of a run that comes after so many others of the study."""
+        agreed = self.agreed
+        self.policy.check(
+            study=agreed.study,
+            runs=runs,
+            protocol=agreed.protocol.name,
+            variant=agreed.protocol.variant,
+            declaration=agreed.declaration,
+            party=self.party,
+            who=agreed.consortium,
+        )
+        for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
+            self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)
+
+    def received(self, run: str) -> Received:
+        """What this party has of a run: what was released to it, and what its own steps left with it."""
+        return received(self.store.delivered(run), self.declaration)
+
+    def answer(self, raw: bytes) -> bytes:
+        """The signed reply to an ask that the coordinator signed. It never raises: a refusal crosses as a code and a
+        key, whatever else goes wrong as "stopped"; the sentence stays in the log of this site."""
+        return self.answered(raw).reply
+
+    def answered(self, raw: bytes, digests: Digests | None = None) -> Answer:
+        """`answer`, with the sentence of a refusal for whoever is at home here. `digests` are those of `raw`, where
+        they are known."""
+        digests = digests or Digests.of_signed(raw)
+        refusal: ComityError | None = None
+        ask: Ask | None = None
+        try:
+            ask = Ask.parse(verify_ask(self.identity_of(COORDINATOR), self.party, raw, digests))
+            reply = self._reply(ask, digests)
+        except ComityError as error:
+            refusal = error
+            log.warning("%s refused: %s", self.party, error)
+        except (Exception, SystemExit):
+            refusal = Refused(f"{self.party} failed; see the log of this site", code="stopped")
+            log.exception("%s failed", self.party)
+        if refusal is not None:
+            # Whether records could be read is a fact about the data: it looks like any other stop. A full disk is no
+            # decision of the owner's: the run goes on once that is put right.
+            stopped = isinstance(refusal, BadInput | Stopped) or refusal.code == "ledger"
+            code = "stopped" if stopped else refusal.code
+            reply = encode({"refused": code, "key": "" if code == "stopped" else refusal.key})
+        signed = sign_reply(self.keys, self.party, raw, reply, digests)
+        return Answer(signed, refusal) if ask is None else Answer(signed, refusal, ask.run, ask.path)
+
+    def _reply(self, ask: Ask, digests: Digests) -> bytes:
+        if ask.study != self.agreed.study:
+            raise Refused(f"study {ask.study[:12]!r} is not the one approved here", code="study")
+        with self._turns.of(ask.run):
+            standing = self.store.standing(ask.run, ask.path)
+            bound = standing.nonce
+            if bound is not None and bound != ask.nonce:
+                raise Refused(f"run {ask.run} was begun by another journal", code="journal", key="run")
+            stored = standing.stored(digests.body)
+            if stored is not None:
+                return stored
+            self._look_at(ask.seen)
+            if ask.path not in (READY, BEGIN, ABANDON):
+                standing.require_begun(ask.study)
+            return self._step(ask, digests.body)
+
+    def _look_at(self, seen: list[heads.Head]) -> None:
+        """Compare the heads that others saw of this ledger with what it knows; one that it lacks freezes it."""
+        for head in seen:
+            self.store.look_at(head, partial(heads.verify, self.keys.public, self.party, head))
+
+    def _step(self, ask: Ask, digest: bytes) -> bytes:
+        agreed = self.agreed
+        function, spec = agreed.step(ask.path)
+        declared = agreed.declared(ask.path.mount)
+        kind = SumSite if ask.path.mount == SUM else Site
+        site = kind(self, ask.run, ask.path, spec.sends)
+        if self._digest is not None and ask.path not in (READY, BEGIN, END, ABANDON):
+            site.require_same_records()
+        values = self._opened(site, ask, spec, declared)
+        if ask.path == BEGIN:
+            site.bind(ask.nonce)
+        for letter in ask.mail:
+            self._open(site, letter)
+        reply = self._run(site, function, spec, declared, values)
+        if site.effects.look_ahead:
+            return self.store.looked_ahead(self.booking(), ask.run, reply, keys=self.keys, party=self.party)
+        return self.store.commit(
+            agreed.study,
+            ask.run,
+            ask.path,
+            digest,
+            reply,
+            site.effects,
+            self.booking() if site.effects.reserve else None,
+            keys=self.keys,
+            party=self.party,
+        )
+
+    def booking(self) -> Booking:
+        """What a run of the study reserves here, and within what terms."""
+        agreed = self.agreed
+        return Booking(
+            study=agreed.study,
+            title=agreed.title,
+            draws=tuple(agreed.declaration.draws(self.party, self.who)),
+            most=self.policy.allowed(agreed.study),
+            period=self.policy.period,
+        )
+
+    def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
+        """The values of an ask in clear, each of its declared form."""
+        if set(ask.values) != set(spec.takes):
+            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(ask.values)}", code="form")
+        sealed = any(declared[name].sealed for name in ask.values)
+        values = opened_values(ask.values, declared, site.run_key(), site.heads(COORDINATOR)) if sealed else ask.values
+        for key, value in values.items():
+            release = declared[key]
+            release.check(value, COORDINATOR, self.party, self.who, site.dims)
+            if isinstance(release.form, Count):
+                if site.kept(f"dim:{key}", value) != value:
+                    raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
+                site.keep(f"dim:{key}", value)
+            if is_kept(release) and release in self.declaration.releases:
+                site.arrived(release, value)
+        return values
+
+    def _open(self, site: Site, letter: Letter) -> None:
+        """Hold a letter that is for this run and party. One that its sender did not write as it should is as good as
+        one that never came: were it refused, a bad sender would end the turn of those that it writes to."""
+        head = Head.of(letter)
+        if (head.study, head.run, head.to) != (self.agreed.study, site.run, self.party):
+            raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
+        sender = self.identity_of(head.sender)
+        try:
+            release = self.agreed.letter(head.path, head.name)
+            raw = unseal(site.run_key(), sender, head, letter)
+            release.check(decode(raw), head.sender, self.party, self.who, site.dims)
+        except Refused as error:
+            log.warning("%s ignores a letter of %r: %s", self.party, head.sender, error)
+            return
+        if not site.hold(head.name, head.sender, head.path, raw):
+            log.warning("%s ignores a second letter %r of %r", self.party, head.name, head.sender)
+
+    def _may_be_neutral(self, spec: StepSpec) -> bool:
+        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
+        none for what a step gives beside its contribution."""
+        if spec.gives:
+            return False
+        bound = None if spec.sends is None else self.declaration[spec.sends].bound
+        return bound is not None and bound.neutral_within
+
+    def _run(
+        self,
+        site: Site,
+        function: Callable[..., Any],
+        spec: StepSpec,
+        declared: Declaration,
+        given: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        if spec.sends is not None:
+            # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
+            _ = self.records
+        try:
+            values = function(site, **given) or {}
+            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
+            self._check_given(site, spec, declared, values)
+        except (Exception, SystemExit) as error:
+            if site.effects.draws:
+                log.exception("%s failed in %s", self.party, spec.name)
+                return _stopped(site)
+            of_data = isinstance(error, BadInput) or not isinstance(error, ComityError)
+            if not of_data or not self._may_be_neutral(spec):
+                if isinstance(error, ComityError):
+                    raise
+                log.exception("%s failed in %s", self.party, spec.name)
+                raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
+            # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
+            log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
+            values = {}
+            site.contribute(None)
+        if any(declared[key].sealed for key in values):
+            values = sealed_values(values, declared, site.coordinator_key(), site.heads(self.party, COORDINATOR))
+        if site.contribution is not None:
+            assert spec.sends is not None
+            values = {**values, spec.sends: site.contribution}
+        reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
+        return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
+
+    def _check_given(self, site: Site, spec: StepSpec, declared: Declaration, values: Mapping[str, Any]) -> None:
+        if not spec.is_given(values):
+            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
+        for key, value in values.items():
+            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
+
+
+def _stopped(site: Site) -> dict[str, Any]:
+    """After a draw there is no way back: it is spent, and "stopped" is the answer for ever."""
+    site.effects.mail.clear()
+    site.effects.boxes.clear()
+    site.effects.state.clear()
+    site.effects.delivered.clear()
+    return {"stopped": True}
+
+
+class _Turns:
+    """One answer at a time for each run. An ask that is repeated while it is answered waits for the stored reply, and
+    two different ones can't both find that something was not given out yet: what one step keeps, the next one sees."""
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._locks: dict[str, tuple[Lock, int]] = {}
+
+    @contextmanager
+    def of(self, run: str) -> Iterator[None]:
+        with self._guard:
+            lock, waiting = self._locks.get(run, (Lock(), 0))
+            self._locks[run] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, waiting = self._locks.pop(run)
+                if waiting > 1:
+                    self._locks[run] = lock, waiting - 1

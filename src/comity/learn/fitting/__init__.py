@@ -1,0 +1,1 @@
+"""Solvers of penalised fits, for one party or a stack of them."""

@@ -1,0 +1,1 @@
+"""Models made of published numbers alone, and their files."""

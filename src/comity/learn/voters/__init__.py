@@ -1,0 +1,1 @@
+"""A party's own classifier, its votes, and what is learned from many of them."""

@@ -1,0 +1,1 @@
+"""Pathak, Rane and Raj (2010), done again."""

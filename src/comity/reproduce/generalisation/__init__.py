@@ -1,0 +1,1 @@
+"""How accurate the defaults are on public tables."""

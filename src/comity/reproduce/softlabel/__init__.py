@@ -1,0 +1,1 @@
+"""Hamm, Cao and Belkin (2016), done again."""

@@ -1,0 +1,1 @@
+"""Sarpatwar et al. (2019), done again."""

@@ -1,0 +1,1 @@
+"""Fioretto and Van Hentenryck (2019), done again."""

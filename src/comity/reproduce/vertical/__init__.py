@@ -1,0 +1,1 @@
+"""Xu, Yuan and Wu (2019), done again."""
