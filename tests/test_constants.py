@@ -25,7 +25,7 @@ TUNED = {
         "_PENALTY",
     ),
     "protocols/averaging/moment_blocks.py": ("WIDEST_WHOLE",),
-    "protocols/averaging/losses.py": ("clip=0.5",),
+    "protocols/averaging/objectives.py": ("clip=0.5",),
     "protocols/averaging/protocol.py": ("HEADROOM",),
     "protocols/declared_records.py": ("FAR",),
     "protocols/softlabel/rule.py": (
@@ -56,7 +56,7 @@ TUNED = {
     "protocols/vertical/response.py": ("PERIOD", "REACH"),
     "protocols/vertical/landscape.py": ("WHITENED_FROM",),
     "protocols/vertical/descent.py": ("_DOUBT", "_LEAST"),
-    "protocols/vertical/columns.py": ("LABEL_SHARE",),
+    "protocols/vertical/layout.py": ("LABEL_SHARE",),
     "protocols/vertical/dissection.py": ("DIAGONAL",),
     "protocols/vertical/fit.py": ("found = solve",),
     "learn/voters/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),

@@ -30,13 +30,13 @@ def descended(built, records, who, present_in=lambda number: NAMES):
     whole = np.sqrt(float(budget.gradient.square) * budget.rounds)
     ridge = 0.8 * built.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who) * np.sqrt(built.features)
     second = sum(x.T @ x for x in everyone)
-    matrix = built.loss.curvature(built.cut(who)) / 2 * second + ridge * np.eye(built.features)
+    matrix = built.objective.curvature(built.cut(who)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
     for number in range(built.steps):
         gradient = np.zeros(built.shape)
         for name in present_in(number):
             own = records[name]
-            gradient += built.loss.gradient(
+            gradient += built.objective.gradient(
                 weights, own.features, built.targets(own.labels), np.ones(len(own), bool), built.cut(who)
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
@@ -58,7 +58,9 @@ def test_the_average_without_noise_is_the_size_weighted_mean(kind):
     built = protocol(kind, records, l2=0.02, solver="average")
     released = run(parties(built, records, who)[0])["model"]
     sizes = np.array(list(built.sizes.values()))
-    fits = [np.atleast_2d(built.loss.fit(r.features, built.targets(r.labels), 0.02).weights) for r in records.values()]
+    fits = [
+        np.atleast_2d(built.objective.fit(r.features, built.targets(r.labels), 0.02).weights) for r in records.values()
+    ]
     np.testing.assert_allclose(released, np.tensordot(sizes / sizes.sum(), fits, 1), atol=2e-3)
 
 
@@ -69,7 +71,7 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose):
     released = run(parties(built, records, who, lose=(("cedar", lose),))[0])["model"]
     counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
     fits = sum(
-        len(records[n]) * built.loss.fit(records[n].features, built.targets(records[n].labels), 0.02).weights
+        len(records[n]) * built.objective.fit(records[n].features, built.targets(records[n].labels), 0.02).weights
         for n in counted
     )
     np.testing.assert_allclose(released[0], fits / sum(len(records[n]) for n in counted), atol=2e-3)
@@ -178,13 +180,13 @@ def test_a_party_with_fewer_records_than_said_or_none_takes_part():
     built = protocol(records=records, l2=0.02)
     released = run(parties(built, few, who)[0])["model"][0]
     others = {n: r for n, r in records.items() if n != "elm"}
-    fits = sum(len(r) * built.loss.fit(r.features, built.targets(r.labels), 0.02).weights for r in others.values())
+    fits = sum(len(r) * built.objective.fit(r.features, built.targets(r.labels), 0.02).weights for r in others.values())
     np.testing.assert_allclose(released, fits / sum(built.sizes.values()), atol=2e-3)
     half = {**records, "ash": Records(records["ash"].features[:30], records["ash"].labels[:30])}
     released = run(parties(built, half, who)[0])["model"][0]
-    heavier = built.loss.fit(half["ash"].features, built.targets(half["ash"].labels), 0.04).weights
+    heavier = built.objective.fit(half["ash"].features, built.targets(half["ash"].labels), 0.04).weights
     rest = {n: r for n, r in records.items() if n != "ash"}
-    fits = sum(len(r) * built.loss.fit(r.features, built.targets(r.labels), 0.02).weights for r in rest.values())
+    fits = sum(len(r) * built.objective.fit(r.features, built.targets(r.labels), 0.02).weights for r in rest.values())
     np.testing.assert_allclose(released, (60 * heavier + fits) / 200, atol=2e-3)
 
 

@@ -47,7 +47,7 @@ def gradients(built, y, clip):
     x[0, :2] = 0.1, sqrt(0.99) * (1 if y else -1)
     weights = np.zeros(built.shape)
     weights[0, 0] = -1000.0
-    return built.loss.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
+    return built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
 
 
 def measured_gradients(built, who, *, clip=None, parts=None):
@@ -118,7 +118,7 @@ def averages(built, who, flipped):
     """m·w of a party whose one record is flipped; the study takes it for a larger one, so that it moves furthest."""
     x, y = np.array([[1.0, 0.0]]), np.array([1.0 if flipped else 0.0])
     l2 = built.penalty(who) * built.sizes
-    return built.sizes * np.atleast_2d(built.loss.fit(x, built.targets(y), l2).weights)
+    return built.sizes * np.atleast_2d(built.objective.fit(x, built.targets(y), l2).weights)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -154,7 +154,7 @@ def test_the_average_with_delta_keeps_its_loss():
 def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not():
     """K = 1 and 64 weights: a record whose features are all alike moves every weight by as much."""
     epsilon, l2, width, count = 3.0, 10.0, 64, 300_000
-    loss = Averaging(features=width, sizes=1).loss
+    loss = Averaging(features=width, sizes=1).objective
     x = np.full((1, width), 1 / sqrt(width))
     fits = [loss.fit(x, np.array([y]), l2).weights for y in (0.0, 1.0)]
     scale, generator = 2.0 / (epsilon * l2), np.random.default_rng(8)

@@ -113,12 +113,12 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow):
     ridge = rule.ridge_of(moved, budget, 12, rule.shared_factor(who))
     for block in built.blocks:
         part = everything[:, block]
-        scaled = built.loss.curvature(built.cut(who)) / 2 * built.touched * part.T @ part
+        scaled = built.objective.curvature(built.cut(who)) / 2 * built.touched * part.T @ part
         matrix[block, block] = scaled + ridge * np.eye(part.shape[1])
     weights, way = np.zeros((1, 12)), []
     for _ in range(4):
         present = np.ones(len(everything), bool)
-        gradient = built.loss.gradient(weights, everything, labels.astype(float), present, built.cut(who))
+        gradient = built.objective.gradient(weights, everything, labels.astype(float), present, built.cut(who))
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
     np.testing.assert_allclose(released, np.mean(way[2:], axis=0), atol=2e-3)

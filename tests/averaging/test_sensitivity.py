@@ -12,7 +12,7 @@ from comity.federation.declaring.bounds import RecordSum
 from comity.federation.declaring.payers import spent_by
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.averaging.losses import TOLERANCE, loss_of
+from comity.protocols.averaging.objectives import TOLERANCE, objective_of
 from comity.protocols.averaging.published_noise import gradient_diameter
 from tests.averaging.default_consortium import KINDS, consortium, made, protocol
 
@@ -35,7 +35,7 @@ def disc(count):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_no_record_moves_a_gradient_sum_further_than_declared(kind, neighbours):
-    loss = loss_of(kind, classes_of(kind))
+    loss = objective_of(kind, classes_of(kind))
     built = protocol(kind, solver="gradient")
     who = consortium(neighbours=neighbours)
     declared, cut = built.declare(who)["gradient"].sensitivity, built.cut(who)
@@ -63,7 +63,7 @@ def test_records_outside_the_ball_are_brought_inside_and_broken_ones_count_as_no
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [np.inf, 0.0], [1e200, 1e200], [0.0, 0.0]])
     inside = in_unit_ball(rows)
     np.testing.assert_allclose(np.linalg.norm(inside, axis=1), [1, 0.5, 0, 0, 1, 0], atol=1e-12)
-    loss = loss_of("linear", 0)
+    loss = objective_of("linear", 0)
     broken = loss.gradient(np.full((1, 2), 1e308), inside, np.zeros(6), np.ones(6, bool), 1.0)
     assert np.isfinite(broken).all()
 
@@ -121,7 +121,7 @@ def moved(loss, x, y, other_x, other_y, l2, size):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("l2", [1.0, 0.05])
 def test_no_record_moves_a_weighted_fit_further_than_declared(kind, l2):
-    loss = loss_of(kind, classes_of(kind))
+    loss = objective_of(kind, classes_of(kind))
     generator, worst = np.random.default_rng(4), 0.0
     points = disc(6)
     bound = loss.diameter(l2) / l2 + 10 * 2 * TOLERANCE / l2
@@ -146,7 +146,7 @@ def test_no_record_moves_a_weighted_fit_further_than_declared(kind, l2):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("l2", [1.0, 0.01])
 def test_no_fit_is_longer_than_its_radius(kind, l2):
-    loss = loss_of(kind, classes_of(kind))
+    loss = objective_of(kind, classes_of(kind))
     generator = np.random.default_rng(5)
     longest = 0.0
     for count in (1, 2, 4, 8):
@@ -163,7 +163,7 @@ def test_no_fit_is_longer_than_its_radius(kind, l2):
 def test_what_a_run_declares_for_its_average_holds_over_all_parties(kind, neighbours):
     built = protocol(kind, solver="average", l2=0.05)
     release = built.declare(consortium(Pure(1.0), neighbours=neighbours))["models"]
-    assert release.sensitivity >= built.loss.diameter(0.05) / 0.05
+    assert release.sensitivity >= built.objective.diameter(0.05) / 0.05
     # Whoever's record it is: a small party's size cancels.
     sizes = {"ash": 3, "birch": 1000, "cedar": 10, "doum": 10, "elm": 10}
     again = protocol(kind, solver="average", l2=0.05, sizes=sizes)

@@ -67,7 +67,7 @@ def test_local_models_are_fitted_to_rows_of_length_one():
 def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch):
     method = built(solver="average", l2=0.1)
     parties, hosts = hosted(method, 1.0)
-    loss = method.loss
+    loss = method.objective
 
     class Unfinished:
         def __getattr__(self, name):
@@ -76,7 +76,7 @@ def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch):
         def fit(self, x, y, l2):
             return Fit(np.zeros(WIDTH), np.asarray(1.0), 1e-10)
 
-    monkeypatch.setattr(protocol, "loss_of", lambda *arguments: Unfinished())
+    monkeypatch.setattr(protocol, "objective_of", lambda *arguments: Unfinished())
     with pytest.raises(Stopped):
         run(parties)
     assert not [entry for host in hosts.values() for entry in host.store.ledger.entries() if entry.kind == "draw"]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from comity.crypto.masking import prg
-from comity.crypto.masking.neighbours import choose
+from comity.crypto.masking.peers import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
 from comity.federation.coordinator.parties import run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.neighbours import Degree
+from comity.crypto.masking.peers import Degree
 from comity.errors import ComityError
 from comity.federation.coordinator.parties import run
 from comity.federation.declaring.consortium import Consortium

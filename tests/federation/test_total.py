@@ -50,7 +50,7 @@ def test_the_sum_over_blocks_is_the_sum_over_all(piece: int) -> None:
     whole = ENCODING.encode(table).records
 
     def moments(rows: Rows) -> np.ndarray:
-        assert rows.features.shape == (*rows.labels.shape, 2) and rows.present.all()
+        assert rows.features.shape == (*rows.labels.shape, 2) and rows.filled.all()
         return np.asarray((rows.features * rows.labels[:, None]).T @ rows.features)
 
     expected = _Site(whole).total(moments)

@@ -184,7 +184,7 @@ def test_a_stack_of_parties_votes_as_each_alone():
         features[place, : len(x)], labels[place, : len(x)], present[place, : len(x)] = x, y, True
     public, _ = clusters(3, 15, seed=9)
     model = from_estimator(LogisticRegression(), soft=True)
-    together = local_votes(model, features, labels, public, 3, present=present)
+    together = local_votes(model, features, labels, public, 3, filled=present)
     for votes, (x, y) in zip(together, parties):
         np.testing.assert_array_equal(votes, local_votes(model, x, y, public, 3))
 

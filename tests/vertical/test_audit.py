@@ -16,8 +16,8 @@ from comity.federation.messages.codec import decode
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.dissection import integers
+from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.published import PublishedVertical
 
 from .consortia import HELD, consortium, hosted, parts, people, protocol, schema

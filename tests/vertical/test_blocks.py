@@ -11,9 +11,9 @@ from comity.federation.coordinator.parties import run
 from comity.privacy.loss import Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.in_one_place import noised
+from comity.protocols.vertical.layout import PLACES
 
 from .consortia import consortium, hosted, parts, people, protocol
 from .test_run import exact, opened

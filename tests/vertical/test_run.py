@@ -19,9 +19,9 @@ from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.baselines import pooled
-from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
+from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.published import PublishedVertical
 from comity.runtime.simulate import simulate
 from tests.federation.toy import begin

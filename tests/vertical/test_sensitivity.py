@@ -8,8 +8,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from comity.protocols.vertical.columns import NUMBER, PLACES
 from comity.protocols.vertical.dissection import integers
+from comity.protocols.vertical.layout import NUMBER, PLACES
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity, party_share, squared_bound
 
 from .consortia import protocol

@@ -20,7 +20,7 @@ from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
-from comity.protocols.averaging.losses import Kind
+from comity.protocols.averaging.objectives import Kind
 from comity.protocols.averaging.protocol import Solver
 from comity.runtime.outcome import Outcome
 

@@ -38,7 +38,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import LOSSES, Approx, Pure, shown
 from comity.privacy.unit import Unit
-from comity.runtime.by_features import by_features, check_rows, is_vertical, party_encoding
+from comity.runtime.deal_columns import check_rows, deal_columns, is_vertical, party_encoding
 from comity.runtime.encodings import encoding_of
 from comity.runtime.identifiers import check_distinct, check_kind, check_shared
 from comity.runtime.local_models import study_models
@@ -324,7 +324,7 @@ def _by_features(study: Study) -> Material:
         frame = whole_records(study, table.data, "simulation.data", encoding, owners=len(names))
         _some_records(study, len(frame))
         _check_people(study, frame, file)
-        parties, rest = by_features(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
+        parties, rest = deal_columns(study.protocol, frame, names, holdout=held_out, name=study.hash, where=file)
         found += odd(study, frame, file)
     else:
         _matching(study, list(table.data), "simulation.data has")

@@ -10,7 +10,7 @@ import numpy as np
 
 from comity.bench.kernels.securesum_runs import measure_runs
 from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.neighbours import choose
+from comity.crypto.masking.peers import choose
 from comity.crypto.sealing.sealed import Identity, lock, unlock
 from comity.entropy import Stream, derive, fresh_seed
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from comity.crypto.masking.neighbours import choose
+from comity.crypto.masking.peers import choose
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declaring.bounds import Bound, Counts, Opened
 from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium, Named, worded

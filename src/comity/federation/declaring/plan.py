@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from comity.crypto.masking.neighbours import choose
+from comity.crypto.masking.peers import choose
 from comity.federation.declaring.consortium import Consortium, worded
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers

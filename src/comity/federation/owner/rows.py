@@ -13,20 +13,20 @@ from comity.errors import Refused
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Features (..., n, d) and classes or numbers (..., n) of one block; `present` (..., n) tells records from the
+    """Features (..., n, d) and classes or numbers (..., n) of one block; `filled` (..., n) tells records from the
     padding that stacks of simulated parties have. `every` is how many records the party has in all its blocks, where
     they are more than one."""
 
     features: NDArray[np.float64]
     given: NDArray[Any] | None
-    present: NDArray[np.bool_]
+    filled: NDArray[np.bool_]
     every: int | None = None
 
     @property
     def count(self) -> NDArray[np.int64]:
         """How many records the party has, (..., 1): what a mean over all of them is divided by, in every block."""
         if self.every is None:
-            return np.asarray(self.present.sum(axis=-1, keepdims=True), np.int64)
+            return np.asarray(self.filled.sum(axis=-1, keepdims=True), np.int64)
         return np.array([self.every])
 
     @property

@@ -140,7 +140,7 @@ class Site:
         return self.records.labels
 
     @property
-    def present(self) -> NDArray[np.bool_]:
+    def filled(self) -> NDArray[np.bool_]:
         """Which rows are records rather than padding: all of them at a real site."""
         return np.ones(len(self.records), bool)
 

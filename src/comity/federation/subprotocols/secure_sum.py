@@ -9,7 +9,7 @@
                             unmask     against enough signatures, shares of self masks, or of wills of the lost
 
 Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
-             out and show different lists to different parties (`comity.crypto.masking.neighbours` says why that gains
+             out and show different lists to different parties (`comity.crypto.masking.peers` says why that gains
 nothing). Learned      coordinator: the sum over the survivors. Parties: who took part.
 Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
              that were fixed before the parties chose their holders.
@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.neighbours import Degree, choose, draw_holders
+from comity.crypto.masking.peers import Degree, choose, draw_holders
 from comity.crypto.sealing.sealed import SEALING_BYTES, lock
 from comity.errors import Refused
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium

@@ -138,7 +138,7 @@ def local_votes(
     auxiliary: Floats,
     classes: int,
     *,
-    present: NDArray[np.bool_] | None = None,
+    filled: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Votes (..., N, C) of one party, or of a stack of parties that each fit the model on their own records.
 
@@ -146,15 +146,15 @@ def local_votes(
     simplex, becomes 1/C. The owner's log says so; nobody else learns of it.
     """
     if features.ndim > 2:
-        stacked = np.ones(features.shape[:-1], bool) if present is None else present
+        stacked = np.ones(features.shape[:-1], bool) if filled is None else filled
         return np.stack(
             [
-                local_votes(model, rows, own, auxiliary, classes, present=kept)
+                local_votes(model, rows, own, auxiliary, classes, filled=kept)
                 for rows, own, kept in zip(features, labels, stacked)
             ]
         )
-    if present is not None:
-        features, labels = features[present], labels[present]
+    if filled is not None:
+        features, labels = features[filled], labels[filled]
     even = np.full((len(auxiliary), classes), 1.0 / classes)
     try:
         # Copies: a model may work in place, and these are the records and everybody's auxiliary rows.

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from comity.federation.assessment import auc, log_loss
 from comity.federation.baseline import Baseline
-from comity.protocols.averaging.losses import Loss
+from comity.protocols.averaging.objectives import Objective
 
 Floats = NDArray[np.float64]
 
@@ -29,25 +29,29 @@ class _Scored:
     auc: float | None = None
 
 
-def error_of(loss: Loss, coef: Floats, features: Floats, targets: Floats) -> float:
+def error_of(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> float:
     """Share of wrong classes, or the mean squared error of a target on [−1, 1]."""
     scores = features @ coef.T
-    if loss.kind == "linear":
+    if objective.kind == "linear":
         return float(np.mean((scores[:, 0] - targets) ** 2))
     found = scores.argmax(1) if len(coef) > 1 else (scores[:, 0] > 0).astype(np.int64)
     return float(np.mean(found != targets))
 
 
-def baselines(loss: Loss, sets: Sequence[tuple[Floats, Floats]], features: Floats, targets: Floats) -> list[Baseline]:
+def baselines(
+    objective: Objective, sets: Sequence[tuple[Floats, Floats]], features: Floats, targets: Floats
+) -> list[Baseline]:
     filled = [(x, y) for x, y in sets if len(x)]
     if not filled:
         return []
     everything = np.concatenate([y for _, y in filled])
-    alone = [_scored(loss, trained(loss, x, y), features, targets) for x, y in filled[:SAMPLED]]
+    alone = [_scored(objective, trained(objective, x, y), features, targets) for x, y in filled[:SAMPLED]]
     errors = [one.error for one in alone]
-    pooled = _scored(loss, trained(loss, np.concatenate([x for x, _ in filled]), everything), features, targets)
+    pooled = _scored(
+        objective, trained(objective, np.concatenate([x for x, _ in filled]), everything), features, targets
+    )
     return [
-        _constant(loss, everything, targets),
+        _constant(objective, everything, targets),
         Baseline(
             "own data",
             float(np.mean(errors)),
@@ -66,14 +70,14 @@ def baselines(loss: Loss, sets: Sequence[tuple[Floats, Floats]], features: Float
     ]
 
 
-def trained(loss: Loss, features: Floats, targets: Floats) -> Floats:
+def trained(objective: Objective, features: Floats, targets: Floats) -> Floats:
     """A fit without privacy, penalised as little as the number of records asks for."""
-    fit = loss.fit(features, targets, max(1e-6, 1.0 / len(features)))
-    return loss.coefficients(np.atleast_2d(fit.weights))
+    fit = objective.fit(features, targets, max(1e-6, 1.0 / len(features)))
+    return objective.coefficients(np.atleast_2d(fit.weights))
 
 
-def _constant(loss: Loss, seen: Floats, targets: Floats) -> Baseline:
-    if loss.kind == "linear":
+def _constant(objective: Objective, seen: Floats, targets: Floats) -> Baseline:
+    if objective.kind == "linear":
         error = float(np.mean((seen.mean() - targets) ** 2))
         return Baseline("constant", error, note="always the mean target")
     known, asked = seen.astype(np.int64), targets.astype(np.int64)
@@ -82,13 +86,13 @@ def _constant(loss: Loss, seen: Floats, targets: Floats) -> Baseline:
         "constant",
         float(np.mean(asked != shares.argmax())),
         note="always the most frequent class",
-        log_loss=log_loss(np.tile(shares, (len(asked), 1)), asked) if loss.kind != "svm" else None,
+        log_loss=log_loss(np.tile(shares, (len(asked), 1)), asked) if objective.kind != "svm" else None,
     )
 
 
-def _scored(loss: Loss, coef: Floats, features: Floats, targets: Floats) -> _Scored:
-    error = error_of(loss, coef, features, targets)
-    if loss.kind in ("linear", "svm"):
+def _scored(objective: Objective, coef: Floats, features: Floats, targets: Floats) -> _Scored:
+    error = error_of(objective, coef, features, targets)
+    if objective.kind in ("linear", "svm"):
         return _Scored(error)
     scores, labels = features @ coef.T, targets.astype(np.int64)
     if len(coef) == 1:

@@ -84,14 +84,14 @@ class Moments:
 
     # At a site.
 
-    def of(self, features: Floats, targets: Floats, present: NDArray[np.bool_]) -> Floats:
+    def of(self, features: Floats, targets: Floats, filled: NDArray[np.bool_]) -> Floats:
         """The vector of a party's records (..., n, d) or of a stack of them; each lies within its bounds first."""
         rows = in_unit_ball(features)
         if self.pure:
             rows = within_reach(rows, self.reach)
         with np.errstate(invalid="ignore"):
             kept = np.where(np.isfinite(targets), np.clip(targets, -1.0, 1.0), 0.0)
-        joined = np.concatenate([rows, TARGET * kept[..., None]], axis=-1) * present[..., None]
+        joined = np.concatenate([rows, TARGET * kept[..., None]], axis=-1) * filled[..., None]
         triangle = upper_triangle(joined)
         return triangle / self._weights if self.pure else triangle
 

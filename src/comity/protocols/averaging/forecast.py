@@ -20,7 +20,7 @@ def warnings(built: Averaging, who: Consortium) -> tuple[str, ...]:
         return ()
     records = together(built.sizes, who)
     reached = rule.reached(
-        curvature=built.loss.curvature(built.cut(who)),
+        curvature=built.objective.curvature(built.cut(who)),
         ridge=built.ridge(who),
         records=records,
         features=built.features,
@@ -56,7 +56,7 @@ def expectation(built: Averaging, who: Consortium) -> str:
             f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
             f"{cut:.3g}; {built.steps} rounds are averaged{useless}"
         )
-    radius = built.loss.radius(built.penalty(who))
+    radius = built.objective.radius(built.penalty(who))
     useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
     return (
         f"the model carries noise of norm {noise:.3g}; no fit with l2 = {built.penalty(who):.3g} is longer than "

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from comity.data import Bounded, Classes, Encoding
 from comity.errors import StudyError
-from comity.protocols.averaging.losses import Kind, loss_of
+from comity.protocols.averaging.objectives import Kind, objective_of
 from comity.protocols.averaging.protocol import Averaging
 from comity.protocols.averaging.published import PublishedAverage
 from comity.protocols.parameters import Only, Parameters, Setting
@@ -98,7 +98,7 @@ class AveragingParameters(Parameters):
                 encoding=encoding,
             )
         kind = self.model or _model_of(target)
-        loss_of(kind, target)
+        objective_of(kind, target)
         return Averaging(
             features=encoding.width,
             model=kind,

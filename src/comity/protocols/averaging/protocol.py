@@ -40,9 +40,9 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import forecast, rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
-from comity.protocols.averaging.losses import KINDS, TOLERANCE, Kind, Loss, loss_of
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
+from comity.protocols.averaging.objectives import KINDS, TOLERANCE, Kind, Objective, objective_of
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -121,7 +121,7 @@ class Averaging(Protocol):
             raise StudyError(f"features must be the width of an encoded row, at least 1, found {self.features}")
         if self.model == "linear" and not self.low < self.high:
             raise StudyError(f"the target's low must be below its high, found {self.low} and {self.high}")
-        loss_of(self.model, 0 if self.model == "linear" else len(self.classes))
+        objective_of(self.model, 0 if self.model == "linear" else len(self.classes))
 
     # What the study fixes.
 
@@ -130,19 +130,19 @@ class Averaging(Protocol):
         return f"averaging ({self.model}, solver {self.solver})"
 
     @property
-    def loss(self) -> Loss:
-        return loss_of(self.model, 0 if self.model == "linear" else len(self.classes))
+    def objective(self) -> Objective:
+        return objective_of(self.model, 0 if self.model == "linear" else len(self.classes))
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.loss.width, self.features
+        return self.objective.width, self.features
 
     def cut(self, who: Consortium) -> float:
         """The norm that residuals are clipped to."""
         if self.clip is not None:
-            return min(self.clip, self.loss.steepest)
-        if self.loss.clip is not None:
-            return self.loss.clip
+            return min(self.clip, self.objective.steepest)
+        if self.objective.clip is not None:
+            return self.objective.clip
         return rule.clip_for(rule.noise_level(who, self.features, together(self.sizes, who)))
 
     @property
@@ -194,7 +194,7 @@ class Averaging(Protocol):
             who,
             self.shape,
             together(self.sizes, who),
-            start=self.loss.start,
+            start=self.objective.start,
             of_numbers=self.model == "linear",
         )
         return max(SMALLEST_PENALTY, ruled)
@@ -267,8 +267,8 @@ class Averaging(Protocol):
     def _by_average(self, who: Consortium) -> tuple[Release, ...]:
         l2, most = self.penalty(who), largest(self.sizes)
         noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
-        radius = self.loss.radius(l2)
-        moved = min(self.loss.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
+        radius = self.objective.radius(l2)
+        moved = min(self.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
         return (
             Release(
                 name="models",
@@ -325,7 +325,7 @@ class Averaging(Protocol):
         return rule.steps_of(
             moments,
             self.blocks,
-            curvature=self.loss.curvature(self.cut(who)),
+            curvature=self.objective.curvature(self.cut(who)),
             ridge=self.ridge(who),
             touched=self.touched,
         )
@@ -346,7 +346,7 @@ class Averaging(Protocol):
     def second_moment(self, site: Site) -> None:
         blocks = self.blocks
         site.contribute(
-            site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.present[..., None], blocks))
+            site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks))
         )
 
     @step(sends="gradient", stacked=True)
@@ -357,13 +357,13 @@ class Averaging(Protocol):
 
     def _gradient_of(self, rows: Rows, iterate: Floats, cut: float) -> Floats:
         inside = in_unit_ball(rows.features)
-        return self.loss.gradient(iterate, inside, self.targets(rows.labels), rows.present, cut)
+        return self.objective.gradient(iterate, inside, self.targets(rows.labels), rows.filled, cut)
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:
         self._tell_owner(site)
         layout = self.layout(site.consortium)
-        site.contribute(site.total(lambda rows: layout.of(rows.features, self.signed(rows.labels), rows.present)))
+        site.contribute(site.total(lambda rows: layout.of(rows.features, self.signed(rows.labels), rows.filled)))
 
     @step(sends="models")
     def train(self, site: Site) -> None:
@@ -374,7 +374,7 @@ class Averaging(Protocol):
         size = size_of(self.sizes, site.party)
         # With fewer records than the study says the mean is over as many as it says: a record weighs 1/m at most.
         l2 = self.penalty(site.consortium) * max(1.0, size / len(site.features))
-        fit = self.loss.fit(in_unit_ball(site.features), self.targets(site.labels), l2)
+        fit = self.objective.fit(in_unit_ball(site.features), self.targets(site.labels), l2)
         if not fit.converged:
             # A neutral value instead would be further from a neighbour's fit than the noise is scaled for.
             raise Refused(f"{site.party}: the local fit did not come within {TOLERANCE}", code="stopped")
@@ -420,14 +420,16 @@ class Averaging(Protocol):
                 np.asarray(released[name], np.float64)[0] if name in released else None for name in ("errors", "shrunk")
             )
             return LinearRegressor(weights[0], self.low, self.high, self.encoding, errors, shrunk)
-        return LinearClassifier(self.loss.coefficients(weights), classes=self.classes, encoding=self.encoding)
+        return LinearClassifier(self.objective.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.loss, np.atleast_2d(np.asarray(model.coef_)), test.features, self.targets(_labels(test)))
+        return error_of(
+            self.objective, np.atleast_2d(np.asarray(model.coef_)), test.features, self.targets(_labels(test))
+        )
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]
-        return baselines(self.loss, sets, in_unit_ball(test.features), self.targets(_labels(test)))
+        return baselines(self.objective, sets, in_unit_ball(test.features), self.targets(_labels(test)))
 
     def protected(self, who: Consortium) -> int:
         return together(self.sizes, who)

@@ -64,14 +64,14 @@ def pooled_regression(train: Records, test: Records, classes: int) -> Baseline:
     """Logistic regression as anyone would fit it who had the records: features of deviation one, scikit-learn's own
     penalty, and an intercept that has none. Nothing of the method's map, bound or penalty is in it."""
     labels, truth = np.asarray(train.labels, np.int64), np.asarray(test.labels, np.int64)
-    present, shares = np.unique(labels), np.zeros((len(truth), classes))
-    if len(present) < 2:
-        shares[:, present] = 1.0
+    held, shares = np.unique(labels), np.zeros((len(truth), classes))
+    if len(held) < 2:
+        shares[:, held] = 1.0
     else:
         centre, spread = train.features.mean(axis=0), train.features.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         seen, asked = ((records.features - centre) / spread for records in (train, test))
-        shares[:, present] = _of_few(seen, labels, asked) if _is_small(present, seen) else _of_any(seen, labels, asked)
+        shares[:, held] = _of_few(seen, labels, asked) if _is_small(held, seen) else _of_any(seen, labels, asked)
     return Baseline(
         "pooled",
         float(np.mean(shares.argmax(axis=1) != truth)),
@@ -81,8 +81,8 @@ def pooled_regression(train: Records, test: Records, classes: int) -> Baseline:
     )
 
 
-def _is_small(present: NDArray[np.int64], rows: Floats) -> bool:
-    return len(present) == 2 and rows.shape[1] <= _NARROW
+def _is_small(held: NDArray[np.int64], rows: Floats) -> bool:
+    return len(held) == 2 and rows.shape[1] <= _NARROW
 
 
 def _of_few(rows: Floats, labels: NDArray[np.int64], asked: Floats) -> Floats:
@@ -110,8 +110,8 @@ def _errors_of(train: Sequence[Records], test: Records, classes: tuple[str, ...]
         # No more than half of a stack is padding.
         alike.setdefault(len(records).bit_length(), []).append(place)
     for places in alike.values():
-        features, labels, present = padded([train[place] for place in places])
-        weights, _ = linear_weights(features, labels.astype(np.int64), present, len(classes), l2)
+        features, labels, filled = padded([train[place] for place in places])
+        weights, _ = linear_weights(features, labels.astype(np.int64), filled, len(classes), l2)
         for place, own in zip(places, weights):
             found[place] = wrong(LinearClassifier(own, classes=classes), test)
     return found

@@ -204,14 +204,14 @@ class SoftLabel(Protocol):
         if isinstance(statistic, RecordTotal):
             return statistic.of_total(site.total(statistic.part))
         votes = self._votes(site) if statistic.needs == "votes" else None
-        return statistic.contribution(site.features, site.labels, site.present, votes)
+        return statistic.contribution(site.features, site.labels, site.filled, votes)
 
     def _votes(self, site: Site) -> Floats:
         """(..., N, C), every row in the simplex: of the owner's own model, or of the built-in linear classifier."""
         count = len(self.classes)
         if site.local is not None:
-            return local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
-        return linear_votes(site.features, site.labels, site.present, self.auxiliary, count, self.local_l2)
+            return local_votes(site.local, site.features, site.labels, self.auxiliary, count, filled=site.filled)
+        return linear_votes(site.features, site.labels, site.filled, self.auxiliary, count, self.local_l2)
 
     def streams(self, who: Consortium) -> bool:
         """Local classifiers, whose votes or weights are summed, are fitted on all records of a party at once."""

@@ -226,7 +226,7 @@ class PublishedSoftLabel(Protocol):
     def vote(self, site: Site) -> None:
         if site.local is not None:
             count = len(self.classes)
-            own = local_votes(site.local, site.features, site.labels, self.auxiliary, count, present=site.present)
+            own = local_votes(site.local, site.features, site.labels, self.auxiliary, count, filled=site.filled)
             # Whole votes as published; and shares would leave the simplex on a grid of 1/C.
             site.contribute(harden(own))
             return
@@ -234,7 +234,7 @@ class PublishedSoftLabel(Protocol):
         chosen = hard_votes(fit.weights, self.auxiliary, multiclass=not self.binary)
         votes = one_hot(chosen, len(self.classes))
         # A party without records, or whose fit failed, votes 1/C: abstaining would move a direction without noise.
-        votes[~site.present.any(axis=-1) | ~fit.converged] = 1.0 / len(self.classes)
+        votes[~site.filled.any(axis=-1) | ~fit.converged] = 1.0 / len(self.classes)
         site.contribute(votes)
 
     @step(sends="models", stacked=True)
@@ -246,9 +246,9 @@ class PublishedSoftLabel(Protocol):
     def _local(self, site: Site) -> Fit:
         """The party's own classifier: weights (..., d) for two classes, (..., C, d) for more."""
         if self.binary:
-            return logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.present, tol=TOLERANCE)
+            return logistic(site.features, site.labels.astype(np.float64), self.l2, mask=site.filled, tol=TOLERANCE)
         labels = one_hot(site.labels, len(self.classes))
-        return softmax(site.features, labels, self.l2, mask=site.present, tol=TOLERANCE)
+        return softmax(site.features, labels, self.l2, mask=site.filled, tol=TOLERANCE)
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier:
         from comity.learn.released.classifiers import LinearClassifier

@@ -137,13 +137,13 @@ class Layout:
         """The weight of every block: what one record adds to one of its cells (`Counts`)."""
         return tuple(block.weight for block in self.blocks)
 
-    def count(self, codes: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Floats:
+    def count(self, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
         """The weighted counts (..., counts) of records that are given as cells (..., n, columns): whole numbers.
 
-        `present` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
+        `filled` (..., n) tells records from padding. A record adds the block's weight to one cell of each block,
         whatever it says; cells that the layout does not have are refused, because they would be counted elsewhere.
         """
-        return tally(self.blocks, self.sizes, self.counts, codes, present)
+        return tally(self.blocks, self.sizes, self.counts, codes, filled)
 
     def tables(self, weighted: Floats) -> dict[tuple[int, ...], Floats]:
         """Unweighted counts by column, (k,), and by pair of columns, (i, j)."""
@@ -161,13 +161,13 @@ def tally(
     sizes: tuple[int, ...],
     counts: int,
     codes: NDArray[Any],
-    present: NDArray[np.bool_] | None,
+    filled: NDArray[np.bool_] | None,
 ) -> Floats:
     """Weighted counts (..., counts) of these blocks, of records as cells of columns of these sizes; zero where no block
     lies."""
     lead = codes.shape[:-2]
     stack = codes.reshape(prod(lead), *codes.shape[-2:])
-    here = np.ones(stack.shape[:2], np.bool_) if present is None else present.reshape(stack.shape[:2])
+    here = np.ones(stack.shape[:2], np.bool_) if filled is None else filled.reshape(stack.shape[:2])
     owner, flat = np.nonzero(here)[0], as_cells(stack[here], sizes)
     found = np.zeros((len(stack), counts))
     for block in blocks:

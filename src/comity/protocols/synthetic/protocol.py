@@ -199,7 +199,7 @@ class SyntheticData(CountedData):
     @step(sends="counts", stacked=True)
     def count(self, site: Site) -> None:
         layout = self.counting(site.consortium).layout
-        site.contribute(site.total(lambda rows: layout.count(rows.features, rows.present)))
+        site.contribute(site.total(lambda rows: layout.count(rows.features, rows.filled)))
 
     @step(sends="again", stacked=True)
     def count_again(self, site: Site, opened: NDArray[np.float64], pairs: NDArray[np.int64]) -> None:
@@ -213,7 +213,7 @@ class SyntheticData(CountedData):
                 key="pairs",
             )
         recount = self.recount(who)
-        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.present)))
+        site.contribute(site.total(lambda rows: recount.count(pairs, rows.features, rows.filled)))
 
     # What a consumer works with.
 

@@ -110,13 +110,13 @@ class Recount:
         """The blocks of the first round that are counted again, in the order of the second."""
         return (*self.labelled, *(self.candidates[int(place)] for place in pairs))
 
-    def count(self, pairs: Integers, codes: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Floats:
+    def count(self, pairs: Integers, codes: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Floats:
         """The weighted counts (..., counts) of records that are given as cells (..., n, columns)."""
         placed, start = [], 0
         for block in self.blocks(pairs):
             placed.append(Block(block.first, block.second, block.weight, start, block.shape))
             start += block.cells
-        return tally(tuple(placed), self.layout.sizes, self.counts, codes, present)
+        return tally(tuple(placed), self.layout.sizes, self.counts, codes, filled)
 
     def combined(self, first: Floats, second: Floats, pairs: Integers, deviations: tuple[float, float]) -> Combined:
         """Both rounds as one: a table that was counted twice is the mean of both, weighted by inverse variance."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.federation.baseline import Baseline
 from comity.learn.fitting.logistic import logistic
-from comity.protocols.vertical.columns import LABEL, Columns, scaled_target
 from comity.protocols.vertical.dissection import Dissection
 from comity.protocols.vertical.fit import fitted
+from comity.protocols.vertical.layout import LABEL, Layout, scaled_target
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ _L2 = 1e-6
 """Enough for classes that can be separated. Not tuned on data."""
 
 
-def error_of(columns: Columns, coef: Floats, test: Records) -> float:
+def error_of(columns: Layout, coef: Floats, test: Records) -> float:
     """Share of wrong classes, or the mean squared error of a target scaled to [−1, 1], over encoded whole rows."""
     scores = test.features @ coef
     assert test.labels is not None
@@ -29,7 +29,7 @@ def error_of(columns: Columns, coef: Floats, test: Records) -> float:
     return float(np.mean((scores - scaled_target(columns.schema, test.labels)) ** 2))
 
 
-def pooled(columns: Columns, parties: Sequence[Records]) -> Floats:
+def pooled(columns: Layout, parties: Sequence[Records]) -> Floats:
     """The columns of z in one place, over the rows that all parties have."""
     orders: list[NDArray[np.int64] | None] = [None] * len(parties)
     ids = [records.ids for records in parties]
@@ -47,7 +47,7 @@ def pooled(columns: Columns, parties: Sequence[Records]) -> Floats:
     return np.hstack(parts)
 
 
-def _fit(columns: Columns, rows: Floats) -> Floats:
+def _fit(columns: Layout, rows: Floats) -> Floats:
     """Coefficients of encoded rows without noise: least squares, or a logistic regression."""
     if not columns.classes:
         dissection = Dissection.of(columns)
@@ -59,7 +59,7 @@ def _fit(columns: Columns, rows: Floats) -> Floats:
     return np.asarray(columns.mapping @ logistic(features, labels, _L2, tol=1e-7).weights, np.float64)
 
 
-def alone_and_together(columns: Columns, rows: Floats) -> tuple[Floats, Floats]:
+def alone_and_together(columns: Layout, rows: Floats) -> tuple[Floats, Floats]:
     """Coefficients of encoded rows: what the label's holder reaches by itself, and all columns in one place."""
     # Columns of others held at zero carry nothing.
     own = rows.copy()
@@ -69,7 +69,7 @@ def alone_and_together(columns: Columns, rows: Floats) -> tuple[Floats, Floats]:
     return _fit(columns, own), _fit(columns, rows)
 
 
-def baselines(columns: Columns, train: Sequence[Records], test: Records) -> list[Baseline]:
+def baselines(columns: Layout, train: Sequence[Records], test: Records) -> list[Baseline]:
     rows = pooled(columns, train)
     if not len(rows):
         return []

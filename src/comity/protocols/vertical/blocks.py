@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.privacy.loss import Pure
-from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.dissection import Dissection
+from comity.protocols.vertical.layout import Layout
 from comity.protocols.vertical.sensitivity import block_sensitivity, l1_sensitivity, pair_sensitivity
 
 LARGEST_WEIGHT = 255
@@ -41,12 +41,12 @@ class Blocks:
     `carry` is how far an entry across parties may lie beside its product (proof.md, 4).
     """
 
-    columns: Columns
+    columns: Layout
     wished: Mapping[Block, float]
     carry: float = 0.0
 
     @classmethod
-    def of(cls, columns: Columns, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
+    def of(cls, columns: Layout, given: Mapping[str, float], carry: float = 0.0) -> Blocks:
         """From the keys of a study: a party's name, or two joined by "+". Every block needs its own ε."""
         names = {text: block for block in every_block(columns) for text in _texts(block)}
         for text, epsilon in given.items():
@@ -142,7 +142,7 @@ class Blocks:
         }
 
 
-def every_block(columns: Columns) -> tuple[Block, ...]:
+def every_block(columns: Layout) -> tuple[Block, ...]:
     parties = columns.parties
     return (*((party,) for party in parties), *combinations(parties, 2))
 

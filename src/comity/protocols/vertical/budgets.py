@@ -14,7 +14,7 @@ from math import sqrt
 from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure, shown
-from comity.protocols.vertical.columns import Columns
+from comity.protocols.vertical.layout import Layout
 from comity.protocols.vertical.sensitivity import (
     l1_sensitivity,
     l1_sensitivity_about,
@@ -23,7 +23,7 @@ from comity.protocols.vertical.sensitivity import (
 )
 
 
-def party_losses(columns: Columns, loss: Loss, carry: float = 0.0) -> dict[str, float]:
+def party_losses(columns: Layout, loss: Loss, carry: float = 0.0) -> dict[str, float]:
     """From the top down: the ε about each party's own columns, at the δ of the study.
 
     `carry` is how much of the sensitivity, in the norm of the noise, is the products' own inexactness. It may move what
@@ -35,7 +35,7 @@ def party_losses(columns: Columns, loss: Loss, carry: float = 0.0) -> dict[str, 
     return {party: gdp_epsilon(square * square_share(columns, party, carry), delta) for party in columns.parties}
 
 
-def affordable(columns: Columns, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
+def affordable(columns: Layout, wished: Mapping[str, float], delta: float, carry: float = 0.0) -> float:
     """The largest ε about whole records at which no party's own columns lose more than wished; δ = 0 is pure."""
     least = float("inf")
     for party, epsilon in wished.items():
@@ -52,12 +52,12 @@ def affordable(columns: Columns, wished: Mapping[str, float], delta: float, carr
     return least
 
 
-def pure_share(columns: Columns, party: str, carry: float = 0.0) -> float:
+def pure_share(columns: Layout, party: str, carry: float = 0.0) -> float:
     """Of a pure ε, what the release tells about one party's columns: Laplace noise is laid out for whole records."""
     return (l1_sensitivity_about(columns, party) + carry) / (l1_sensitivity(columns) + carry)
 
 
-def square_share(columns: Columns, party: str, carry: float = 0.0) -> float:
+def square_share(columns: Layout, party: str, carry: float = 0.0) -> float:
     """The same of a ρ, which grows with the square of what one party can move."""
     whole = l2_sensitivity(columns)
     return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2

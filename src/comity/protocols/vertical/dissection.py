@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.protocols.vertical.columns import LABEL, ONE_HOT, PLACES, Columns
+from comity.protocols.vertical.layout import LABEL, ONE_HOT, PLACES, Layout
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -32,13 +32,13 @@ DIAGONAL, BESIDE = 5, 7
 class Dissection:
     """The released entries, as places (first <= second) in a matrix whose last row and column are the constant's."""
 
-    columns: Columns
+    columns: Layout
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     weight: NDArray[np.int64]
 
     @classmethod
-    def of(cls, columns: Columns) -> Dissection:
+    def of(cls, columns: Layout) -> Dissection:
         width, centred = columns.width, columns.centred
         wanted = np.triu(np.ones((width + 1, width + 1), bool))
         wanted[width, width] = False

@@ -37,7 +37,7 @@ from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measurin
 from comity.federation.owner.site import Site
 from comity.federation.protocol import EVALUATION, Protocol, step
 from comity.federation.subprotocols.product import Products
-from comity.protocols.vertical.columns import PLACES, Columns, scaled_target
+from comity.protocols.vertical.layout import PLACES, Layout, scaled_target
 
 if TYPE_CHECKING:
     from comity.protocols.vertical.protocol import VerticalRegression
@@ -58,7 +58,7 @@ _OWN = "score.own"
 class Parts:
     """What each owner's part of an error may be, for one model: from the model and public bounds alone."""
 
-    layout: Columns
+    layout: Layout
     coef: Floats
 
     @property
@@ -127,7 +127,7 @@ def on_grid(values: Floats) -> Floats:
 class ErrorProducts(Products):
     """Products of parts of errors; own sums are kept when the rows are first seen."""
 
-    layout: Columns
+    layout: Layout
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
         coef = site.kept(_MODEL)

@@ -36,10 +36,10 @@ from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.by_columns.terms import adversary
 from comity.protocols.vertical import terms
-from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.descent import Descent
 from comity.protocols.vertical.instruments import Whitening, constant_units
 from comity.protocols.vertical.landscape import Landscape
+from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.response import (
     ERROR,

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
-from comity.protocols.vertical.columns import PLACES
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.instruments import constant_units
+from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import responses
 from comity.protocols.vertical.rounds import Rounds
 

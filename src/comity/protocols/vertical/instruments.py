@@ -17,7 +17,7 @@ from math import floor, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.protocols.vertical.columns import PLACES
+from comity.protocols.vertical.layout import PLACES
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.federation.owner.site import Site
 from comity.protocols.by_columns.products import ProductsAndOwn
-from comity.protocols.vertical.columns import Columns
 from comity.protocols.vertical.dissection import gram
+from comity.protocols.vertical.layout import Layout
 
 Floats = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 class ColumnProducts(ProductsAndOwn):
     """Products of columns that their owners have forced into their bounds."""
 
-    layout: Columns
+    layout: Layout
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
         records = site.records

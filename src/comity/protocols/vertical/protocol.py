@@ -46,9 +46,9 @@ from comity.protocols.vertical import terms
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up
-from comity.protocols.vertical.columns import PLACES, Columns
 from comity.protocols.vertical.dissection import BESIDE, Dissection
 from comity.protocols.vertical.fit import Regression, fitted
+from comity.protocols.vertical.layout import PLACES, Layout
 from comity.protocols.vertical.prediction import ways_to_predict
 from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
@@ -106,8 +106,8 @@ class VerticalRegression(Protocol):
         return f"vertical ({kind}, {'Laplace' if self.pure else 'Gaussian'}, {self.products})"
 
     @cached_property
-    def layout(self) -> Columns:
-        return Columns(self.schema, self.columns, centred=not self.pure, intercept=self.intercept, bins=self.bins)
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.columns, centred=not self.pure, intercept=self.intercept, bins=self.bins)
 
     @cached_property
     def dissection(self) -> Dissection:

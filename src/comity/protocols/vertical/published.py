@@ -41,7 +41,7 @@ from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.terms import CHARGED, check_parties
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.budgets import published_share, shown_up
-from comity.protocols.vertical.columns import Columns, scaled_target
+from comity.protocols.vertical.layout import Layout, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def functional_mechanism(
 class _Plain(Products):
     """Products of encoded columns as they are; the label's holder has the constant and the label too."""
 
-    layout: Columns
+    layout: Layout
 
     def matrix(self, site: Site, which: slice | NDArray[np.int64] = slice(None)) -> Floats:
         features, layout = site.features[which], self.layout
@@ -131,8 +131,8 @@ class PublishedVertical(Protocol):
         rows.check(self.name, self.alignment, self.schema, self.most)
 
     @cached_property
-    def layout(self) -> Columns:
-        return Columns(self.schema, self.columns, centred=False, intercept=True)
+    def layout(self) -> Layout:
+        return Layout(self.schema, self.columns, centred=False, intercept=True)
 
     @property
     def encoding(self) -> Encoding:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
 from comity.crypto.dealer_waves import STEPS, Curve
 from comity.errors import StudyError
-from comity.protocols.vertical.columns import PLACES
+from comity.protocols.vertical.layout import PLACES
 
 Floats = NDArray[np.float64]
 Angles = NDArray[np.uint16]

@@ -38,9 +38,9 @@ from comity.federation.declaring.protection import Derived, Sealed
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.alignment import ROWS
-from comity.protocols.vertical.columns import LABEL, PLACES, Columns
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.instruments import Whitening, constant_units, limit_of
+from comity.protocols.vertical.layout import LABEL, PLACES, Layout
 from comity.protocols.vertical.response import CURVE, RESPONSE_PLACES, angles, partial_scores
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Rounds(Protocol):
     """Between the parties of `layout`, whose target has two classes."""
 
     name = "rounds"
-    layout: Columns
+    layout: Layout
 
     @cached_property
     def widths(self) -> dict[str, int]:

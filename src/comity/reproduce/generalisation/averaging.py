@@ -13,7 +13,7 @@ from comity.data import Bounded, Classes, Encoding, Records, even
 from comity.entropy import Stream
 from comity.federation.assessment import Assessment
 from comity.protocols.averaging import Averaging
-from comity.protocols.averaging.losses import Kind
+from comity.protocols.averaging.objectives import Kind
 from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row
 from comity.reproduce.generalisation.tables import Table, table
 from comity.runtime.simulate import simulate

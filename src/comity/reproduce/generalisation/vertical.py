@@ -24,10 +24,10 @@ from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import alone_and_together
-from comity.protocols.vertical.columns import scaled_target
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended
 from comity.protocols.vertical.in_one_place import noised
+from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.reproduce.generalisation.rows import (
     Beside,

@@ -169,8 +169,8 @@ def mean_votes(layout: Layout) -> Floats:
     shares = np.zeros((len(layout.auxiliary), len(layout.classes)))
     for start in range(0, layout.parties, _STACK):
         features, labels = layout.features[start : start + _STACK], layout.labels[start : start + _STACK]
-        present = np.ones(labels.shape, np.bool_)
-        shares += linear_votes(features, labels, present, layout.auxiliary, len(layout.classes), L2).sum(axis=0)
+        filled = np.ones(labels.shape, np.bool_)
+        shares += linear_votes(features, labels, filled, layout.auxiliary, len(layout.classes), L2).sum(axis=0)
     return shares / layout.parties
 
 
@@ -178,8 +178,8 @@ def contributions(layout: Layout, statistic: Statistic, votes: Floats | None) ->
     """What the parties contribute, a stack of them at a time, before it is bounded."""
     if statistic.needs == "votes":
         # What a party contributes is affine in its votes: equal parties with the mean vote have the same sum.
-        present = np.ones(layout.labels.shape[1], np.bool_)
-        one = statistic.contribution(layout.features[0], layout.labels[0], present, votes)
+        filled = np.ones(layout.labels.shape[1], np.bool_)
+        one = statistic.contribution(layout.features[0], layout.labels[0], filled, votes)
         yield np.broadcast_to(one, (layout.parties, *one.shape))
         return
     for start in range(0, layout.parties, _STACK):

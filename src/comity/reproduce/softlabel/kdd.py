@@ -230,8 +230,8 @@ def without_noise(one: Trial, size: Size) -> Iterator[tuple[str, float]]:
     flat = one.features.reshape(-1, one.features.shape[-1])[: size.auxiliary]
     pooled = logistic(flat, one.labels.ravel()[: len(flat)].astype(np.float64), L2, tol=1e-8).weights
     yield "batch", one.accuracy(pooled)
-    present = np.ones((size.sampled, size.records), np.bool_)
-    local, _ = linear_weights(one.features[: size.sampled], one.labels[: size.sampled], present, 2, L2)
+    filled = np.ones((size.sampled, size.records), np.bool_)
+    local, _ = linear_weights(one.features[: size.sampled], one.labels[: size.sampled], filled, 2, L2)
     yield "indiv", float(np.mean([one.accuracy(weights[0]) for weights in local]))
 
 
@@ -303,11 +303,11 @@ def unmapped(found: FeatureMap, weights: Floats) -> tuple[Floats, float]:
 def vote_shares(one: Trial, size: Size) -> Iterator[tuple[int, Floats]]:
     """Shares (N, 2) of the votes of the first parties, for each number of them, the smallest first."""
     attacks, done = np.zeros(len(one.distinct)), 0
-    present = np.ones((_STACK, size.records), np.bool_)
+    filled = np.ones((_STACK, size.records), np.bool_)
     for parties in sorted(size.parties):
         while done < parties:
             upto = min(done + _STACK, parties)
-            stack = one.features[done:upto], one.labels[done:upto], present[: upto - done]
+            stack = one.features[done:upto], one.labels[done:upto], filled[: upto - done]
             weights, usable = linear_weights(*stack, 2, L2)
             # Whole votes are counted; a party whose fit failed votes for both classes alike.
             attacks += hard_votes(weights[usable, 0], one.distinct).sum(axis=0) + np.count_nonzero(~usable) / 2

@@ -30,9 +30,9 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import error_of, pooled
-from comity.protocols.vertical.columns import scaled_target
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
+from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published import functional_mechanism
 from comity.reproduce.vertical.baselines import frank_wolfe

@@ -35,7 +35,7 @@ STACK_PARTIES = 512
 
 
 class Stack:
-    """Stands where a `Site` stands: features (B, n, d), labels (B, n), present (B, n). `contribute` adds up, before any
+    """Stands where a `Site` stands: features (B, n, d), labels (B, n), filled (B, n). `contribute` adds up, before any
     noise: the cohort draws it for each party."""
 
     def __init__(
@@ -44,20 +44,20 @@ class Stack:
         who: Consortium,
         features: NDArray[np.float64],
         labels: NDArray[Any],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         local: Callable[..., Any] | None = None,
     ) -> None:
         self.consortium = who
         self.local = local
         self.features = features
         self.labels = labels
-        self.present = present
+        self.filled = filled
         self._release = release
         self.units: NDArray[np.int64] | None = None
 
     def total(self, part: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Of each party of the stack, whose records are one block."""
-        return part(Rows(self.features, self.labels, self.present))
+        return part(Rows(self.features, self.labels, self.filled))
 
     def contribute(self, value: NDArray[np.float64] | None = None) -> None:
         release, shape, stacked = self._release, self._release.shape, self.features.ndim == 3
@@ -156,8 +156,8 @@ class Cohort:
         held = max(int(np.prod(release.shape)), self.protocol.scratch)
         most = max(1, min(STACK_PARTIES, STACK_BYTES // (8 * held)))
         units, count = np.zeros(release.shape, "<i8"), 0
-        for features, labels, present in self._blocks(most):
-            stack = Stack(release, self.consortium, features, labels, present, self._local)
+        for features, labels, filled in self._blocks(most):
+            stack = Stack(release, self.consortium, features, labels, filled, self._local)
             step(stack, **values)
             if stack.units is None:
                 raise Refused(f"{path.partition('[')[0]} contributed nothing", code="undeclared")

@@ -67,7 +67,7 @@ class Cells(RecordTotal):
     def part(self, rows: Rows) -> Floats:
         """Counts, which are exact in whatever blocks."""
         cell = one_hot(self.cell_of(self.map(rows.features)[..., :-1]), len(self.centres))
-        label = one_hot(np.where(rows.present, rows.labels, 0), self.classes) * rows.present[..., None]
+        label = one_hot(np.where(rows.filled, rows.labels, 0), self.classes) * rows.filled[..., None]
         return np.asarray(label.swapaxes(-1, -2) @ cell, np.float64)
 
     def of_total(self, total: Floats) -> Floats:

@@ -112,12 +112,12 @@ class ClassSums(RecordTotal):
 
     def part(self, rows: Rows) -> Floats:
         """Each record divided by the number of all, so that blocks add up to the mean."""
-        present = rows.present
+        filled = rows.filled
         placed = self.seen(self.map(rows.features))
-        shown = np.where(present, 1.0 / np.maximum(1, rows.count), 0.0)
+        shown = np.where(filled, 1.0 / np.maximum(1, rows.count), 0.0)
         # The class of padding is never looked at: its weight is zero.
-        sides = contrasts(self.classes).T[np.where(present, rows.labels, 0)] * shown[..., None]
-        return np.asarray(sides.swapaxes(-1, -2) @ np.where(present[..., None], placed, 0.0), np.float64)
+        sides = contrasts(self.classes).T[np.where(filled, rows.labels, 0)] * shown[..., None]
+        return np.asarray(sides.swapaxes(-1, -2) @ np.where(filled[..., None], placed, 0.0), np.float64)
 
     def of_total(self, total: Floats) -> Floats:
         """With directions, the sums themselves. Without, the class that is most frequent at the party, ties in equal

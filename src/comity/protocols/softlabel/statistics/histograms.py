@@ -13,7 +13,7 @@ from scipy.special import softmax as normalise
 from comity.errors import DataError
 from comity.federation.declaring.bounds import Simplex
 from comity.learn.released.feature_map import FeatureMap
-from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
+from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled, in_simplex
 from comity.protocols.softlabel.statistics.votes import Votes, coordinates, moments, shortened, whitened_after
 
 Floats = NDArray[np.float64]
@@ -62,13 +62,13 @@ class Histograms(Statistic):
         self,
         features: Floats,
         labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         votes: Floats | None = None,
     ) -> Floats:
         if votes is None or votes.shape[-2:] != self.shape:
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")
-        return np.asarray(np.where(filled(present), in_simplex(votes), 1.0 / self.classes), np.float64)
+        return np.asarray(np.where(any_filled(filled), in_simplex(votes), 1.0 / self.classes), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         votes = Votes(classes=self.classes, map=self.map, rows=self.rows)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from comity.federation.declaring.bounds import Ball
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.released.feature_map import self_training_map
-from comity.protocols.softlabel.statistics.statistic import Statistic, filled
+from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled
 
 Floats = NDArray[np.float64]
 
@@ -56,20 +56,20 @@ class Models(Statistic):
         self,
         features: Floats,
         labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         votes: Floats | None = None,
     ) -> Floats:
         fit = softmax(
             self.map(features),
-            np.where(present, labels, 0),
+            np.where(filled, labels, 0),
             self.l2,
             classes=self.classes,
-            mask=present,
+            mask=filled,
             tol=_TOLERANCE,
         )
         weights = contrasts(self.classes) @ fit.weights
         length = np.sqrt((weights**2).sum(axis=(-2, -1), keepdims=True))
-        usable = fit.converged[..., None, None] & filled(present)
+        usable = fit.converged[..., None, None] & any_filled(filled)
         return np.asarray(np.where(usable, weights / np.where(length > 0, length, 1.0), 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:

@@ -61,12 +61,12 @@ class Statistic(ABC):
         self,
         features: Floats,
         labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         votes: Floats | None = None,
     ) -> Floats:
         """A party's part of the sum, or those of a stack of parties: (..., *shape).
 
-        `features` (..., n, d) are encoded rows before the map, `labels` (..., n) class indices, `present` (..., n)
+        `features` (..., n, d) are encoded rows before the map, `labels` (..., n) class indices, `filled` (..., n)
         tells records from padding, `votes` (..., N, C) are rows of shares for the auxiliary rows. A party without
         records contributes the bound's neutral value.
         """
@@ -112,15 +112,15 @@ class RecordTotal(Statistic):
         self,
         features: Floats,
         labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         votes: Floats | None = None,
     ) -> Floats:
-        return self.of_total(self.part(Rows(features, labels, present)))
+        return self.of_total(self.part(Rows(features, labels, filled)))
 
 
-def filled(present: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def any_filled(filled: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which parties have a record at all, shaped to multiply a contribution of two axes."""
-    return np.asarray(present.any(axis=-1), np.bool_)[..., None, None]
+    return np.asarray(filled.any(axis=-1), np.bool_)[..., None, None]
 
 
 def in_simplex(votes: Floats) -> Floats:

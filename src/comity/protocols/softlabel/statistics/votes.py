@@ -23,7 +23,7 @@ from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import FeatureMap, after, whitened
 from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk
-from comity.protocols.softlabel.statistics.statistic import Statistic, filled, in_simplex
+from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled, in_simplex
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ class Votes(Statistic):
         self,
         features: Floats,
         labels: NDArray[np.int64],
-        present: NDArray[np.bool_],
+        filled: NDArray[np.bool_],
         votes: Floats | None = None,
     ) -> Floats:
         if votes is None or votes.shape[-2:] != (len(self.rows), self.classes):
@@ -94,7 +94,7 @@ class Votes(Statistic):
         turned = in_simplex(votes) @ coordinates(self.classes).T
         if self.weight is not None:
             turned = turned * self.weight[:, None]
-        return np.asarray(np.where(filled(present), moments(turned, self.rows), 0.0), np.float64)
+        return np.asarray(np.where(any_filled(filled), moments(turned, self.rows), 0.0), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """Moments shrunk to what they are likely to be, then the softmax model of least risk under them."""

@@ -40,7 +40,7 @@ TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Loss:
+class Objective:
     """One loss of k = `width` margins. `steepest` bounds its residual, `start` is its norm at zero weights, `clip` the
     default norm to cut it at, None where `rule.clip_for` tells it from the noise."""
 
@@ -55,7 +55,7 @@ class Loss:
     radius: Callable[[float], float]
     fit: Callable[[Floats, Floats, float], Fit]
 
-    def gradient(self, weights: Floats, x: Floats, y: Floats, present: NDArray[np.bool_], clip: float) -> Floats:
+    def gradient(self, weights: Floats, x: Floats, y: Floats, filled: NDArray[np.bool_], clip: float) -> Floats:
         """Sum over records of the clipped residual times the record: (..., k, d), of norm clip per record at most.
 
         A residual that is not finite counts as none, so that no record can turn a sum into NaN.
@@ -63,7 +63,7 @@ class Loss:
         with np.errstate(over="ignore", invalid="ignore"):
             residual = self.residual(x @ weights.T, y)
             norm = np.sqrt((residual * residual).sum(-1, keepdims=True))
-        usable = np.isfinite(norm) & present[..., None]
+        usable = np.isfinite(norm) & filled[..., None]
         residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
         residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
         return np.asarray(residual.swapaxes(-1, -2) @ x, np.float64)
@@ -73,7 +73,7 @@ class Loss:
         return np.asarray(contrasts(self.width + 1).T @ weights, np.float64) if self.kind == "softmax" else weights
 
 
-def loss_of(kind: Kind, target: Classes | Bounded | int | None) -> Loss:
+def objective_of(kind: Kind, target: Classes | Bounded | int | None) -> Objective:
     """The loss of a model for a target: its classes, their number, or a bounded number (None)."""
     classes = len(target.values) if isinstance(target, Classes) else target if isinstance(target, int) else 0
     if (kind == "linear") != (classes == 0):
@@ -89,11 +89,11 @@ def loss_of(kind: Kind, target: Classes | Bounded | int | None) -> Loss:
     return {"logistic": _logistic, "svm": _svm, "linear": _linear}[kind]() if kind != "softmax" else _softmax(classes)
 
 
-def _logistic() -> Loss:
+def _logistic() -> Objective:
     """σ(w·x) − y. Clipped at a < ½ it is the derivative of a convex loss that is straight where the margin is short;
     its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only. A low clip makes the noise small and the
     probabilities too sure, which costs log loss, and the rarer class of skewed ones: the default follows the noise."""
-    return Loss(
+    return Objective(
         "logistic",
         1,
         steepest=1.0,
@@ -107,7 +107,7 @@ def _logistic() -> Loss:
     )
 
 
-def _svm() -> Loss:
+def _svm() -> Objective:
     """The smoothed hinge: slope in [−1, 0], curvature at most 1. At the minimiser λ|w|² is the mean of −h'(m)·m, and
     (1 − m)·m <= 1/4."""
 
@@ -115,7 +115,7 @@ def _svm() -> Loss:
         sign = (2.0 * y - 1.0)[..., None]
         return np.asarray(-sign * np.clip(1.0 - sign * u, 0.0, 1.0), np.float64)
 
-    return Loss(
+    return Objective(
         "svm",
         1,
         steepest=1.0,
@@ -129,10 +129,10 @@ def _svm() -> Loss:
     )
 
 
-def _linear() -> Loss:
+def _linear() -> Objective:
     """Squared distance to y in [−1, 1], straight beyond a distance of 1 (`comity.learn.fitting.squared`): without that
     a record's pull would grow with the weights, to 1 + 1/(2√λ). At the minimiser λ|w|² is the mean of −r·u <= 1/4."""
-    return Loss(
+    return Objective(
         "linear",
         1,
         steepest=1.0,
@@ -146,7 +146,7 @@ def _linear() -> Loss:
     )
 
 
-def _softmax(classes: int) -> Loss:
+def _softmax(classes: int) -> Objective:
     """p − y in the C − 1 coordinates of vectors that sum to zero: of norm √2 at most, and of curvature ½ at most.
 
     The tables on which `rule` was tried have two classes: on which data the clip of ½ was chosen is not on record."""
@@ -163,7 +163,7 @@ def _softmax(classes: int) -> Loss:
         found = softmax(x, one_hot(y.astype(np.int64), classes), l2, tol=TOLERANCE)
         return Fit(basis @ found.weights, found.gradient_norm, found.tol)
 
-    return Loss(
+    return Objective(
         "softmax",
         classes - 1,
         steepest=sqrt(2.0),

@@ -1,4 +1,4 @@
-"""Columns: what each party's encoded rows become before they are multiplied, by rules of the schema alone.
+"""Layout: what each party's encoded rows become before they are multiplied, by rules of the schema alone.
 
 A row z that spans parties can't be clipped by anybody, so that its norm is bounded by what each owner can enforce for
 itself, schema column by schema column. Centring makes these bounds small: a number lies in [−½, ½], a yes/no is ±½, a
@@ -64,7 +64,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class Layout:
     """The columns of z over all parties, in the parties' order; the label is the last one of its holder."""
 
     schema: Schema

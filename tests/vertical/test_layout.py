@@ -7,8 +7,8 @@ import pytest
 
 from comity.data import Categorical, Classes, Numeric, Records, Schema
 from comity.errors import StudyError
-from comity.protocols.vertical.columns import PLACES, Columns, simplex
 from comity.protocols.vertical.dissection import Dissection, integers
+from comity.protocols.vertical.layout import PLACES, Layout, simplex
 from comity.protocols.vertical.sensitivity import squared_bound
 
 from .consortia import parts, people, protocol, schema
@@ -84,37 +84,37 @@ def test_variances_belong_to_the_entries_that_carry_noise():
 def test_wrong_targets_and_parties_are_named():
     three = Schema((Numeric("age", 0, 1),), Classes("kind", ("a", "b", "c")))
     with pytest.raises(StudyError, match="two classes"):
-        Columns(three, {"ash": ("age",), "birch": ("kind",)})
+        Layout(three, {"ash": ("age",), "birch": ("kind",)})
     with pytest.raises(StudyError, match="needs a target"):
-        Columns(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
+        Layout(Schema((Numeric("age", 0, 1), Numeric("dose", 0, 1))), {"ash": ("age",), "birch": ("dose",)})
     with pytest.raises(StudyError, match="no party has 'sick'"):
-        Columns(schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
+        Layout(schema(), {"ash": ("age", "place"), "birch": ("dose", "sex")})
     with pytest.raises(StudyError, match="two parties"):
-        Columns(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
+        Layout(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
 
 
 def test_a_party_may_hold_the_label_alone():
     held = {"ash": ("age", "place", "dose", "sex"), "birch": ("sick",)}
-    layout = Columns(schema(), held)
+    layout = Layout(schema(), held)
     assert layout.widths["birch"] == 1 and layout.label_at == "birch" and layout.pieces[-1].kind == "label"
-    first = Columns(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
+    first = Layout(schema(), {"birch": ("sick",), "ash": ("age", "place", "dose", "sex")})
     assert first.pieces[0].kind == "label" and first.places("birch") == slice(0, 1)
 
 
 def test_a_column_of_one_category_is_a_constant():
     one = Schema((Categorical("only", ("x",)), Numeric("age", 0, 1)), Classes("sick", ("no", "yes")))
-    layout = Columns(one, {"ash": ("only",), "birch": ("age", "sick")})
+    layout = Layout(one, {"ash": ("only",), "birch": ("age", "sick")})
     assert np.ptp(layout.matrix(Records(np.ones((3, 1))), "ash")) == 0
 
 
 def test_a_number_whose_missing_values_are_a_cell_is_refused_with_its_key() -> None:
     from comity.data import Classes, Numeric, Schema
     from comity.errors import StudyError
-    from comity.protocols.vertical.columns import Columns
+    from comity.protocols.vertical.layout import Layout
 
     def laid_out(**options):  # type: ignore[no-untyped-def]
         schema = Schema((Numeric("x", 0, 1, missing="cell", **options), Numeric("z", 0, 1)), Classes("y", ("0", "1")))
-        return Columns(schema=schema, held={"a": ("x",), "b": ("z", "y")}, bins=True)
+        return Layout(schema=schema, held={"a": ("x",), "b": ("z", "y")}, bins=True)
 
     with pytest.raises(StudyError, match="cut it into bins") as caught:
         laid_out()

@@ -13,7 +13,7 @@ from comity.errors import DataError
 from comity.learn.fitting.hinge import SmoothedHinge, smoothed_hinge
 from comity.learn.fitting.squared import Huber, ridge
 from comity.protocols.averaging import rule
-from comity.protocols.averaging.losses import KINDS, loss_of
+from comity.protocols.averaging.objectives import KINDS, objective_of
 from tests.averaging.default_consortium import consortium, protocol
 
 
@@ -90,7 +90,7 @@ def test_wrong_targets_are_refused():
 def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind):
     """At its minimiser the sum of gradients balances the penalty, where nothing is clipped."""
     classes = {"softmax": 3, "linear": 0}.get(kind, 2)
-    loss = loss_of(kind, classes)
+    loss = objective_of(kind, classes)
     x, y, numbers = sample()
     y = numbers if kind == "linear" else np.digitize(numbers, [-0.2, 0.3]).astype(float) if kind == "softmax" else y
     weights = np.atleast_2d(loss.fit(x, y, 0.05).weights)

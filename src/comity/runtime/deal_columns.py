@@ -52,7 +52,7 @@ def check_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -
         )
 
 
-def by_features(
+def deal_columns(
     protocol: Protocol, frame: pd.DataFrame, parties: tuple[str, ...], *, holdout: float | None, name: str, where: str
 ) -> tuple[dict[str, Records], pd.DataFrame | None]:
     """Every party's columns of the records that are kept, and whole records that were held out by public chance."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from comity.crypto.masking.neighbours import (
+from comity.crypto.masking.peers import (
     COMPLETE,
     COMPLETION,
     PRIVACY,
@@ -97,10 +97,10 @@ def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium():
 
 def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch):
     exact = closed_sets(3000, 60, 45)
-    monkeypatch.setattr("comity.crypto.masking.neighbours._EACH", 600)
+    monkeypatch.setattr("comity.crypto.masking.peers._EACH", 600)
     ranged = closed_sets(3000, 60, 45)
     assert exact <= ranged + 1e-9 and ranged < log(PRIVACY)
-    monkeypatch.setattr("comity.crypto.masking.neighbours._EACH", 502)
+    monkeypatch.setattr("comity.crypto.masking.peers._EACH", 502)
     assert closed_sets(3000, 20, 6) >= closed_sets(1000, 20, 6) > 0  # sets that are there are not lost in ranges
 
 
