@@ -19,7 +19,7 @@ from comity.artefacts.table import Table
 from comity.data import Encoding, clinic_schema, clinics, open_source
 from comity.errors import DataError
 from comity.learn import ConstantClassifier, LinearClassifier, LinearRegressor
-from comity.protocols.averaging.shares import PublishedShares, Share, Terms
+from comity.protocols.averaging.published.shares import PublishedShares, Share, Terms
 from comity.protocols.summary.artefact import BoughtHashes, BoughtRecords, RatioWeights
 from comity.protocols.summary.bought import Bought
 from comity.protocols.summary.features import FourierFeatures

@@ -26,7 +26,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging.published import PublishedAverage
+from comity.protocols.averaging.published.protocol import PublishedAverage
 from comity.runtime.local.channel import LocalChannel
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import Watched

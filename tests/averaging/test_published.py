@@ -13,8 +13,8 @@ from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Selected
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging.published import PublishedAverage
-from comity.protocols.averaging.published_noise import PublishedNoise
+from comity.protocols.averaging.published.noise import PublishedNoise
+from comity.protocols.averaging.published.protocol import PublishedAverage
 from comity.runtime.simulate import simulate
 
 from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records

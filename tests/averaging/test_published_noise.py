@@ -12,7 +12,7 @@ from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging.published_noise import PublishedNoise, _longest_fit, gradient_diameter
+from comity.protocols.averaging.published.noise import PublishedNoise, _longest_fit, gradient_diameter
 
 SURE = 1 - 1e-7
 

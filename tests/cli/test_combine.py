@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Encoding, clinic_schema, clinics
 from comity.learn import load_model
-from comity.protocols.averaging.published import PublishedAverage
+from comity.protocols.averaging.published.protocol import PublishedAverage
 from comity.report.result import Result
 from comity.runtime.outcome import Outcome
 from comity.runtime.simulate import simulate

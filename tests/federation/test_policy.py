@@ -255,10 +255,10 @@ def test_a_variant_outside_of_the_list_is_refused():
 
 
 def test_published_methods_say_that_they_are():
-    from comity.protocols.averaging.published import PublishedAverage
-    from comity.protocols.softlabel.published import PublishedSoftLabel
+    from comity.protocols.averaging.published.protocol import PublishedAverage
+    from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
     from comity.protocols.synthetic.published.protocol import PublishedSynthetic
-    from comity.protocols.vertical.published import PublishedVertical
+    from comity.protocols.vertical.published.protocol import PublishedVertical
 
     for kind in (PublishedAverage, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
         assert kind.variant == "published" and kind.__mro__[1].variant == "default"

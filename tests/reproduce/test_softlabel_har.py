@@ -13,7 +13,7 @@ from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.parties import perturbed
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published import METHODS
+from comity.protocols.softlabel.published.protocol import METHODS
 from comity.reproduce import REPRODUCTIONS
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel import har as softlabel_har

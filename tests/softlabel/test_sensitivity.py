@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from comity.federation.declaring.bounds import Ball
 from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.voters.voting import one_hot
-from comity.protocols.softlabel.published import FINENESS, TOLERANCE
+from comity.protocols.softlabel.published.protocol import FINENESS, TOLERANCE
 
 from .consortia import ROOT2, all_alike, cohort, longest_model_l2, ordinary, protocol
 

@@ -18,7 +18,7 @@ from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published import PublishedVertical
+from comity.protocols.vertical.published.protocol import PublishedVertical
 
 from .consortia import HELD, consortium, hosted, parts, people, protocol, schema
 from .test_sensitivity import every_record

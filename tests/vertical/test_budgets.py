@@ -15,7 +15,7 @@ from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.budgets import affordable, party_losses, published_share, shown_up
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published import published_sensitivity
+from comity.protocols.vertical.published.protocol import published_sensitivity
 from comity.protocols.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 
 from .consortia import HELD, consortium, protocol, schema

@@ -22,7 +22,7 @@ from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published import PublishedVertical
+from comity.protocols.vertical.published.protocol import PublishedVertical
 from comity.runtime.simulate import simulate
 from tests.federation.toy import begin
 
@@ -221,7 +221,7 @@ def test_the_published_method_runs_and_agrees_with_one_place_without_noise():
     parties, _ = hosted(published, parts(published, frame), who, NoNoise())
     coef = run(parties)["model"]
     encoded = published.encoding.encode(frame).records
-    from comity.protocols.vertical.published import coefficients, minimiser
+    from comity.protocols.vertical.published.protocol import coefficients, minimiser
 
     release = published.declare(who)["polynomial"]
     deviation = release.deviation(release.scale(who)) * release.scale(who).grid

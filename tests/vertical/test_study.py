@@ -7,7 +7,7 @@ import pytest
 
 from comity.errors import DataError, StudyError
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.published import PublishedVertical
+from comity.protocols.vertical.published.protocol import PublishedVertical
 from comity.runtime.run import gather, run_study
 from comity.runtime.study import Study
 

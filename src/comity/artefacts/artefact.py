@@ -29,7 +29,7 @@ KINDS: Final[dict[str, str]] = {
     "hashes": "comity.protocols.summary.artefact:BoughtHashes",
     "linear": "comity.learn.released.classifiers:LinearClassifier",
     "regression": "comity.learn.released.regressor:LinearRegressor",
-    "shares": "comity.protocols.averaging.shares:PublishedShares",
+    "shares": "comity.protocols.averaging.published.shares:PublishedShares",
     "summary": "comity.protocols.summary.artefact:BoughtRecords",
     "synthetic": "comity.protocols.synthetic.artefact:SyntheticDataset",
     "table": "comity.artefacts.table:Table",

@@ -52,7 +52,7 @@ def joint_prediction_of(
     """The joint prediction that goes with a vertical method; a StudyError where the method is another."""
     from comity.protocols.vertical.prediction import JointPrediction
     from comity.protocols.vertical.protocol import VerticalRegression
-    from comity.protocols.vertical.published import PublishedVertical
+    from comity.protocols.vertical.published.protocol import PublishedVertical
 
     if not isinstance(method, VerticalRegression | PublishedVertical):
         raise StudyError(

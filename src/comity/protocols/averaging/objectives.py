@@ -29,7 +29,7 @@ from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.fitting.squared import ridge
 from comity.learn.voters.voting import one_hot
-from comity.protocols.averaging.published_noise import gradient_diameter
+from comity.protocols.averaging.published.noise import gradient_diameter
 
 Floats = NDArray[np.float64]
 Kind = Literal["logistic", "softmax", "svm", "linear"]

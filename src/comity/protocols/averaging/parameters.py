@@ -10,7 +10,7 @@ from comity.data import Bounded, Classes, Encoding
 from comity.errors import StudyError
 from comity.protocols.averaging.objectives import Kind, objective_of
 from comity.protocols.averaging.protocol import Averaging
-from comity.protocols.averaging.published import PublishedAverage
+from comity.protocols.averaging.published.protocol import PublishedAverage
 from comity.protocols.parameters import Only, Parameters, Setting
 
 

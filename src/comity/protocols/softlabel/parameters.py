@@ -13,7 +13,7 @@ from comity.federation.protocol import Protocol
 from comity.protocols.parameters import Only, Parameters, Setting
 from comity.protocols.softlabel.private_auxiliary import WHY_NOT_AT_HOME, read_private
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.published import PublishedSoftLabel
+from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
 
 
 class SoftLabelParameters(Parameters):

@@ -11,7 +11,7 @@ from comity.errors import StudyError
 from comity.protocols.parameters import Only, Parameters, Setting
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published import PublishedVertical
+from comity.protocols.vertical.published.protocol import PublishedVertical
 
 
 class VerticalParameters(Parameters):

@@ -4,7 +4,7 @@ Private rows are runs of the protocol itself, over hosts, ledgers and secure sum
 test error of seeded runs. Rows `literal` and `spherical` are the published average by plain functions, without its
 cryptography: local models, their mean, noise scaled by 2/(n₁ ε λ) for the smallest party, λ by the rule of the default
 for noise of that length. `literal` draws i.i.d. Laplace coordinates as printed, which does not keep ε
-(protocols/averaging/published_proof.md).
+(protocols/averaging/published/proof.md).
 
 The paper takes λ = 1. On the mean of the losses that predicts the majority class; its figure fits the *sum* of the
 losses, for which its noise is far too small. Rows `paper` draw that, and protect nobody. `corrected` is the same model

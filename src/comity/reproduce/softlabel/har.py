@@ -34,7 +34,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel.published import METHODS, TOLERANCE, PublishedSoftLabel, error
+from comity.protocols.softlabel.published.protocol import METHODS, TOLERANCE, PublishedSoftLabel, error
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel.default import Layout, row_over_hosts
 from comity.reproduce.softlabel.default import case_of as case_by_default

@@ -38,7 +38,7 @@ from comity.learn.voters.voting import hard_votes
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.local_classifier import linear_weights
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.published import PublishedSoftLabel
+from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
 from comity.protocols.softlabel.statistics import Statistic
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, total

@@ -44,7 +44,7 @@ from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.gradients_in_one_place import descended
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published import functional_mechanism
+from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.vertical.baselines import dpsgd
 from comity.runtime.simulate import simulate

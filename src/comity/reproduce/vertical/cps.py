@@ -34,7 +34,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published import functional_mechanism
+from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.vertical.baselines import frank_wolfe
 
 EPSILONS = (0.1, 1.0, 10.0)

@@ -26,7 +26,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published import functional_mechanism
+from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.vertical.baselines import frank_wolfe
 
 SPARSITY = (0.1, 0.5, 1.0)

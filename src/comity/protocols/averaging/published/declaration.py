@@ -9,8 +9,8 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Blob, Count, Each, Fields, Form
 from comity.federation.declaring.protection import Derived, Protection, Public, Sealed, Selected
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging.published_noise import PublishedNoise, claim, pure_epsilon
-from comity.protocols.averaging.smallest import Comparisons
+from comity.protocols.averaging.published.noise import PublishedNoise, claim, pure_epsilon
+from comity.protocols.averaging.published.smallest import Comparisons
 
 MOST_PARTIES = 1000
 CURATOR = "curator"

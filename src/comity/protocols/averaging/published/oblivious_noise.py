@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from comity.crypto.paillier.cryptosystem import STATISTICAL_BITS, Ciphertext, PrivateKey, PublicKey
 from comity.crypto.paillier.packing import PackedVector, Packing
 from comity.entropy import Stream
-from comity.protocols.averaging.smallest import WORD, Words, write_all
+from comity.protocols.averaging.published.smallest import WORD, Words, write_all
 
 # Of s and of noise together, with the sign.
 SLOT_BITS = 64 + STATISTICAL_BITS + 2

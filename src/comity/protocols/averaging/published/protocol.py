@@ -10,7 +10,7 @@ K parties with n_j records each, and an untrusted curator, here the coordinator:
 Two parties have a role beside being parties, by a public rule: the first is the *mixer*, who keeps the order, ends the
 chain of stage 2 and blinds its product; the last is the *keyholder*, whose Paillier key hides the sizes in stage 1 and
 who compares with the curator. The curator's own key hides the index in stage 2. What is not as printed, and why, is in
-`published_proof.md`.
+`published/proof.md`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
-from comity.protocols.averaging import oblivious_noise as selection
-from comity.protocols.averaging import smallest
-from comity.protocols.averaging.published_declaration import (
+from comity.protocols.averaging.published import oblivious_noise as selection
+from comity.protocols.averaging.published import smallest
+from comity.protocols.averaging.published.declaration import (
     CURATOR,
     MOST_PARTIES,
     chain_of,
@@ -47,8 +47,8 @@ from comity.protocols.averaging.published_declaration import (
     declared,
     ends,
 )
-from comity.protocols.averaging.published_noise import TOLERANCE, Kind, PublishedNoise, pure_epsilon
-from comity.protocols.averaging.shares import PublishedShares, Share, Terms, Words, mean_of
+from comity.protocols.averaging.published.noise import TOLERANCE, Kind, PublishedNoise, pure_epsilon
+from comity.protocols.averaging.published.shares import PublishedShares, Share, Terms, Words, mean_of
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
@@ -67,7 +67,7 @@ class PublishedAverage(Protocol):
     Learned      everyone: the shares, and so the noisy mean. Each party: whether it is the smallest. Nobody: a size, or
                  whose noise it is where it is another's.
     Sensitivity  2/(n λ) for each model in L2, for records in the unit ball; noise is scaled for it as if one model were
-                 released instead of the mean of K, as published (`published_noise`).
+                 released instead of the mean of K, as published (`noise`).
 
     `width` is the number of features, `most` a public bound on a party's records, beyond which they are not counted.
     """

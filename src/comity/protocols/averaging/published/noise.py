@@ -3,7 +3,7 @@
 The published noise is scaled for the mean of K models by 2/(n ε λ), with n the records of the smallest party. Here
 everything is in units of the *sum* of the models, of which the mean is the K-th part: noise of scale 2K/(n ε λ) is
 drawn on the grid of the sum. Drawing it on the grid of the mean and multiplying by K would leave the exact sum modulo
-K in what is published (published_proof.md, 3).
+K in what is published (published/proof.md, 3).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Averaged classifiers as Pathak, Rane and Raj published them."""

@@ -1,0 +1,1 @@
+"""Soft-label transfer as Hamm, Cao and Belkin published it."""

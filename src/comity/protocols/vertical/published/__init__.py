@@ -1,0 +1,1 @@
+"""Vertical regression as Xu, Yuan and Wu published it."""
