@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
 from comity.protocols.parameters import Only, Parameters, Setting
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
@@ -51,7 +52,7 @@ class VerticalParameters(Parameters):
     )
     rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
 
-    def built(self, setting: Setting) -> VerticalRegression | PublishedVertical:
+    def built(self, setting: Setting) -> ColumnRegression:
         if not setting.columns:
             raise StudyError(
                 f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
@@ -74,26 +75,26 @@ class VerticalParameters(Parameters):
             )
         return built
 
-    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> VerticalRegression | PublishedVertical:
+    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> ColumnRegression:
         if self.variant == "published":
             return PublishedVertical(
                 schema=setting.schema, columns=held, alignment=self._alignment(setting), most=self.rows_at_most
             )
-        common: dict[str, Any] = {
-            "schema": setting.schema,
-            "columns": held,
-            "pure": setting.pure,
-            "products": self.products,
-            "alignment": self._alignment(setting),
-            "intercept": self.intercept,
-            "bins": self.bins,
-            "party_epsilon": self.party_epsilon,
-            "block_epsilon": self.block_epsilon,
-            "most": self.rows_at_most,
-        }
+        quadratic = VerticalRegression(
+            schema=setting.schema,
+            columns=held,
+            pure=setting.pure,
+            products=self.products,
+            alignment=self._alignment(setting),
+            intercept=self.intercept,
+            bins=self.bins,
+            party_epsilon=self.party_epsilon,
+            block_epsilon=self.block_epsilon,
+            most=self.rows_at_most,
+        )
         if self.solver == "quadratic":
-            return VerticalRegression(**common)
-        return GradientRegression(**common, solver=self.solver, rounds=self.rounds)
+            return quadratic
+        return GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
 
     def _alignment(self, setting: Setting) -> str:
         return self.alignment or ("none" if setting.schema.identifier is None else "keyed")
