@@ -99,12 +99,12 @@ class Repeated(Cohort):
         self._sums = sums
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
-        name, sends = spec_of(step).name, spec_of(step).sends
+        sends = spec_of(step, self.consortium).sends
         if sends is None or not isinstance(self.declaration[sends].protection, Entrusted):
             return super().sum(step, **values)
-        if name not in self._sums:
-            self._sums[name] = super().sum(step, **values)
-        return self._sums[name]
+        if sends not in self._sums:
+            self._sums[sends] = super().sum(step, **values)
+        return self._sums[sends]
 
 
 def seeded_error(

@@ -133,7 +133,7 @@ def simulate(
     declaration = protocol.accepted(who)
     stacked = runs_as_stacks(len(parties), hosts=hosts)
     if stacked:
-        require_stacks(protocol, declaration)
+        require_stacks(protocol, declaration, who)
         require_no_evaluation(who)
     records: dict[str, Held] = {
         party: encoded(protocol, data, party, party=party) if isinstance(data, pd.DataFrame) else data

@@ -330,7 +330,7 @@ class Parties:
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
         """Run a step that contributes and open its release the way the declaration says; the same call for each."""
-        spec = spec_of(step)
+        spec = spec_of(step, self.consortium)
         if spec.sends is None:
             raise Refused(f"{spec.name} contributes nothing", code="undeclared")
         release = self.declaration[spec.sends]

@@ -8,8 +8,9 @@ global model is made from it at no further cost. The sensitivities are derived i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from math import ceil, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +28,7 @@ from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import Evaluation
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, spec_of, step
+from comity.federation.protocol import Protocol, step
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
@@ -36,7 +37,7 @@ from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.rule import NAMES, Choice, choose
+from comity.protocols.softlabel.rule import NAMES, Choice, Figures, choose
 from comity.protocols.softlabel.statistics import Histograms, RecordTotal
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")
@@ -67,7 +68,6 @@ class SoftLabel(Protocol):
     dimensions: int | None = None
     local_l2: float = 1e-4
     encoding: Encoding | None = field(default=None, repr=False)
-    _choices: dict[tuple[Any, ...], Choice] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.statistic not in NAMES:
@@ -105,18 +105,21 @@ class SoftLabel(Protocol):
 
     def choice(self, who: Consortium) -> Choice:
         """The statistic of this study, chosen from public quantities alone, and why."""
-        key = (who.size, who.dropouts, who.colluders, who.loss)
-        if key not in self._choices:
-            self._choices[key] = choose(
-                who,
-                self.auxiliary,
-                classes=len(self.classes),
-                records_per_party=self.records_per_party,
-                statistic=self.statistic,
-                feature_map=self.feature_map,
-                dimensions=self.dimensions,
-            )
-        return self._choices[key]
+        return self._choose(Figures.of(who))
+
+    @cached_property
+    def _choose(self) -> Callable[[Figures], Choice]:
+        """Every step asks again for what takes a decomposition of the auxiliary rows: the last few answers are kept."""
+        chosen = partial(
+            choose,
+            auxiliary=self.auxiliary,
+            classes=len(self.classes),
+            records_per_party=self.records_per_party,
+            statistic=self.statistic,
+            feature_map=self.feature_map,
+            dimensions=self.dimensions,
+        )
+        return lru_cache(maxsize=4)(chosen)
 
     def declare(self, who: Consortium) -> Declaration:
         if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
@@ -160,9 +163,8 @@ class SoftLabel(Protocol):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who, steps = parties.consortium, (self.vote, self.count, self.gather, self.place, self.train)
+        who, total = parties.consortium, parties.sum(self.contribute)
         statistic = self.choice(who).statistic
-        total = parties.sum(next(one for one in steps if spec_of(one).sends == statistic.name))
         mean, deviation = total.value / total.parties, self.deviation(who, total.parties)
         released = {"model": statistic.model(mean, deviation)}
         if isinstance(statistic, Histograms):
@@ -176,26 +178,11 @@ class SoftLabel(Protocol):
         scale = release.scale(who)
         return release.deviation(scale) * scale.grid * sqrt(count / who.honest_parts) / count
 
-    # What runs at the sites: one step for each statistic, because a step sends one declared release.
+    def _sent(self, who: Consortium) -> str:
+        return self.choice(who).statistic.name
 
-    @step(sends="votes", stacked=True)
-    def vote(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="histograms", stacked=True)
-    def count(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="class-sums", stacked=True)
-    def gather(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="cells", stacked=True)
-    def place(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="models", stacked=True)
-    def train(self, site: Site) -> None:
+    @step(sends=_sent, stacked=True)
+    def contribute(self, site: Site) -> None:
         site.contribute(self._contribution(site))
 
     def _contribution(self, site: Site) -> Floats:

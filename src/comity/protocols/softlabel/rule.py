@@ -13,7 +13,7 @@ from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import Approx, Loss, Pure
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 from comity.protocols.softlabel.statistics.class_sums import clip
 
@@ -54,6 +54,20 @@ _FREQUENCIES = "the noise leaves each party's most frequent class alone: expect 
 
 
 @dataclass(frozen=True)
+class Figures:
+    """All that the rule may know of a consortium."""
+
+    size: int
+    survivors: int
+    honest_parts: int
+    loss: Loss
+
+    @classmethod
+    def of(cls, who: Consortium) -> Figures:
+        return cls(who.size, who.survivors, who.honest_parts, who.loss)
+
+
+@dataclass(frozen=True)
 class Choice:
     """A statistic, and why it was taken."""
 
@@ -62,7 +76,7 @@ class Choice:
 
 
 def choose(
-    who: Consortium,
+    who: Figures,
     auxiliary: Floats,
     *,
     classes: int,
@@ -134,7 +148,7 @@ def _declared(records_per_party: int | None) -> int:
     return records_per_party
 
 
-def noise_multiplier(who: Consortium) -> float:
+def noise_multiplier(who: Figures) -> float:
     """Standard deviation of the noise on a sum of sensitivity one, every party having added its part.
 
     For pure ε it is that of one coordinate alone; spherical noise grows with their number.
@@ -146,7 +160,7 @@ def noise_multiplier(who: Consortium) -> float:
     return unit * sqrt(who.size / who.honest_parts)
 
 
-def vote_directions(who: Consortium, classes: int, rows: int) -> int:
+def vote_directions(who: Figures, classes: int, rows: int) -> int:
     """As many directions as keep the noise on all moments together at a fifth of the largest signal, but five at least.
 
     Gaussian noise in k numbers is √k deviations long, spherical noise of pure ε k times its scale. A covariance needs
@@ -161,7 +175,7 @@ def vote_directions(who: Consortium, classes: int, rows: int) -> int:
     return max(_FEWEST_DIRECTIONS, min(int(numbers / (classes - 1)), rows // _ROWS_PER_DIRECTION))
 
 
-def class_sum_directions(who: Consortium, records_per_party: int, classes: int, most: int) -> int:
+def class_sum_directions(who: Figures, records_per_party: int, classes: int, most: int) -> int:
     """The most directions, up to `most`, that keep the noise on a contrast of classes at a fifth of its largest signal;
     if two are too noisy for that, two, and if they are mostly noise, none: parties name their most frequent class."""
     few = min(_FEWEST_SUMMED, most)
@@ -171,18 +185,18 @@ def class_sum_directions(who: Consortium, records_per_party: int, classes: int, 
     return few if _contrast_noise(who, records_per_party, classes, few) <= _MOSTLY_NOISE else 0
 
 
-def _contrast_noise(who: Consortium, records: int, classes: int, directions: int) -> float:
+def _contrast_noise(who: Figures, records: int, classes: int, directions: int) -> float:
     """Length of the noise on a contrast, a number for each direction and one for the constant, beside the signal's."""
     noise = _deviation(who, (classes - 1) * (directions + 1)) * 2 * clip(classes, directions, records)
     return noise * sqrt(directions + 1) / sqrt(1 - 1 / classes)
 
 
-def cell_count(who: Consortium, records_per_party: int, classes: int, rows: int) -> int:
+def cell_count(who: Figures, records_per_party: int, classes: int, rows: int) -> int:
     wanted = round(who.survivors * sqrt(records_per_party) / (_CELL_NOISE * sqrt(2) * noise_multiplier(who)))
     return min(max(2, ceil(classes / 2), wanted), max(1, rows // _ROWS_PER_DIRECTION))
 
 
-def _by_noise(who: Consortium, classes: int, records: int, auxiliary: Floats) -> tuple[str, str]:
+def _by_noise(who: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[str, str]:
     most = widest(auxiliary)
     directions = class_sum_directions(who, records, classes, most)
     allowed = f"the noise allows {directions} directions for sums"
@@ -201,7 +215,7 @@ def widest(auxiliary: Floats) -> int:
     return max(1, min(len(auxiliary) // _ROWS_PER_DIRECTION, int(auxiliary.shape[1])))
 
 
-def _deviation(who: Consortium, size: int) -> float:
+def _deviation(who: Figures, size: int) -> float:
     """Of the noise on one of `size` numbers of a mean, for a sum of sensitivity one."""
     loss = who.loss
     spherical = sqrt(size + 1) / float(loss.epsilon) if isinstance(loss, Pure | Approx) else inf
@@ -210,7 +224,7 @@ def _deviation(who: Consortium, size: int) -> float:
 
 
 def _built(
-    who: Consortium,
+    who: Figures,
     auxiliary: Floats,
     classes: int,
     records_per_party: int | None,
