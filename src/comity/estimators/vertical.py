@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.vertical import GradientRegression, VerticalRegression
 from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.runtime.outcome import Outcome
@@ -37,7 +38,7 @@ class _ByColumns(Face):
     parties: int
     bounds: ArrayLike | None
     colluders: int
-    products: str
+    products: Way
 
     clipped_: float
 
@@ -167,9 +168,9 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        solver: str = "auto",
+        solver: Literal["auto", "gradient", "quadratic"] = "auto",
         rounds: int = 6,
-        products: str = "dealer",
+        products: Way = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
@@ -237,7 +238,7 @@ class VerticalRegressor(RegressorMixin, _ByColumns):  # type: ignore[misc]  # sc
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        products: str = "dealer",
+        products: Way = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         ledger: Ledger | str | PathLike[str] | None = None,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import check
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.privacy.unit import Unit
@@ -127,6 +128,10 @@ class Protocol:
     """By what an owner's policy knows a form of the method: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What the releases of this method call parties that do not all do the same."""
+
+    def __post_init__(self) -> None:
+        """Every field holds what its type says; a method that has more to check does so after this."""
+        check(self)
 
     @property
     def stackable(self) -> bool:

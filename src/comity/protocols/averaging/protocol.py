@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import RecordSum
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -42,7 +44,7 @@ from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
-from comity.protocols.averaging.objectives import KINDS, TOLERANCE, Kind, Objective, objective_of
+from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
 from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -84,19 +86,13 @@ class Averaging(Protocol):
     high: float = 1.0
     sizes: Sizes = None
     solver: Solver = "auto"
-    l2: float | None = None
-    rounds: int | None = None
-    clip: float | None = None
+    l2: Annotated[float, Interval(ge=SMALLEST_PENALTY, lt=inf)] | None = None
+    rounds: Annotated[int, Interval(ge=1, le=1000)] | None = None
+    clip: Positive | None = None
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.model not in KINDS:
-            raise StudyError(
-                f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="averaging.model"
-            )
-        if self.solver not in get_args(Solver):
-            known = ", ".join(get_args(Solver))
-            raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
+        super().__post_init__()
         if self.solver == "moments" and self.model not in ("linear", "logistic"):
             raise StudyError(
                 f'averaging.solver = "moments" makes linear and logistic models, found model = {self.model!r}; choose '
@@ -109,14 +105,6 @@ class Averaging(Protocol):
                 f'{self.features}; set solver = "gradient", or declare fewer',
                 key="averaging.solver",
             )
-        if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
-            raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise StudyError(
-                f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="averaging.rounds"
-            )
-        if self.clip is not None and not 0 < self.clip < float("inf"):
-            raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="averaging.clip")
         if self.features < 1 or (self.encoding is not None and self.encoding.width != self.features):
             raise StudyError(f"features must be the width of an encoded row, at least 1, found {self.features}")
         if self.model == "linear" and not self.low < self.high:

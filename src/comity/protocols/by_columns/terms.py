@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from typing import Literal
 
 from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.unit import Unit
+
+Way = Literal["rlwe", "dealer"]
+"""How products across parties are computed."""
 
 CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss, which is lost once"
 

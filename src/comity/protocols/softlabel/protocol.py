@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from math import ceil, prod, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
@@ -37,7 +39,7 @@ from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.rule import NAMES, Choice, Figures, choose
+from comity.protocols.softlabel.rule import Choice, Figures, Map, Name, choose
 from comity.protocols.softlabel.statistics import Histograms, RecordTotal
 
 if TYPE_CHECKING:
@@ -62,21 +64,15 @@ class SoftLabel(Protocol):
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")
-    statistic: str = "auto"
-    records_per_party: int | None = None
-    feature_map: str = "none"
+    statistic: Name = "auto"
+    records_per_party: Annotated[int, Interval(ge=1)] | None = None
+    feature_map: Map = "none"
     dimensions: int | None = None
-    local_l2: float = 1e-4
+    local_l2: Positive = 1e-4
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.statistic not in NAMES:
-            raise StudyError(
-                f"softlabel.statistic must be one of {', '.join(NAMES)}, found {self.statistic!r}",
-                key="softlabel.statistic",
-            )
-        if not self.local_l2 > 0:
-            raise StudyError(f"softlabel.local_l2 must be positive, found {self.local_l2}", key="softlabel.local_l2")
+        super().__post_init__()
         if len(self.classes) < 2:
             raise StudyError(
                 "soft labels need a target of at least two classes; declare [target] classes in the schema",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from comity.protocols.softlabel.statistics.class_sums import clip
 
 Floats = NDArray[np.float64]
 
-NAMES = ("auto", "votes", "histograms", "class-sums", "cells", "models")
-MAPS = ("none", "scaling", "pca", "random")
+Name = Literal["auto", "votes", "histograms", "class-sums", "cells", "models"]
+Map = Literal["none", "scaling", "pca", "random"]
 
 # The constants below were chosen on Adult, credit defaults, KDD-99 and HAR thinned to classes of 38 to 5 %, 24 to 1,000
 # parties of 2 to 500 records, with a look at all four: their figures are no clean holdout. Beside each stands what it
@@ -81,8 +82,8 @@ def choose(
     *,
     classes: int,
     records_per_party: int | None = None,
-    statistic: str = "auto",
-    feature_map: str = "none",
+    statistic: Name = "auto",
+    feature_map: Map = "none",
     dimensions: int | None = None,
 ) -> Choice:
     """The statistic for a study, of public quantities alone: `records_per_party` is declared, never counted.
@@ -92,10 +93,6 @@ def choose(
     two of them, and several by counts over public clusters. Where those are mostly noise too, each party names its most
     frequent class.
     """
-    if statistic not in NAMES:
-        raise StudyError(
-            f"softlabel.statistic must be one of {', '.join(NAMES)}, found {statistic!r}", key="softlabel.statistic"
-        )
     first = first_map(feature_map, auxiliary, dimensions)
     if statistic != "auto":
         why = "asked for"
@@ -112,14 +109,9 @@ def choose(
     return Choice(_built(who, auxiliary, classes, records_per_party, statistic, first), f"{statistic}: {why}")
 
 
-def first_map(name: str, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
-    """The map that a study names, fitted on the public auxiliary rows: none that was fitted elsewhere can get in."""
-    if not isinstance(name, str) or name not in MAPS:
-        raise StudyError(
-            f"softlabel.feature_map must be one of {', '.join(MAPS)}, which are fitted on the public auxiliary records "
-            f"here, found {name!r}. A map fitted on private records would be a release that nothing pays for",
-            key="softlabel.feature_map",
-        )
+def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
+    """The map that a study names, fitted on the public auxiliary rows. It is named, never given: one that was fitted on
+    private records would be a release that nothing pays for."""
     if dimensions is not None and (dimensions < 1 or name in ("none", "scaling")):
         raise StudyError(
             f"softlabel.dimensions must be 1 or more, with feature_map pca or random, found {dimensions} with {name}",
@@ -196,7 +188,7 @@ def cell_count(who: Figures, records_per_party: int, classes: int, rows: int) ->
     return min(max(2, ceil(classes / 2), wanted), max(1, rows // _ROWS_PER_DIRECTION))
 
 
-def _by_noise(who: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[str, str]:
+def _by_noise(who: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[Name, str]:
     most = widest(auxiliary)
     directions = class_sum_directions(who, records, classes, most)
     allowed = f"the noise allows {directions} directions for sums"

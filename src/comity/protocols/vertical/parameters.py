@@ -8,9 +8,11 @@ from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
+from comity.protocols.by_columns import rows
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.parameters import Only, Parameters, Setting
 from comity.protocols.vertical.column_regression import ColumnRegression
-from comity.protocols.vertical.gradients import GradientRegression
+from comity.protocols.vertical.gradients import GradientRegression, HowOften
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
 
@@ -26,16 +28,16 @@ class VerticalParameters(Parameters):
     )
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
-    products: Annotated[Literal["rlwe", "dealer"], Only(variant="default")] = Field(
+    products: Annotated[Way, Only(variant="default")] = Field(
         "rlwe", description="how products across parties are computed"
     )
     solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
         "quadratic", description="logistic: one release, private rounds after it, or rounds where they help"
     )
-    rounds: Annotated[int, Only(variant="default", solver=("gradient", "auto"))] = Field(
-        6, ge=1, le=64, description="private rounds, where there are any"
+    rounds: Annotated[HowOften, Only(variant="default", solver=("gradient", "auto"))] = Field(
+        6, description="private rounds, where there are any"
     )
-    alignment: Literal["none", "keyed", "ecdh"] | None = Field(
+    alignment: rows.Way | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
     intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
@@ -50,7 +52,7 @@ class VerticalParameters(Parameters):
         default_factory=dict,
         description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
     )
-    rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
+    rows_at_most: rows.Most = Field(1 << 20, description="rows that the products are laid out for")
 
     def built(self, setting: Setting) -> ColumnRegression:
         if not setting.columns:
@@ -96,5 +98,5 @@ class VerticalParameters(Parameters):
             return quadratic
         return GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
 
-    def _alignment(self, setting: Setting) -> str:
+    def _alignment(self, setting: Setting) -> rows.Way:
         return self.alignment or ("none" if setting.schema.identifier is None else "keyed")

@@ -39,7 +39,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.protocols.by_columns import rows
-from comity.protocols.by_columns.terms import adversary
+from comity.protocols.by_columns.terms import Way, adversary
 from comity.protocols.vertical import terms
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up
@@ -73,20 +73,17 @@ class VerticalRegression(ColumnRegression):
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
     pure: bool = False
-    products: str = "rlwe"
-    alignment: str = "none"
+    products: Way = "rlwe"
+    alignment: rows.Way = "none"
     intercept: bool = True
     bins: bool = False
     party_epsilon: Mapping[str, float] = field(default_factory=dict)
     block_epsilon: Mapping[str, float] = field(default_factory=dict)
-    most: int = 1 << 20
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
-        if self.products not in ("rlwe", "dealer"):
-            raise StudyError(
-                f"vertical.products must be rlwe or dealer, found {self.products!r}", key="vertical.products"
-            )
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
         _ = self.layout.pieces
         if self.block_epsilon:
             if not self.pure:

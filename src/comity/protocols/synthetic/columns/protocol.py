@@ -31,7 +31,7 @@ from comity.federation.protocol import step
 from comity.privacy.unit import Neighbours
 from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.method import ByColumns
-from comity.protocols.by_columns.terms import adversary, check_parties, protects
+from comity.protocols.by_columns.terms import Way, adversary, check_parties, protects
 from comity.protocols.synthetic.columns.holding import PLACES, Holding
 from comity.protocols.synthetic.columns.products import CellProducts
 from comity.protocols.synthetic.columns.sensitivity import sensitivity
@@ -61,17 +61,13 @@ class SyntheticColumns(ByColumns, CountedData):
     """
 
     columns: Mapping[str, tuple[str, ...]]
-    products: str = "rlwe"
-    alignment: str = "none"
-    most: int = 1 << 20
+    products: Way = "rlwe"
+    alignment: rows.Way = "none"
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.products not in ("rlwe", "dealer"):
-            raise StudyError(
-                f"synthetic.products must be rlwe or dealer, found {self.products!r}", key="synthetic.products"
-            )
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        rows.check(self.name, self.alignment, self.schema)
         assert self.holding.widths
 
     # What the study fixes.

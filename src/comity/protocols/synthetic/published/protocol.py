@@ -17,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
 from comity.federation.declaring.declaration import PRIVATE, Declaration, Release
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Labelling = Literal["vote", "own"]
+Depth = Annotated[int, Interval(ge=3, le=20)]
+Candidates = Annotated[int, Interval(ge=1, le=1000)]
+Levels = Annotated[int, Interval(ge=3)]
+Leaves = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 SHARER = "sharer"
 # Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
@@ -81,33 +87,22 @@ class PublishedSynthetic(Protocol):
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
 
     schema: Schema
-    depth: int = 8
-    candidates: int = 10
-    levels: int = 4
-    leaves: int = 20_000
+    depth: Depth = 8
+    candidates: Candidates = 10
+    levels: Levels = 4
+    leaves: Leaves = 20_000
     labelling: Labelling = "vote"
     consistency: bool = True
-    learner: str | None = None
-    l2: float = 1e-4
+    learner: Learner | None = None
+    l2: Positive = 1e-4
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key, value, least, most in (
-            ("depth", self.depth, 3, 20),
-            ("candidates", self.candidates, 1, 1000),
-            ("levels", self.levels, 3, self.depth),
-            ("leaves", self.leaves, 1, 1_000_000),
-        ):
-            if not least <= value <= most:
-                raise StudyError(
-                    f"synthetic.{key} must lie between {least} and {most}, found {value}", key=f"synthetic.{key}"
-                )
-        if self.labelling not in get_args(Labelling):
+        super().__post_init__()
+        if self.levels > self.depth:
             raise StudyError(
-                f"synthetic.labelling must be vote or own, found {self.labelling!r}", key="synthetic.labelling"
+                f"synthetic.levels must lie between 3 and {self.depth}, found {self.levels}", key="synthetic.levels"
             )
-        if not 0 < self.l2 < float("inf"):
-            raise StudyError(f"synthetic.l2 must be positive, found {self.l2}", key="synthetic.l2")
         # The attributes of a schema without a target are refused.
         assert self.attributes.classes
         checked_learner(self.learner, self.target)

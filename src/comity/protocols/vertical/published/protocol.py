@@ -122,11 +122,12 @@ class PublishedVertical(ColumnRegression):
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
-    alignment: str = "none"
-    most: int = 1 << 20
+    alignment: rows.Way = "none"
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
 
     @cached_property
     def layout(self) -> Layout:
