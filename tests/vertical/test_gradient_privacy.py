@@ -15,10 +15,10 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.gradients_in_one_place import exact_sums
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
+from comity.reproduce.vertical.gradients_in_one_place import exact_sums
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 

@@ -13,7 +13,6 @@ from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
     CURVE,
@@ -25,6 +24,7 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
+from comity.reproduce.vertical.gradients_in_one_place import descended, exact_sums
 from comity.runtime.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema

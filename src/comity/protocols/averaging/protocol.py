@@ -23,29 +23,25 @@ from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declaring.protection import Derived
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.terms import Evaluation
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.record_sum import in_unit_ball
-from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import forecast, rule
+from comity.protocols.averaging import forecast, releases, rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
-from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
-from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
+from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
 if TYPE_CHECKING:
@@ -56,9 +52,6 @@ Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
 Way = Literal["gradient", "average", "moments"]
 
-# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
-# on data: it decides how wide the integers are, and moves no noise.
-HEADROOM = 4
 # Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
 SMALLEST_PENALTY = 1e-6
 
@@ -198,9 +191,9 @@ class Averaging(Protocol):
         checked_sizes(self.sizes, who)
         way, names = self.way(who), self._solved[:1]
         if way == "gradient":
-            sent, of = self._by_gradient(who), "gradient"
+            sent, of = releases.of_gradients(self, who), "gradient"
         elif way == "average":
-            sent, of = self._by_average(who), "models"
+            sent, of = releases.of_models(self, who), "models"
         else:
             sent, of, names = (self._moments(who),), "moments", self._solved
         made = [
@@ -219,54 +212,6 @@ class Averaging(Protocol):
 
     def _moments(self, who: Consortium) -> Release:
         return self.layout(who).release(who, HEADROOM * largest(self.sizes))
-
-    def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
-        budget = rule.Budget.of(who, self.steps)
-        most = HEADROOM * largest(self.sizes)
-        replaced, cut = who.neighbours is Neighbours.REPLACE, self.cut(who)
-        return (
-            Release(
-                name="second_moment",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.second_moment)),
-                form=Array((entries(self.blocks),), "<i8"),
-                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
-            ),
-            Release(
-                name="gradient",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.gradient)),
-                form=Array(self.shape, "<i8"),
-                bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
-                times=budget.rounds,
-            ),
-            Release(
-                name="iterate",
-                source=COORDINATOR,
-                to=EVERY_PARTY,
-                protection=Derived("gradient"),
-                form=Array(self.shape),
-                times=budget.rounds,
-            ),
-        )
-
-    def _by_average(self, who: Consortium) -> tuple[Release, ...]:
-        l2, most = self.penalty(who), largest(self.sizes)
-        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
-        radius = self.objective.radius(l2)
-        moved = min(self.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
-        return (
-            Release(
-                name="models",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(noise),
-                form=Array(self.shape, "<i8"),
-                bound=RecordSum(moved, most * radius),
-            ),
-        )
 
     def streams(self, who: Consortium) -> bool:
         """A local fit goes over the records many times."""

@@ -12,8 +12,8 @@ from comity.errors import StudyError
 from comity.federation.constraints import Positive
 from comity.federation.protocol import Protocol
 from comity.protocols.parameters import Only, Parameters, Setting
-from comity.protocols.softlabel.private_auxiliary import WHY_NOT_AT_HOME, AuxiliaryPrivacy, read_private
 from comity.protocols.softlabel.protocol import SoftLabel
+from comity.protocols.softlabel.published.private_auxiliary import WHY_NOT_AT_HOME, AuxiliaryPrivacy, read_private
 from comity.protocols.softlabel.published.protocol import Constants, Method, PublishedSoftLabel
 from comity.protocols.softlabel.rule import Map, Name
 

@@ -55,7 +55,7 @@ class SoftLabel(Protocol):
     Adversary    semi-honest coordinator, and up to `colluders` parties.
     Unit         a whole party: all of its records may be replaced.
     Learned      coordinator: the noisy sum. Everyone: the model made from it. Nobody sees a local classifier or vote.
-    Sensitivity  of the sum, that of the statistic (proof.md, 9 to 13): no 1/λ and no N in it. Divided by the number of
+    Sensitivity  of the sum, that of the statistic (proof.md, 1 to 5): no 1/λ and no N in it. Divided by the number of
                  parties after opening.
     """
 

@@ -25,7 +25,6 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import alone_and_together
 from comity.protocols.vertical.gradients import GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
@@ -39,6 +38,7 @@ from comity.reproduce.generalisation.rows import (
     scores_of_numbers,
 )
 from comity.reproduce.generalisation.tables import Table, table
+from comity.reproduce.vertical.gradients_in_one_place import descended
 
 Floats = NDArray[np.float64]
 

@@ -38,7 +38,7 @@ from comity.privacy.mechanisms import Noise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.baselines import pooled_regression
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.private_auxiliary import (
+from comity.protocols.softlabel.published.private_auxiliary import (
     AuxiliaryPrivacy,
     check,
     moved_share,

@@ -1,7 +1,7 @@
 """Votes on the auxiliary rows, whitened: the private statistic of soft-label learning, (1/N) Σ α_i z_iᵀ.
 
 Soft-label risk sees the votes through this product alone. Over the whitened rows the product is a contraction, so that
-its sensitivity is that of a single vote whatever N, the dimension and the regularisation are (proof.md, 9).
+its sensitivity is that of a single vote whatever N, the dimension and the regularisation are (proof.md, 1).
 
 Public rows that repeat count for less, copy by copy: noise hides a group of rows the more, the smaller its share of all
 public rows is, and a row that fills half of them is told from noise long before the others are.

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,8 +32,6 @@ from comity.federation.subprotocols.alignment import ROWS
 from comity.federation.subprotocols.product import Products
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.permit import Permit
-from comity.privacy.randomness import NoiseSource
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.terms import check_parties
@@ -76,20 +73,6 @@ def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
     values, vectors = np.linalg.eigh((second + second.T) / 2)
     inverse = (vectors / np.maximum(values, max(deviation, 1e-12))) @ vectors.T
     return np.asarray(-inverse @ polynomial[features**2 :] / 2, np.float64)
-
-
-def functional_mechanism(
-    features: Floats, labels: Floats, *, epsilon: float, source: NoiseSource, logistic: bool = True
-) -> Floats:
-    """The published result with all columns in one place: rows in [−1, 1]^d, labels 0/1 or in [−1, 1]."""
-    width = features.shape[1]
-    polynomial = coefficients(
-        features.T @ features, features.T @ (labels - 0.5 if logistic else labels), logistic=logistic
-    )
-    noise = Laplace(Pure(epsilon))
-    scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
-    drawn = noise.draw(source, scale, polynomial.shape, permit=Permit("polynomial", 0))
-    return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
