@@ -34,13 +34,13 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import Choice, Figures, Map, Name, choose
 from comity.protocols.softlabel.statistics import Histograms, RecordTotal
+from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -73,11 +73,7 @@ class SoftLabel(Protocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.classes) < 2:
-            raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema",
-                key="target",
-            )
+        check_classes(self.classes)
         if self.auxiliary.ndim != 2 or not len(self.auxiliary) or not np.isfinite(self.auxiliary).all():
             raise StudyError(
                 "softlabel.auxiliary must hold finite rows of public, unlabelled records, at least one; found shape "
@@ -118,12 +114,7 @@ class SoftLabel(Protocol):
         return lru_cache(maxsize=4)(chosen)
 
     def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
-                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
-            )
+        check_terms(who)
         statistic = self.choice(who).statistic
         if isinstance(who.loss, Pure) and not statistic.pure:
             raise StudyError(

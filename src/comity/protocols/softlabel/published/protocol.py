@@ -35,7 +35,6 @@ from comity.learn.voters.local_model import Ballot, harden, local_votes
 from comity.learn.voters.voting import hard_votes, one_hot
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.baselines import pooled_regression
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.published.private_auxiliary import (
@@ -45,6 +44,7 @@ from comity.protocols.softlabel.published.private_auxiliary import (
     printed_share,
     shares_of_votes,
 )
+from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -83,11 +83,7 @@ class PublishedSoftLabel(Protocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
-        if len(self.classes) < 2:
-            raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema",
-                key="target",
-            )
+        check_classes(self.classes)
         if self.auxiliary.ndim != 2 or not len(self.auxiliary):
             raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
         if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
@@ -141,12 +137,7 @@ class PublishedSoftLabel(Protocol):
         return moved + 2.0 * TOLERANCE / self.l2
 
     def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
-                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
-            )
+        check_terms(who)
         noise = mechanism(who.loss)
         # Shares are taken of the parties that answered: with fewer of them each one weighs more.
         moved = self.sensitivity(who.survivors)

@@ -23,7 +23,7 @@ from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import FeatureMap, after, whitened
 from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk
-from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled, in_simplex
+from comity.protocols.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled, in_simplex
 
 Floats = NDArray[np.float64]
 
@@ -81,13 +81,7 @@ class Votes(Statistic):
     def signal(self) -> float:
         return self.bound.radius
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         if votes is None or votes.shape[-2:] != (len(self.rows), self.classes):
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")
