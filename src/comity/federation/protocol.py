@@ -251,8 +251,8 @@ class Protocol:
 
     @property
     def charged_once(self) -> str:
-        """Why the charges of several ledgers are about one loss that is lost once; empty where they are not, and a
-        person with records at several parties loses more than each of them is charged."""
+        """Why several ledgers are charged for one and the same loss. Empty where they are not: there a person with
+        records at several parties loses more than each of them is charged."""
         return ""
 
     def protected(self, who: Consortium) -> int | None:

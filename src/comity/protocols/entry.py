@@ -51,6 +51,7 @@ class Entry:
     `demo`           `demonstrate` of `comity demo`.
     `estimators`     its faces for scikit-learn, by their names in `comity.estimators`.
     `artefacts`      kinds of what it presents, by the name that a saved folder gives.
+    `comparison`     `rows` of `comity reproduce generalisation`: its accuracy on public tables.
     `reproductions`  by the name that `comity reproduce` takes; `benches` by that of `comity bench`.
     """
 
@@ -58,6 +59,7 @@ class Entry:
     starter: Home
     demo: Home | None = None
     estimators: Mapping[str, Home] = field(default_factory=dict)
+    comparison: Home | None = None
     artefacts: Mapping[str, Home] = field(default_factory=dict)
     reproductions: Mapping[str, Reproduction] = field(default_factory=dict)
     benches: Mapping[str, Measurement] = field(default_factory=dict)

@@ -8,6 +8,7 @@ ENTRY = Entry(
     parameters="comity.protocols.averaging.parameters:AveragingParameters",
     starter="comity.protocols.averaging.starter:write",
     demo="comity.demo.averaging:demonstrate",
+    comparison="comity.reproduce.generalisation.averaging:rows",
     estimators={
         "AveragedClassifier": "comity.estimators.averaging:AveragedClassifier",
         "AveragedRegressor": "comity.estimators.averaging:AveragedRegressor",

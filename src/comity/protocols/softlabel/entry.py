@@ -8,6 +8,7 @@ ENTRY = Entry(
     parameters="comity.protocols.softlabel.parameters:SoftLabelParameters",
     starter="comity.protocols.softlabel.starter:write",
     demo="comity.demo.softlabel:demonstrate",
+    comparison="comity.reproduce.generalisation.softlabel:rows",
     estimators={
         "SoftLabelClassifier": "comity.estimators.softlabel:SoftLabelClassifier",
     },

@@ -8,6 +8,7 @@ ENTRY = Entry(
     parameters="comity.protocols.vertical.parameters:VerticalParameters",
     starter="comity.protocols.vertical.starter:write",
     demo="comity.demo.vertical:demonstrate",
+    comparison="comity.reproduce.generalisation.vertical:rows",
     estimators={
         "VerticalClassifier": "comity.estimators.vertical:VerticalClassifier",
         "VerticalRegressor": "comity.estimators.vertical:VerticalRegressor",
