@@ -10,7 +10,7 @@ import pytest
 from annotated_types import Interval, MultipleOf
 
 from comity.errors import StudyError
-from comity.federation.constraints import Key, Positive
+from comity.federation.constraints import Key, Positive, Why
 from comity.federation.protocol import Protocol
 from comity.protocols.averaging import Averaging
 
@@ -24,7 +24,7 @@ class Held(Protocol):
     share: Annotated[float, Interval(gt=0, lt=1)] = 0.5
     pairs: Annotated[int, Interval(ge=2, le=8), MultipleOf(2)] = 2
     most: Annotated[int, Interval(ge=2), Key("rows_at_most")] = 2
-    scale: Annotated[float, Interval(gt=0)] = 1.0
+    scale: Annotated[float, Interval(gt=0), Why("noise is divided by it")] = 1.0
     free: int | str = 0
 
 
@@ -38,7 +38,7 @@ class Held(Protocol):
         ("weight", 0.0, "held.weight must be positive, found 0.0"),
         ("weight", nan, "must be positive"),
         ("weight", inf, "must lie|must be positive"),
-        ("scale", nan, "held.scale must be positive, found nan"),
+        ("scale", nan, "held.scale must be positive, found nan: noise is divided by it"),
         ("share", 1.0, "must lie between 0 and 1"),
         ("share", nan, "must lie between 0 and 1"),
         ("pairs", 3, "held.pairs must be an even number from 2 to 8, found 3"),

@@ -32,9 +32,17 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Why:
+    """For whoever is refused: what the bound is for."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Rule:
     field: str
     key: str
+    why: str = ""
     values: tuple[Any, ...] = ()
     within: Interval | None = None
     even: bool = False
@@ -56,7 +64,7 @@ def check(method: Protocol) -> None:
         wrong = None if value is None else rule.broken_by(value)
         if wrong is not None:
             key = f"{method.name}.{rule.key}"
-            raise StudyError(f"{key} {wrong}, found {value!r}", key=key)
+            raise StudyError(f"{key} {wrong}, found {value!r}{rule.why}", key=key)
 
 
 @cache
@@ -76,11 +84,12 @@ def _of(field: str, hint: Any) -> Iterator[Rule]:
         hint, *rest = get_args(hint)
         said = tuple(rest)
     key = next((one.name for one in said if isinstance(one, Key)), field)
+    why = next((f": {one.text}" for one in said if isinstance(one, Why)), "")
     if get_origin(hint) is Literal:
-        yield Rule(field, key, values=get_args(hint))
+        yield Rule(field, key, why, values=get_args(hint))
     within = next((one for one in said if isinstance(one, Interval)), None)
     if within is not None:
-        yield Rule(field, key, within=within, even=any(one == MultipleOf(2) for one in said))
+        yield Rule(field, key, why, within=within, even=any(one == MultipleOf(2) for one in said))
 
 
 def _inside(value: Any, within: Interval) -> bool:

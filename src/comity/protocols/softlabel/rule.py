@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.federation.constraints import Why
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
 from comity.privacy.accounting import gaussian_budget
@@ -21,7 +22,10 @@ from comity.protocols.softlabel.statistics.class_sums import clip
 Floats = NDArray[np.float64]
 
 Name = Literal["auto", "votes", "histograms", "class-sums", "cells", "models"]
-Map = Literal["none", "scaling", "pca", "random"]
+Map = Annotated[
+    Literal["none", "scaling", "pca", "random"],
+    Why("these are fitted on the public auxiliary records; one fitted on private ones would be an unpaid release"),
+]
 
 # The constants below were chosen on Adult, credit defaults, KDD-99 and HAR thinned to classes of 38 to 5 %, 24 to 1,000
 # parties of 2 to 500 records, with a look at all four: their figures are no clean holdout. Beside each stands what it
@@ -111,7 +115,7 @@ def choose(
 
 def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
     """The map that a study names, fitted on the public auxiliary rows. It is named, never given: one that was fitted on
-    private records would be a release that nothing pays for."""
+    private records would be an unpaid release."""
     if dimensions is not None and (dimensions < 1 or name in ("none", "scaling")):
         raise StudyError(
             f"softlabel.dimensions must be 1 or more, with feature_map pca or random, found {dimensions} with {name}",

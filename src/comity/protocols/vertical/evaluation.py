@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,7 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import EVALUATION, Protocol, step
 from comity.federation.subprotocols.product import Products
 from comity.protocols.vertical.layout import PLACES, Layout, scaled_target
-
-if TYPE_CHECKING:
-    from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.protocol import VerticalRegression
 
 Floats = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.constraints import Positive
+from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import Consortium
@@ -82,7 +82,7 @@ class PublishedAverage(Protocol):
 
     width: int
     classes: tuple[str, ...] = ("0", "1")
-    l2: Positive = 1e-2
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-2
     noise: Kind = "spherical"
     key_bits: int = 2048
     most: Most = 1 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import Stopped, StudyError
 from comity.federation.baseline import Baseline
-from comity.federation.constraints import Positive
+from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball, Bound, Opened, Simplex
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -75,7 +75,7 @@ class PublishedSoftLabel(Protocol):
     auxiliary: NDArray[np.float64]
     classes: tuple[str, ...] = ("0", "1")
     method: Method = "soft"
-    l2: Positive = 1e-4
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-4
     constants: Constants = "tight"
     auxiliary_privacy: AuxiliaryPrivacy = "public"
     encoding: Encoding | None = field(default=None, repr=False)
