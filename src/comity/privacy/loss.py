@@ -135,6 +135,11 @@ class Approx:
 Loss = Pure | GDP | ZCDP | Approx
 
 
+def loss_of(epsilon: Number, delta: Number) -> Pure | Approx:
+    """What a person who writes ε and δ means: a δ of 0 is pure differential privacy."""
+    return Approx(epsilon, delta) if delta else Pure(epsilon)
+
+
 def parse_loss(text: str) -> Loss:
     """The loss that `as_text` wrote, figure for figure."""
     kind, _, figures = text.partition(":")

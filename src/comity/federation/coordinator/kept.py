@@ -12,17 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from comity.federation.declaring.consortium import ITSELF
 from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
-
-
-def is_kept(release: Release) -> bool:
-    """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
-    with what is derived from it, never by itself; what a site computed for its own later steps crosses nowhere, and is
-    its owner's where a step delivers it."""
-    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Curated | Derived)
-    return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
+from comity.federation.declaring.protection import Summed
+from comity.federation.messages.delivered import is_kept
 
 
 @dataclass(frozen=True, eq=False)

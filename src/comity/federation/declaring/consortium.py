@@ -9,7 +9,7 @@ from functools import cached_property
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.evaluation.terms import Evaluation
+from comity.federation.declaring.evaluation import Evaluation
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
 

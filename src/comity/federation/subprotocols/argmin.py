@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +43,17 @@ from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
 from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
-from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob, Count, Fields, Form
 from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
 from comity.federation.messages.codec import encode
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.owner.site import Site
 
 Result = TypeVar("Result")
 Words = NDArray[np.uint64]
@@ -61,7 +64,7 @@ MOST_ROUNDS = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Argmin(Protocol):
+class Argmin(Part):
     """`uses` computations of one size in a run, each with triples of its own.
 
     `representative` is the party that holds the parties' shares, `dealer` the party that deals triples, or None for
