@@ -35,9 +35,9 @@ class Protocol(Part):
 
     version: ClassVar[int] = 2
     variant: ClassVar[str] = "default"
-    """By what an owner's policy knows a form of the method: `published` is that of the paper."""
+    """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
-    """What the releases of this method call parties that do not all do the same."""
+    """What its releases call the parties, where these do not all do the same."""
 
     @property
     def stackable(self) -> bool:
@@ -46,7 +46,8 @@ class Protocol(Part):
 
     @property
     def scratch(self) -> int:
-        """Numbers that a step holds for one party beside its contribution, where that is more: sizes stacks of it."""
+        """How many numbers a step holds for one party, where these are more than its contribution: stacks are sized by
+        it."""
         return 0
 
     def accepted(self, who: Consortium) -> Declaration:
@@ -59,7 +60,8 @@ class Protocol(Part):
     def declared(self, who: Consortium) -> Declaration:
         """Everything that a run declares: the method's releases, and those of its evaluation where the study has one.
 
-        Only what stands here for the evaluation is of the set-aside part; a method that says so of its own is refused.
+        Only releases that are added here, for the evaluation, are of the set-aside part; a method that claims it of its
+        own is refused.
         """
         own = self.declare(who)
         if own.aside:
@@ -145,8 +147,8 @@ class Protocol(Part):
 
     @property
     def charged_once(self) -> str:
-        """Why the charges of several ledgers are about one loss that is lost once; empty where they are not, and a
-        person with records at several parties loses more than each of them is charged."""
+        """Why several ledgers are charged for what is one and the same loss. Empty where each charge is a loss of its
+        own: then a person with records at several parties loses more than any one of them is charged."""
         return ""
 
     def protected(self, who: Consortium) -> int | None:

@@ -12,8 +12,8 @@ from comity.errors import Malformed, Refused
 
 STRETCH_BLOCKS = 16
 STRETCH_ENTRIES = 1 << 22
-"""Rows times columns of all parties between two asks, where they are more: what is in memory at once does not grow with
-either."""
+"""Rows times columns of all parties between two asks, where blocks would hold more: what is in memory at once grows
+with neither."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ zeros. The evaluator (B) returns, for its columns j,
     v_ij = Σ_blocks ⟨C_i, y_j⟩ + ⟨C_0i, u_j⟩ + ρ_ij    one number modulo q; ρ_ij uniform modulo q
 
 and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
-unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs into the
+unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs in the
 sensitivity of what is opened.
 
 Adversary: semi-honest; either party, with everybody else in the study on its side. Assumption: ring learning with
@@ -166,7 +166,7 @@ class Encryptor(_Side):
 
     def encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; into `out`, if it is
-        given, which then is what a message before was."""
+        given, in place of the message that was there."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
         return self._encrypt(values, out)
 

@@ -1,4 +1,4 @@
-"""What a run paid for, as its receivers got it: it belongs into their results.
+"""What a run paid for, as its receivers got it: it belongs in their results.
 
 Kept are opened sums, values that a site or a trusted coordinator noised or computed privately, and whatever is made
 from those and sent. The rest carries a run and has no place in a result: sealed mail is deleted with the run, public
@@ -71,7 +71,7 @@ class Kept:
 
     @property
     def sent(self) -> list[Sent]:
-        """What asks brought to parties, of what is theirs to keep."""
+        """What parties were sent with asks, and may keep."""
         return list(self._sent.values())
 
     def values(self, declaration: Declaration) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The life of a run at its coordinator: who would begin, begin, what the method does, the end; or that it is over.
+"""The life of a run at its coordinator: it asks who would begin, begins, lets the method run, and tells the end.
 
-Running again with the same run id is resuming, at any of these.
+Running again with the same run id resumes it, wherever it stopped.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _released(parties: Parties) -> list[dict[str, Any]]:
-    """In one record, because a run that is killed before its end finds what was released on the way there too: values,
-    what was released on the way, the keys of parties that are to receive something alone, and the signatures that each
-    party keeps on what it was released, those apart on what it receives alone."""
+    """What the run leaves: the released values, what was released on the way, the run keys of parties that receive
+    something alone, and the signatures for each party, of what all receive and of what it receives alone. One record,
+    so that a run that is killed before its end finds all of it."""
     values = checked(parties.protocol.coordinate(parties), parties.declaration, parties.consortium, parties.dims)
     if parties.agreed.measuring is not None:
         found = parties.agreed.measuring.measure(parties.under(EVALUATION), values)

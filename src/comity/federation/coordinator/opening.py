@@ -33,7 +33,7 @@ def summed_release(declaration: Declaration, spec: StepSpec) -> Release:
 def open_release(
     summing: Summing, agreed: Agreed, release: Release, index: int, got: Mapping[str, Mapping[str, Any]]
 ) -> Total:
-    """The total of what a step contributed, once the parties have answered with `got`; what they gave beside it too."""
+    """The total of what a step contributed, once the parties have answered with `got`, and what they gave beside it."""
     if isinstance(release.protection, Summed):
         found = open_sum(summing, agreed.circle(f"{release.name}/{index}"), release, index)
     else:

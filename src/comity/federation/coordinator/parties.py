@@ -45,8 +45,8 @@ class Parties(Asks):
         return found
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A trusted coordinator's noise on a value made from entrusted releases: drawn once for each time that the
-        release is made, in their order, and journalled."""
+        """A value made from entrusted releases, with a trusted coordinator's noise: drawn once each time the release is
+        made, and journalled."""
         release = self.declaration[name]
         index = self._memory.count(release)
         noisy = perturbed(release, index, value, self.consortium, self.noise, self.once)
@@ -54,8 +54,8 @@ class Parties(Asks):
         return noisy
 
     def compute(self, name: str, values: Any) -> Any:
-        """What a trusted coordinator's mechanism makes of values from entrusted releases: drawn once for each time that
-        the release is made, in their order, and journalled."""
+        """What a trusted coordinator's mechanism makes of values from entrusted releases: drawn once each time the
+        release is made, and journalled."""
         release = self.declaration[name]
         index = self._memory.count(release)
         found = curated(release, index, values, self.consortium, self.noise, self.once)
@@ -69,7 +69,7 @@ class Parties(Asks):
 
     @property
     def sent(self) -> list[Sent]:
-        """What asks of this run brought to parties so far, of what is theirs to keep."""
+        """What parties were sent so far with asks of this run, and may keep."""
         return self._memory.kept.sent
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:

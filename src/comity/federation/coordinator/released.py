@@ -82,8 +82,8 @@ def curated(
     source: NoiseSource | None,
     once: Callable[[str, Callable[[], Any]], Any],
 ) -> Any:
-    """What the release's mechanism makes of a trusted coordinator's values, the time number `index`: drawn once and
-    journalled with what was drawn."""
+    """What the release's mechanism makes of a trusted coordinator's values when it is run for the `index`-th time:
+    drawn once, and journalled."""
     if not isinstance(release.protection, Curated) or source is None:
         raise Refused(f"{release.name} is not declared as computed by a trusted coordinator", code="undeclared")
     _require_times(release, index)

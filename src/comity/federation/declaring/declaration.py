@@ -66,9 +66,9 @@ class Declaration:
         return {release.name: release for release in self.releases}
 
     def accept(self, who: Consortium, beside: Declaration | None = None) -> Declaration:
-        """The declaration as it applies to this consortium; or the refusal, before anything is reserved, of whatever
-        public figures decide: what can't be noised as declared, releases of nobody, sums that so few survivors could
-        not open, and shared noise that a reader could subtract. A part's releases may be made from those that the whole
+        """The declaration as it applies to this consortium. What public figures rule out is refused here, before
+        anything is reserved: noise that can't be as declared, releases of nobody, sums that so few survivors could not
+        open, shared noise that a reader could subtract. A part's releases may be made from those that the whole
         protocol declares, `beside` it.
 
         A sum over one party opens that party's own value: no mask hides it, and its noise is in it in full. It applies,
@@ -103,7 +103,8 @@ class Declaration:
         return [draw for release in self.paid_by(party, who) for draw in release.draws(self.part_of(release, who))]
 
     def needed(self, who: Consortium) -> Needed:
-        """How many of whom a run can't do without: from each source of a release as many as that must come from."""
+        """How many of each group a run can't do without: of the source of each release, as many as it must come
+        from."""
         sources = {frozenset(who.among(one.source)): one.least(who) for one in self.releases}
         return tuple((members, least) for members, least in sources.items() if members)
 
@@ -159,7 +160,7 @@ def _settled(release: Release, who: Consortium) -> Release:
 
 
 def _origins(release: Release, known: Mapping[str, Release]) -> list[Release]:
-    """What a release is made from, over however many others, itself included."""
+    """What a release is made from, directly or by way of others, itself included."""
     found, waiting = {release.name: release}, [release]
     while waiting:
         protection = waiting.pop().protection
@@ -213,8 +214,8 @@ def _require_debits(release: Release, origins: list[Release]) -> None:
 
 def _require_hidden_parts(release: Release, origins: list[Release], who: Consortium) -> None:
     """A party that contributed to a secure sum knows its own part of the noise. If it reads anything that is made from
-    the sum, directly or over other releases, at least one colluder must be counted with. One that did not contribute
-    knows no part."""
+    the sum, directly or over other releases, at least one colluder must be assumed. One that did not contribute knows
+    no part."""
     for origin in origins:
         if not isinstance(origin.protection, Summed):
             continue

@@ -45,10 +45,10 @@ def is_release_name(name: str) -> bool:
 class Release:
     """One value that leaves a participant: its name, from whom to whom, how protected, of what form, how often.
 
-    What is contributed is summed over the parties of its source and no others: they alone mask, pay and count.
-    `bound` is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on,
-    if the method fixes it. `known_parts` is how many parts of its shared noise are taken as known though no colluder is
-    counted with: 1 where a party that works with nobody reads what is made of the sum, and knows its own part.
+    What is contributed is summed over the parties of its source and no others: they alone mask, pay and count. `bound`
+    is where a contribution lies, and hence the sensitivity; `grid` the spacing of the integers it is put on, if the
+    method fixes it. `known_parts` is how many parts of its shared noise count as known even where no colluders are
+    assumed: 1 where a party that works with nobody reads what is made of the sum, since it knows its own part.
     """
 
     name: str

@@ -36,8 +36,8 @@ YOURS = "yours"
 class Received:
     """What a party has of a run: `releases` by their names, and its `own` values, which nobody else was sent.
 
-    `signatures` are the coordinator's on the releases (`federation.vouched`), by name and path; of a release that is a
-    list they are in its order, and one without has none that lasts.
+    `signatures` are the coordinator's on the releases (`federation.messages.vouched`), by name and path; those of a
+    list are in its order, and a release that is missing here came without a lasting one.
     """
 
     releases: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Named:
 
 
 def is_kept(release: Release) -> bool:
-    """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
+    """Whether its value belongs in the results of its receivers. Noise that was selected under encryption is opened
     with what is derived from it, never by itself; what a site computed for its own later steps crosses nowhere, and is
     its owner's where a step delivers it."""
     covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Curated | Derived)

@@ -57,8 +57,8 @@ class Host:
     """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
 
     `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
-    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones. By `digest`
-    a run knows the records that it began with; a simulation, which looks at all records at once, needs none.
+    by which records are set aside; only a simulation that is to be repeated gives any but fresh ones. By `digest` a run
+    knows the records that it began with; a simulation, which has all records at once, needs none.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Host:
         self.permit(self.store.runs_of(self.agreed.study, other_than=run))
 
     def permit(self, runs: int) -> None:
-        """Refuse what the owner's terms rule out, of a run that comes after so many others of the study."""
+        """Refuse a run that the owner's terms rule out, after so many others of the study."""
         agreed = self.agreed
         self.policy.check(
             study=agreed.study,

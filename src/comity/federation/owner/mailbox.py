@@ -70,8 +70,8 @@ class Mailbox(Memory):
             self._written.add((to, name))
 
     def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
-        """Keep a letter that arrived. The first one under a name and sender stays until it is taken, and one that was
-        there before does not come again: a later letter replaces nothing."""
+        """Keep a letter that arrived. The first of a name and sender stays until it is taken, and the same letter is
+        not taken twice: a later one replaces nothing."""
         aside = self._host.agreed.is_aside(StepPath.parse(path).mount)
         slot, known = of_part(_slot(name, sender), aside=aside), of_part(_had(name, sender), aside=aside)
         stored = self._stored(known)

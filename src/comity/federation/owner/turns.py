@@ -9,7 +9,8 @@ from threading import Lock
 
 class Turns:
     """One answer at a time for each run. An ask that is repeated while it is answered waits for the stored reply, and
-    two different ones can't both find that something was not given out yet: what one step keeps, the next one sees."""
+    of two different ones the second sees what the first one kept: nothing is given out twice because both looked
+    first."""
 
     def __init__(self) -> None:
         self._guard = Lock()

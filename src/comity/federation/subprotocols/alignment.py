@@ -13,8 +13,8 @@ Learned      coordinator: the size of each party's list and of every overlap. Ea
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
              differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
              coordinator: a party has the key, or the order of its own list, to read a recorded one with.
-Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
-             `crypto.psi_ecdh`, where it can't.
+Assumes      `crypto.psi.keyed`, whose key a coordinator with one party could use to try every possible id; or
+             `crypto.psi.ecdh`, where it can't.
 
 A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are
 asked, and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions

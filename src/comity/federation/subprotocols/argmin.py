@@ -12,7 +12,7 @@ Adversary    curator and representative, each by itself: both follow the protoco
 Learned      curator: the index of the smallest value, the lowest one of equal values. Representative: nothing. Dealer:
              that an argmin of this size is computed. Everybody: the public sizes.
 Assumes      nothing but triples that neither side knows whole: from a dealer, or by oblivious transfer
-             (`crypto.ot_extension`, of which the base transfers are classical).
+             (`crypto.comparisons.ot_extension`, of which the base transfers are classical).
 
 The index is exact. It is private only as far as the values carry noise or stand in an order that the curator does not
 know; so whoever mounts this says in `index` why the curator may have it. Values lie in −2^(bits−1) … 2^(bits−1) − 1;

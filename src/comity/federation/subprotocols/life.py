@@ -4,10 +4,11 @@
               no leaves every ledger as it was. Asked again it is answered as things stand then. It looks at policy and
               ledger alone: whether records could be read is a fact about them
     begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
-              the heads of others' ledgers (`federation.heads`)
+              the heads of others' ledgers (`federation.messages.heads`)
     meet      the keys of the others, where the method has letters between parties
-    end       brings what was released to this party (`federation.delivery`), with the coordinator's signatures that
-              stay (`federation.vouched`), and closes the run; the newest heads of others' ledgers are remembered
+    end       brings what was released to this party (`federation.messages.delivered`), with the coordinator's
+              signatures that stay (`federation.messages.vouched`), and closes the run; the newest heads of others'
+              ledgers are remembered
     abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
 
 Adversary    any coordinator. It learns that a party reserved, would or refused, the heads of its ledger and which heads

@@ -14,7 +14,7 @@ Learned      nothing but the number of rows. A protocol that mounts this calls `
 
 The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
 opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
-`Plan.carry_probability` states: the unit belongs into the sensitivity of what is opened.
+`Plan.carry_probability` states: the unit belongs in the sensitivity of what is opened.
 """
 
 from __future__ import annotations

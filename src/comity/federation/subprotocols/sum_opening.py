@@ -91,7 +91,7 @@ def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> 
     """Open one sum of a circle, once each of its parties has contributed."""
     label, who, degree = f"{release.name}/{index}", circle.who, degree_of(circle.who)
     agreed = _set_up(parties, circle)
-    # In the complete graph so many suffice; in a sparse one every neighbourhood needs its own.
+    # In the complete graph a threshold suffices; in a sparse one every party needs enough of its own holders.
     need = degree.threshold if degree.degree == who.size - 1 else who.survivors
     present = set(parties.alive)
     asked = [party for party in agreed.members if party in present]
@@ -241,8 +241,8 @@ def _inverse(holders: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]
 def _members(unserved: Mapping[str, list[str]], who: Consortium) -> list[str]:
     """The parties that met, without those that the others could not work with.
 
-    Who dealt what is no share is named by its holders, and a party may name others without cause: the one with most
-    quarrels goes first, the one who was named before the one who named it.
+    Holders name whoever dealt them something that is no share, and may name others without cause: the one with most
+    quarrels goes first, and of two that have as many the one who was named.
     """
     members = set(unserved)
     quarrels = {(named, by) for by, names in unserved.items() for named in names if named in members}

@@ -22,8 +22,8 @@ def degree_of(who: Consortium) -> Degree:
 
 
 def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
-    """The holders with which a party makes a pair mask: each of them, or where every pair are each other's holders one
-    of the two."""
+    """The holders with which a party makes a pair mask: all of them, or where any two parties hold shares of each other
+    only one of the two does."""
     return tuple(holders) if degree_of(who).degree < who.size - 1 else tuple(h for h in holders if party < h)
 
 

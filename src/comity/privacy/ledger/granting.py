@@ -44,7 +44,7 @@ class Granting(OpenCommit):
     def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
         """Raises a dataset's ceiling; the total granted is what its owner promises.
 
-        The currency stays, except that a pure grant of which nothing was used takes its first δ as any new grant.
+        The currency stays, except that a pure grant of which nothing was used may still take a δ, as a new grant would.
         """
         self._require_grant(loss)
         name = self._dataset(dataset)

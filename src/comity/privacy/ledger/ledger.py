@@ -193,8 +193,8 @@ class Ledger(Readable):
 
     @contextmanager
     def trial(self) -> Iterator[Transaction]:
-        """A transaction of which nothing stays: it refuses what would be refused, and inside it the accounts are those
-        that would be."""
+        """A transaction that is always undone: it refuses what would be refused, and inside it the accounts are what
+        they would become."""
         with suppress(_Undone), self.transaction() as transaction:
             yield transaction
             raise _Undone

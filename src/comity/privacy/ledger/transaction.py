@@ -156,9 +156,9 @@ class Transaction(Granting):
     def spent_since(self, moment: str, *, now: str, dataset: str | None = None) -> Spent:
         """What was spent of a dataset at this moment (an ISO time in UTC) or later, and what open runs may still spend.
 
-        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, for
-        times need not follow each other where a clock was set back: what was written by a clock that was behind may
-        have been since, and counts. `now` is the time by the clock that asks, which is when a run begins.
+        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, since
+        times need not be in order where a clock was set back: what a clock that was behind wrote may have been later
+        than it says, and counts. `now` is the time by the clock that asks, which is when a run begins.
         """
         name = self._dataset(dataset)
         balance = self._rows.account(name)[2]
@@ -192,7 +192,7 @@ class Transaction(Granting):
         """Freezes the ledger when it is the one meant and lacks that commit; heads of others tell it nothing.
 
         The caller must know that the owner issued the head, for instance by its signature: whoever can show any head
-        can freeze the ledger, though never make it spend. A head that froze it once does not again.
+        can freeze the ledger, though never make it spend. A head freezes it once only.
         """
         if not is_head(ledger) or not is_head(head) or isinstance(count, bool) or not isinstance(count, int):
             raise Malformed("a commit is a ledger's id, a number and a head", code="head")
@@ -263,8 +263,8 @@ class Transaction(Granting):
         self._rows.end_run(run, ENDED[kind])
 
     def _drawn(self, run: str, part: str, balance: Balance) -> Parts:
-        """What a run has drawn of each part so far; of no interest to a draw that reads all records, which adds its
-        whole loss."""
+        """What a run has drawn of each part so far. A draw that reads all records adds its whole loss, and needs none
+        of this."""
         if part == WHOLE:
             return Parts()
         made = ((of, loss) for of, loss, drawn in self._rows.promised(run) if drawn)
