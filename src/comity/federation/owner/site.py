@@ -80,9 +80,9 @@ class Site(Mailbox):
         """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
         are there already.
 
-        `part` bounds each record by itself, as it would with all of them before it: where blocks begin is no secret
-        and no promise. Every record is in one block of one pass. What goes wrong while they are read is a stop that
-        the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
+        `part` bounds each record by itself, since nothing is promised about where blocks begin. Every record is in one
+        block of one pass. What goes wrong while they are read is a stop that the owner sees, whatever the bound of the
+        release: it is no failed fit that may be answered neutrally.
         """
         found: NDArray[np.float64] | None = None
         records = self.records
@@ -200,8 +200,8 @@ class Site(Mailbox):
         return result
 
     def _require_source(self, release: Release) -> None:
-        """This party pays for it, and out of the part of the records that this step sees: by what it reads, and not by
-        what anybody says of it."""
+        """This party is a source of the release, and the release is of the part of the records that this step reads,
+        whatever a method says of it."""
         if (release.name in self._host.agreed.declaration.aside) != self._aside:
             raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
