@@ -57,7 +57,7 @@ def training_sum(records: Records) -> np.ndarray:
     """The gradient at a model that a coordinator chose."""
     assert records.labels is not None
     y, present = records.labels.astype(float), np.ones(len(records), bool)
-    return METHOD.loss.gradient(0 * MODEL, records.features, y, present, 0.5).reshape(-1)
+    return METHOD.objective.gradient(0 * MODEL, records.features, y, present, 0.5).reshape(-1)
 
 
 def evaluation_sum(records: Records, who: Consortium) -> np.ndarray:
