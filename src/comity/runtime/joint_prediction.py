@@ -17,15 +17,16 @@ from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import Refused, Stopped, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.plan import Plan, plan
 from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.federation.messages.codec import decode
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
+from comity.federation.plan import Plan, plan
 from comity.federation.subprotocols.alignment import ROWS
 from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import ReleasedNoise

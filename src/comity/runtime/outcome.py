@@ -9,13 +9,13 @@ from typing import Any
 from comity.artefacts.artefact import Artefact
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.coordinator.delivery import Received
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import Payer, in_words
-from comity.federation.declaring.plan import Plan
 from comity.federation.evaluation.figures import Figures
+from comity.federation.messages.delivered import Received
+from comity.federation.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from comity.federation.declaring.payers import groups
 from comity.learn.voters.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
-from comity.privacy.loss import LOSSES, Approx, Pure, shown
+from comity.privacy.loss import LOSSES, Approx, Pure, loss_of, shown
 from comity.privacy.unit import Unit
 from comity.runtime.deal_columns import check_rows, deal_columns, is_vertical, party_encoding
 from comity.runtime.encodings import encoding_of
@@ -148,8 +148,7 @@ def can_resume(study: Study, material: Material) -> bool:
 
 def grant_of(study: Study) -> Pure | Approx:
     """What each simulated owner grants: `simulation.grant`, or just what the study asks."""
-    epsilon, delta = study.simulation.grant or study.privacy.epsilon, study.privacy.delta
-    return Approx(epsilon, delta) if delta else Pure(epsilon)
+    return loss_of(study.simulation.grant or study.privacy.epsilon, study.privacy.delta)
 
 
 def grants_of(study: Study, parties: Sequence[str]) -> float | dict[str, float | Approx]:

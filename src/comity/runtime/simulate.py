@@ -22,28 +22,29 @@ from comity.data import Held, Records, Schema, StreamedRecords, explain
 from comity.data.padded import padded
 from comity.entropy import derive, fresh_seed
 from comity.errors import Refused, Stopped, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.coordinator.delivery import Received, presented_to
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, Progress, whole_run
+from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties, Progress
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.evaluation import divided
 from comity.federation.declaring.payers import describe, largest
 from comity.federation.declaring.payers import payers as paid_by
-from comity.federation.declaring.plan import plan
 from comity.federation.declaring.policy import SIMULATION
-from comity.federation.evaluation.terms import divided
+from comity.federation.messages.delivered import Received
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
-from comity.federation.protocol import Protocol
+from comity.federation.plan import plan
+from comity.federation.protocol import Protocol, presented_to
 from comity.learn.voters.local_model import LocalModel
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.account import currency_for, figure
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Approx, Loss, Pure, loss_of
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
@@ -109,7 +110,7 @@ def simulate(
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
-    loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
+    loss: Loss = loss_of(epsilon, delta)
     if not epsilon > 0:
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
     terms = None
@@ -421,7 +422,7 @@ def granted(
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant
     losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
-    whole = own if isinstance(own, Approx) else Approx(own, delta) if delta else Pure(own)
+    whole = own if isinstance(own, Approx) else loss_of(own, delta)
     currency = currency_for(losses, whole)
     return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
 

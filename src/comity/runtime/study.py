@@ -22,12 +22,12 @@ from pydantic import ConfigDict, Field, model_validator
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import BudgetExceeded, ComityError, StudyError
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.plan import Plan, plan
-from comity.federation.evaluation.terms import Evaluation, divided
+from comity.federation.declaring.evaluation import Evaluation, divided
+from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.runtime.numbered import Numbered
@@ -57,7 +57,7 @@ class PrivacyTable(Table):
 
     @property
     def loss(self) -> Loss:
-        return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+        return loss_of(self.epsilon, self.delta)
 
     def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
         """With a method's own defaults where the file says nothing; they still count as defaults."""
