@@ -17,7 +17,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
 from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.simulation.simulate import simulate, stacks
 from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")

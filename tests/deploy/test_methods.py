@@ -14,9 +14,9 @@ import pytest
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.report.result import Result, load_result
-from comity.runtime import simulate
-from comity.runtime.received import load_received
-from comity.runtime.run import run_study
+from comity.runtime.results.received import load_received
+from comity.runtime.simulation import simulate
+from comity.runtime.simulation.run import run_study
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
 from tests.deploy.deployment import Deployment, deployed, witnesses_in

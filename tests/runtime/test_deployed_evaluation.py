@@ -14,9 +14,9 @@ from comity.federation.declaring.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
-from comity.runtime.simulate import outcome_of
+from comity.runtime.simulation.simulate import outcome_of
 from comity.runtime.site.approving import considered
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
 

@@ -17,14 +17,14 @@ from comity.cli.run_folder import begin, describe, make_folder, read_begun
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.registry import Registry
 from comity.report.result import Result, load_result
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
-from comity.runtime.received import load_received
-from comity.runtime.run import run_study
-from comity.runtime.signed_files import _said, sign_files
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.received import load_received
+from comity.runtime.results.signed_files import _said, sign_files
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import outcome_of
 from comity.runtime.site.results import results_folder
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 from .sites import NAMES, STUDY, Sites, approve, whole_run
 

@@ -20,9 +20,9 @@ import pytest
 from comity.errors import BadInput, ComityError, Refused
 from comity.federation.messages.channel import Channel
 from comity.privacy.ledger import Ledger
-from comity.runtime import simulate as simulation
-from comity.runtime.run import gather
-from comity.runtime.study import Study
+from comity.runtime.simulation import simulate as simulation
+from comity.runtime.simulation.run import gather
+from comity.runtime.study.study import Study
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import path_of
 

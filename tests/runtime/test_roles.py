@@ -22,9 +22,9 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.report.card import card_text
 from comity.report.result import Result, load_result
-from comity.runtime.run import Material, grants_of, run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import PartyTable, Study, _check_roles
+from comity.runtime.simulation.run import Material, grants_of, run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import PartyTable, Study, _check_roles
 
 ROLES = {"owner": ("ash", "birch"), "consumer": ("elm",)}
 PARTIES = {name: Records(np.full((4, 2), 0.1)) for name in ("ash", "birch", "elm")}

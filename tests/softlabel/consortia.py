@@ -22,7 +22,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.simulation.simulate import stacks
 from tests.federation.toy import STUDY, LossyChannel, NoNoise, Watched
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")

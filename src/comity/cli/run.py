@@ -13,8 +13,8 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
-    from comity.runtime.run import Material
-    from comity.runtime.study import Study
+    from comity.runtime.simulation.run import Material
+    from comity.runtime.study.study import Study
 
 
 def run(
@@ -69,9 +69,9 @@ def _started(
 ) -> Path:
     from comity.cli.as_run import text_as_run
     from comity.cli.run_folder import Begun, begin, make_folder
-    from comity.runtime.run import can_resume, gather
-    from comity.runtime.simulate import new_run_id
-    from comity.runtime.study import Study
+    from comity.runtime.simulation.run import can_resume, gather
+    from comity.runtime.simulation.simulate import new_run_id
+    from comity.runtime.study.study import Study
 
     study = Study.load(path, overrides=settings)
     with progress_bar(study.name, quiet=quiet) as progress:
@@ -103,8 +103,8 @@ def _started(
 def _resumed(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
-    from comity.runtime.run import gather
-    from comity.runtime.study import Study
+    from comity.runtime.simulation.run import gather
+    from comity.runtime.study.study import Study
 
     folder = find_folder(named, out)
     begun = read_begun(folder)
@@ -129,7 +129,7 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, r
     from comity.cli.run_folder import describe, site_log
     from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
-    from comity.runtime.run import run_study
+    from comity.runtime.simulation.run import run_study
 
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:

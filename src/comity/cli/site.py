@@ -10,7 +10,7 @@ import typer
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
 from comity.cli.site_init import init
-from comity.runtime.logs import Form
+from comity.runtime.site.logs import Form
 
 if TYPE_CHECKING:
     from comity.runtime.site.approving import Considered
@@ -170,8 +170,8 @@ def serve(
 
     Example: comity site serve --log json
     """
-    from comity.runtime.logs import log_to_stderr
     from comity.runtime.site.desk import Desk
+    from comity.runtime.site.logs import log_to_stderr
     from comity.runtime.site.serving import endpoint_of
 
     log_to_stderr(log)

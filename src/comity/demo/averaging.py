@@ -18,7 +18,7 @@ from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
 from comity.report.result import Result
 from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.simulation.simulate import simulate, stacks
 
 NAME = "averaging"
 METHODS = ("gradient", "pure")

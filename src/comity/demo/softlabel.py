@@ -20,7 +20,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 from comity.report.result import Result
 from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.simulation.simulate import simulate, stacks
 
 NAME = "softlabel"
 METHODS = (DEFAULT, "avg", "soft", "vote")

@@ -19,7 +19,7 @@ from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.downstream import Task
 from comity.report.result import Result
 from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.simulation.simulate import simulate, stacks
 
 NAME = "synthetic"
 METHODS = ("delta", "pure")

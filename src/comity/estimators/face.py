@@ -29,8 +29,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Unit
 from comity.report.result import Result
-from comity.runtime.outcome import Guarantee, Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Guarantee, Outcome
+from comity.runtime.simulation.simulate import simulate
 
 
 class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -16,10 +16,10 @@ from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.privacy.ledger import Ledger
-from comity.runtime.outcome import Outcome
-from comity.runtime.received import check_received, load_received
-from comity.runtime.signed_files import checked_files
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.results.received import check_received, load_received
+from comity.runtime.results.signed_files import checked_files
+from comity.runtime.simulation.simulate import outcome_of
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.pack import write_files
 from comity.runtime.site.results import results_folder
@@ -27,7 +27,7 @@ from comity.runtime.site.runs import RunHere, runs_of
 
 if TYPE_CHECKING:
     from comity.runtime.site.site_file import SiteFile
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 
 def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:

@@ -13,7 +13,7 @@ from comity.federation.owner.hosting import Approval, Owner, host_of
 from comity.federation.owner.store import Store
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.site_file import SiteFile
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 
 def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:

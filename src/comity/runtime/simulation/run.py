@@ -38,18 +38,18 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import LOSSES, Approx, Pure, shown
 from comity.privacy.unit import Unit
-from comity.runtime.deal_columns import check_rows, deal_columns, is_vertical, party_encoding
-from comity.runtime.encodings import encoding_of
-from comity.runtime.identifiers import check_distinct, check_kind, check_shared
-from comity.runtime.local_models import study_models
-from comity.runtime.outcome import Outcome
-from comity.runtime.own_records import own_records, whole_records
-from comity.runtime.received import safe_name
-from comity.runtime.same_records import require_same
-from comity.runtime.simulate import Granted, delta_of, encoded, granted, simulate
-from comity.runtime.simulation_data import is_one, named, odd, read_records, sentences
-from comity.runtime.stacks import runs_as_stacks
-from comity.runtime.study import Study
+from comity.runtime.local.stacks import runs_as_stacks
+from comity.runtime.records.deal_columns import check_rows, deal_columns, is_vertical, party_encoding
+from comity.runtime.records.encodings import encoding_of
+from comity.runtime.records.identifiers import check_distinct, check_kind, check_shared
+from comity.runtime.records.local_models import study_models
+from comity.runtime.records.own_records import own_records, whole_records
+from comity.runtime.records.same_records import require_same
+from comity.runtime.records.sources import is_one, named, odd, read_records, sentences
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.results.received import safe_name
+from comity.runtime.simulation.simulate import Granted, delta_of, encoded, granted, simulate
+from comity.runtime.study.study import Study
 
 # Up to so many parties each has a ledger in a file of its own; each file costs several durable writes. Beyond, up to
 # REAL_HOSTS, they share one.
@@ -61,7 +61,7 @@ Rows = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Material:
     """What a simulation starts from: each party's records, records to test on that no party has, and the local models
-    of parties that have their own; and what is odd about the records (`comity.runtime.simulation_data`)."""
+    of parties that have their own; and what is odd about the records (`comity.runtime.records.sources`)."""
 
     parties: Mapping[str, Held]
     test: Records | None

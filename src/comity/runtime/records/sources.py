@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from comity.data import Finding, Source
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 # Keys by which a table is known to name one source, unless these are the parties' own names.
 _TELLING = {"source", "path", "url", "query", "table"}

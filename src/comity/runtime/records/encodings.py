@@ -5,7 +5,7 @@ from __future__ import annotations
 from comity.data import Encoding
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
-from comity.runtime.deal_columns import is_vertical, party_encoding
+from comity.runtime.records.deal_columns import is_vertical, party_encoding
 
 
 def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:

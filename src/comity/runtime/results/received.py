@@ -1,6 +1,6 @@
 """The results folder of one owner: what was released to it, and what its own steps left with it.
 
-    released/    values by their declared names, with forms (`runtime.released`)
+    released/    values by their declared names, with forms (`runtime.results.released`)
     own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
     signatures.json   the coordinator's, on each value that it released (`federation.vouched`)
@@ -31,7 +31,7 @@ from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.codec import encode
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures, check_vouched
-from comity.runtime.released import Released, load_released, released_of, save_released
+from comity.runtime.results.released import Released, load_released, released_of, save_released
 
 _FORMAT: Final = "comity-received-1"
 PAGE: Final = "received.json"

@@ -31,9 +31,9 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.randomness import ReleasedNoise
 from comity.protocols.vertical.prediction import MOST_ROWS, JointPrediction
 from comity.runtime.local.channel import LocalChannel
-from comity.runtime.predicting import joint_prediction_of
-from comity.runtime.simulate import new_run_id
-from comity.runtime.study import Study, naming
+from comity.runtime.simulation.simulate import new_run_id
+from comity.runtime.study.predicting import joint_prediction_of
+from comity.runtime.study.study import Study, naming
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from comity.data import Held, Source, StreamedRecords, fits
-from comity.runtime.encodings import encoding_of
+from comity.runtime.records.encodings import encoding_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,16 +22,16 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import verify_reply
 from comity.federation.messages.paths import ABANDON, END
 from comity.federation.messages.sealed_channel import sealed
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.nats.channel import SILENT, NatsChannel
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import outcome_of
 from comity.runtime.site.pack import pack
 
 if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import Identity
     from comity.federation.coordinator.exchange import Watch
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 PATIENCE = Patience(silent=SILENT)
 _HANDED_OVER = Patience(silent=SILENT, deadline=300.0)

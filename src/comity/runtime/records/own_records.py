@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from comity.data import Encoding, Finding, Held, StreamedRecords, Tally, explain_size, fits
 from comity.data.schemas.check import TAIL
 from comity.errors import DataError
-from comity.runtime.held_records import held_records
-from comity.runtime.simulation_data import named, odd, opened
+from comity.runtime.records.held_records import held_records
+from comity.runtime.records.sources import named, odd, opened
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 
 def own_records(study: Study, value: Any, party: str) -> tuple[Held, list[Finding]]:

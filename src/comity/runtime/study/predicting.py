@@ -19,14 +19,14 @@ from pydantic import Field
 
 from comity.artefacts.writing import write_text
 from comity.errors import StudyError
-from comity.runtime.study_files import confined
-from comity.runtime.tables import Table
+from comity.runtime.study.public_files import confined
+from comity.runtime.study.tables import Table
 
 if TYPE_CHECKING:
     from comity.data import Schema
     from comity.federation.protocol import Protocol
     from comity.protocols.vertical.prediction import JointPrediction
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 Floats = NDArray[np.float64]
 

@@ -47,14 +47,14 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import NoiseSource, ReleasedNoise
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.encodings import encoding_of
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.local.cohort import Block, Cohort
-from comity.runtime.local_models import local_models
-from comity.runtime.outcome import Account, Guarantee, Outcome
-from comity.runtime.repeated import check_repeats, repeated
-from comity.runtime.simulation_data import sentences
-from comity.runtime.stacks import REAL_HOSTS, require_no_evaluation, require_stacks, runs_as_stacks
+from comity.runtime.local.stacks import REAL_HOSTS, require_no_evaluation, require_stacks, runs_as_stacks
+from comity.runtime.records.encodings import encoding_of
+from comity.runtime.records.local_models import local_models
+from comity.runtime.records.sources import sentences
+from comity.runtime.results.outcome import Account, Guarantee, Outcome
+from comity.runtime.simulation.repeated import check_repeats, repeated
 
 RESULTS = 16
 """Up to so many parties a simulation keeps what each of them received, without being asked."""
@@ -97,7 +97,7 @@ def simulate(
     Without a seed the noise is drawn as released; with one it is fast, reproducible and protects nobody. `ledgers` are
     the parties' own, in files; where none is given a party's ledger lives in memory, limited to `grant`, which is one
     for all or by party, an epsilon at the study's delta or with a delta of its own. `models` are local models, one for
-    all parties or by party (`comity.runtime.local_models`). Where `colluders` is left out it is one, as long as another
+    all parties or by party (`runtime.records.local_models`). Where `colluders` is left out it is one, as long as another
     party stays honest. `roles` names the parties of each role that the method has. `results` asks for what each party
     received beside what the coordinator has; where it is left out that is kept for at most `RESULTS` parties.
     `evaluation` measures the model under privacy on records that are set aside: {} for the defaults, or "share" of the
@@ -105,7 +105,7 @@ def simulate(
     that are left; any other is laid out here. Without `hosts` few parties run as stacks too, as many do: the same
     contributions and noise, without masks, messages and a ledger each, in a fraction of the time; the result says so.
     `repeats` runs it so many times again with fresh simulated noise on the same records, for mean, spread and worst of
-    its figures (`comity.runtime.repeated`).
+    its figures (`comity.runtime.simulation.repeated`).
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")

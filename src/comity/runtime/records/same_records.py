@@ -18,8 +18,8 @@ from comity.errors import Refused, StudyError
 from comity.learn.voters.predictions import Predictions
 
 if TYPE_CHECKING:
-    from comity.runtime.run import Material
-    from comity.runtime.study import Study
+    from comity.runtime.simulation.run import Material
+    from comity.runtime.study.study import Study
 
 NAME = "records.json"
 

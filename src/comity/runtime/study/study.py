@@ -30,12 +30,12 @@ from comity.federation.protocol import Protocol
 from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
-from comity.runtime.numbered import Numbered
-from comity.runtime.predicting import PredictionTable, predicting
-from comity.runtime.simulation_data import check_data
-from comity.runtime.stacks import require_no_evaluation, require_stacks, runs_as_stacks
-from comity.runtime.study_files import digest_of, public_records, schema_in
-from comity.runtime.tables import Table, hint, validate
+from comity.runtime.local.numbered import Numbered
+from comity.runtime.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
+from comity.runtime.records.sources import check_data
+from comity.runtime.study.predicting import PredictionTable, predicting
+from comity.runtime.study.public_files import digest_of, public_records, schema_in
+from comity.runtime.study.tables import Table, hint, validate
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from comity.learn.voters.local_model import LocalModel
 from comity.privacy.ledger import Ledger
 from comity.privacy.sampling.seeded_draws import SeededDraws
 from comity.runtime.local.cohort import Blocks, Cohort
-from comity.runtime.stacks import require_no_evaluation, require_stacks
+from comity.runtime.local.stacks import require_no_evaluation, require_stacks
 
 WITHOUT_MASKS = "stacks of parties, without masks"
 WITH_HOSTS = "a host for each party"

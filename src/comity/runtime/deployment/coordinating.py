@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import Identity
     from comity.federation.coordinator.exchange import Watch
     from comity.federation.coordinator.journal import Journal
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 
 def coordinator(
