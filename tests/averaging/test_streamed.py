@@ -12,7 +12,8 @@ import pytest
 from comity.data import Encoding, Records, StreamedRecords, clinic_schema, clinics, open_source
 from comity.errors import DataError, Refused
 from comity.protocols.averaging import Averaging
-from comity.runtime.simulation.run import gather, run_study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
 from comity.runtime.simulation.simulate import simulate
 from comity.runtime.study.study import Study
 

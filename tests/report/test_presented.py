@@ -13,7 +13,8 @@ from comity.errors import DataError
 from comity.report.page import render_result
 from comity.report.result import Result, load_result
 from comity.runtime.results.received import load_received, safe_name
-from comity.runtime.simulation.simulate import RESULTS, simulate
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.simulation.simulated import RESULTS
 from tests.artefacts.methods import Drawn, Entrusting, Leaving, records
 from tests.report.test_page import Page
 

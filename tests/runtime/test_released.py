@@ -132,7 +132,7 @@ def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> Non
 def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     case = "softlabel default statistic=histograms"
     few = small_study(case, tmp_path)
-    from comity.runtime.simulation.run import gather
+    from comity.runtime.records.gather import gather
 
     one = gather(few).parties["clinic-01"]
     many = comity.simulate(

@@ -13,7 +13,8 @@ import pytest
 from comity.data import clinic_schema, clinics, explain
 from comity.errors import BadInput, StudyError
 from comity.report.result import Result, load_result
-from comity.runtime.simulation.run import gather, run_study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
 from comity.runtime.simulation.simulate import simulate
 from comity.runtime.study.study import Study
 

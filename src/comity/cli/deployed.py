@@ -105,7 +105,7 @@ def save_signed(result: Result, folder: Path, keys: Identity) -> None:
 
 def _begun(path: Path, study: Study) -> Begun:
     from comity.cli.run_folder import Begun
-    from comity.runtime.simulation.simulate import new_run_id
+    from comity.runtime.local.chance import new_run_id
 
     return Begun(
         run=new_run_id(),

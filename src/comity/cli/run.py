@@ -13,7 +13,7 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
-    from comity.runtime.simulation.run import Material
+    from comity.runtime.records.material import Material
     from comity.runtime.study.study import Study
 
 
@@ -69,8 +69,9 @@ def _started(
 ) -> Path:
     from comity.cli.as_run import text_as_run
     from comity.cli.run_folder import Begun, begin, make_folder
-    from comity.runtime.simulation.run import can_resume, gather
-    from comity.runtime.simulation.simulate import new_run_id
+    from comity.runtime.local.chance import new_run_id
+    from comity.runtime.records.gather import gather
+    from comity.runtime.simulation.run import can_resume
     from comity.runtime.study.study import Study
 
     study = Study.load(path, overrides=settings)
@@ -103,7 +104,7 @@ def _started(
 def _resumed(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
-    from comity.runtime.simulation.run import gather
+    from comity.runtime.records.gather import gather
     from comity.runtime.study.study import Study
 
     folder = find_folder(named, out)

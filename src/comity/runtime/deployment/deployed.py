@@ -25,7 +25,6 @@ from comity.federation.messages.sealed_channel import sealed
 from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.nats.channel import SILENT, NatsChannel
 from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.simulate import outcome_of
 from comity.runtime.site.pack import pack
 
 if TYPE_CHECKING:
@@ -117,16 +116,5 @@ def run_deployed(
         watch=watch,
     )
     released, kept = whole_run(parties)
-    outcome = outcome_of(
-        study.protocol,
-        study.consortium,
-        released,
-        kept,
-        parties.transcript,
-        (),
-        study=study.name,
-        study_hash=study.hash,
-        run_id=run,
-        seed=None,
-    )
+    outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
     return replace(outcome, seconds=time.perf_counter() - started)

@@ -15,7 +15,8 @@ from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.voters.local_model import Ballot, LocalModel, as_local_model, from_predictions
 from comity.learn.voters.named_model import LIBRARIES, named
-from comity.runtime.study.study import ModelTable, Study
+from comity.runtime.study.study import Study
+from comity.runtime.study.study_tables import ModelTable
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from comity.errors import Refused, StudyError
 from comity.learn.voters.predictions import Predictions
 
 if TYPE_CHECKING:
-    from comity.runtime.simulation.run import Material
+    from comity.runtime.records.material import Material
     from comity.runtime.study.study import Study
 
 NAME = "records.json"

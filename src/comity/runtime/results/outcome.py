@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
 from comity.federation.coordinator.delivery import Received
 from comity.federation.coordinator.transcript import Transcript
+from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.payers import Payer, in_words
-from comity.federation.declaring.plan import Plan
+from comity.federation.declaring.payers import Payer, delta_of, describe, in_words, largest, payers
+from comity.federation.declaring.plan import Plan, plan
 from comity.federation.evaluation.figures import Figures
 
 
@@ -94,6 +95,62 @@ class Outcome:
     evaluation: Figures | None = None
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
     findings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        agreed: Agreed,
+        released: Mapping[str, Any],
+        transcript: Transcript,
+        *,
+        run: str,
+        kept: Mapping[str, Any] | None = None,
+        accounts: tuple[Account, ...] = (),
+        seed: int | None = None,
+        partly: bool = False,
+    ) -> Outcome:
+        """Wherever it ran, from what its coordinator has at its end: what was `released`, and `kept` on the way. Or,
+        `partly`, from what a party has, which may not have been released what the rest takes."""
+
+        def made(make: Callable[[], Any]) -> Any:
+            try:
+                return make()
+            except KeyError:
+                if partly:
+                    return None
+                raise
+
+        protocol, who = agreed.protocol, agreed.consortium
+        declaration = protocol.accepted(who)
+        spent, delta, shown = largest(declaration, who), delta_of(who), plan(agreed.title, protocol, who)
+        return cls(
+            study=agreed.title,
+            study_hash=agreed.study,
+            run=run,
+            protocol=protocol.name,
+            presented=made(lambda: protocol.present(released, who)),
+            beside=made(lambda: protocol.beside(released, who, study=agreed.study, run=run)) or {},
+            released={**(kept or {}), **released},
+            guarantee=Guarantee(
+                loss=describe(spent, delta),
+                epsilon=float(spent.epsilon_at(delta)),
+                delta=float(delta),
+                unit=shown.unit,
+                neighbours=shown.neighbours,
+                adversary=declaration.adversary,
+                claim=declaration.claim,
+                seeded=seed is not None,
+                payers=payers(declaration, who),
+            ),
+            plan=shown,
+            declaration=declaration,
+            consortium=who,
+            transcript=transcript,
+            accounts=accounts,
+            parties=who.size,
+            seed=seed,
+            evaluation=None if who.evaluation is None else made(lambda: protocol.measured(who).figures(released, who)),
+        )
 
     @property
     def model(self) -> Any:

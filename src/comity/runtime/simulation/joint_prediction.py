@@ -1,39 +1,31 @@
 """Joint prediction on this machine: hosts with their own columns of new records, and a coordinator that adds up.
 
-The hosts, policies, seals and masks are those of a deployment. What is simulated is that one person is every site: it
-puts each score beside the identifier of its record, which in a deployment each site can do for its own records alone.
+Where records have identifiers, the first party receives the scores too, as a receiver does in a deployment: its site
+alone can put them beside identifiers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
-from comity.errors import Refused, Stopped, StudyError
-from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
+from comity.errors import StudyError
 from comity.federation.declaring.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.plan import Plan, plan
-from comity.federation.declaring.policy import SIMULATION, Policy
-from comity.federation.messages.codec import decode
-from comity.federation.owner.host import Host
-from comity.federation.owner.store import Store
-from comity.federation.subprotocols.alignment import ROWS
-from comity.privacy.ledger import Ledger
-from comity.privacy.randomness import ReleasedNoise
-from comity.protocols.vertical.prediction import MOST_ROWS, JointPrediction
-from comity.runtime.local.channel import LocalChannel
-from comity.runtime.simulation.simulate import new_run_id
+from comity.federation.declaring.policy import Policy
+from comity.protocols.vertical.prediction import MOST_ROWS, SCORED, JointPrediction
+from comity.runtime.local.chance import new_run_id
+from comity.runtime.local.consortium import LocalConsortium
+from comity.runtime.simulation.ledgers import in_memory
+from comity.runtime.study.naming import naming
 from comity.runtime.study.predicting import joint_prediction_of
-from comity.runtime.study.study import Study, naming
+from comity.runtime.study.study import Study
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +65,8 @@ def predict_jointly(
         )
     with naming(study.where):
         most = max(1, min(MOST_ROWS, max(map(len, parties.values()))))
-        protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most)
+        receiver = None if study.schema.identifier is None else who.parties[0]
+        protocol = joint_prediction_of(study.protocol, study.schema, coef, most=most, receiver=receiver)
     named = where or {}
     records = {
         party: protocol.encoding_of(party).encode(parties[party], where=named.get(party, party)).records
@@ -85,53 +78,14 @@ def predict_jointly(
 def _scored(
     study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
 ) -> JointScores:
-    name = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
-    names = (COORDINATOR, *study.consortium.parties)
-    keys = {name: Identity(derive(name.encode(), "simulated identity", name)) for name in names}
-    who = replace(study.consortium, roster={name: identity.public for name, identity in keys.items()})
-    agreed = Agreed(name, protocol, who, study.name)
-    hosts = {
-        party: Host(
-            agreed,
-            party,
-            records=records[party],
-            keys=keys[party],
-            store=Store(
-                Ledger.in_memory(dataset=party, unit=who.unit, neighbours=who.neighbours),
-                unit=who.unit,
-                neighbours=who.neighbours,
-            ),
-            noise=ReleasedNoise(),
-            policy=policies.get(party, SIMULATION),
-        )
-        for party in who.parties
-    }
-    first, run_id, order = who.parties[0], new_run_id(), list[NDArray[np.int64]]()
-
-    def before_the_end(path: str) -> None:
-        """Which rows were common is the site's own, and deleted when the run ends."""
-        if path.startswith("run.end") and protocol.parts:
-            rows = hosts[first].store.state(run_id, ROWS)
-            if rows is not None:
-                order.append(decode(rows))
-
-    channel = LocalChannel(hosts)
-    coordinator = Parties(
-        agreed,
-        run=run_id,
-        channel=channel,
-        journal=Journal(),
-        keys=keys[COORDINATOR],
-        noise=ReleasedNoise(),
-        progress=before_the_end,
+    """In an order that the receiver knows for its own records: it keeps the identifiers of those that were scored."""
+    named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
+    agreed = Agreed(named, protocol, study.consortium, study.name)
+    consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)
+    released, _ = consortium.whole_run()
+    ids = None if protocol.receiver is None else consortium.received(protocol.receiver).own.get(SCORED)
+    return JointScores(
+        np.asarray(released["scores"], np.float64),
+        None if ids is None else np.array(ids, object),
+        plan(study.name, protocol, agreed.consortium),
     )
-    try:
-        scores = np.asarray(run(coordinator)["scores"], np.float64)
-    except (Refused, Stopped) as error:
-        if error.party in channel.refusals:
-            raise channel.refusals[error.party] from error
-        raise
-    ids = records[first].ids
-    if ids is not None and order:
-        ids = np.asarray(ids[order[0]], object)
-    return JointScores(scores, ids, plan(study.name, protocol, who))

@@ -12,18 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Records
 from comity.entropy import derive
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment
+from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats
 from comity.learn.voters.local_model import LocalModel
-from comity.privacy.ledger import Ledger
 from comity.privacy.sampling.seeded_draws import SeededDraws
-from comity.runtime.local.cohort import Blocks, Cohort
+from comity.runtime.local.chance import new_run_id, secret_of
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.local.consortium import LocalConsortium
 from comity.runtime.local.stacks import require_no_evaluation, require_stacks
+from comity.runtime.records.material import Material
+from comity.runtime.simulation.ledgers import in_memory
 
 WITHOUT_MASKS = "stacks of parties, without masks"
 WITH_HOSTS = "a host for each party"
@@ -53,40 +56,54 @@ def can_stack(protocol: Protocol, who: Consortium, local: Mapping[str, LocalMode
     return True
 
 
-def repeated(
-    protocol: Protocol,
-    who: Consortium,
-    test: Records,
-    *,
-    count: int,
-    secret: bytes,
-    blocks: Blocks,
-    local: Mapping[str, LocalModel],
-    with_hosts: Callable[[int], Mapping[str, Any]],
-    whole: bool = True,
-) -> Repeats:
-    """Stacks need records that are `whole`, in memory; `with_hosts(seed)` releases by hosts what a method that can't be
-    stacked releases."""
-    stacked = whole and can_stack(protocol, who, local)
-    known: dict[str, tuple[NDArray[np.int64], int]] = {}
+def repeated(agreed: Agreed, material: Material, *, count: int, seed: int | None) -> Repeats:
+    """The figures of so many further runs on the test records."""
+    assert material.test is not None
+    protocol, who, secret = agreed.protocol, agreed.consortium, secret_of(seed)
+    stacked = material.whole is not None and can_stack(protocol, who, material.models)
+    released = _by_stacks(agreed, material) if stacked else _by_hosts(agreed, material)
     found: list[Assessment] = []
     for number in range(count):
-        root = derive(secret, "repeat", str(number))
-        if stacked:
-            ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
-            cohort = Cohort(
-                protocol,
-                who,
-                blocks=blocks,
-                noise=SeededDraws(root),
-                ledger=ledger,
-                study="repeat",
-                run=f"repeat-{number}",
-                local=next(iter(local.values()), None),
-                known=known,
-            )
-            released: Mapping[str, Any] = cohort.released()
-        else:
-            released = with_hosts(int.from_bytes(root[:7], "big"))
-        found.append(protocol.assess(protocol.present(released, who), None, test))
+        values = released(number, derive(secret, "repeat", str(number)))
+        found.append(protocol.assess(protocol.present(values, who), None, material.test))
     return Repeats.of(WITHOUT_MASKS if stacked else WITH_HOSTS, found)
+
+
+Released = Callable[[int, bytes], Mapping[str, Any]]
+"""What the repeat of this number releases, with noise from this secret."""
+
+
+def _by_stacks(agreed: Agreed, material: Material) -> Released:
+    records, known = list(material.parties.values()), dict[str, tuple[NDArray[np.int64], int]]()
+    ledgers, who = in_memory(agreed), agreed.consortium
+
+    def released(number: int, secret: bytes) -> Mapping[str, Any]:
+        cohort = Cohort(
+            agreed.protocol,
+            who,
+            blocks=lambda most: stacks(records, most),
+            noise=SeededDraws(secret),
+            ledger=ledgers(who.parties[0]),
+            study="repeat",
+            run=f"repeat-{number}",
+            local=next(iter(material.models.values()), None),
+            known=known,
+        )
+        return cohort.released()
+
+    return released
+
+
+def _by_hosts(agreed: Agreed, material: Material) -> Released:
+    def released(_: int, secret: bytes) -> Mapping[str, Any]:
+        consortium = LocalConsortium.made(
+            agreed,
+            material.parties,
+            run=new_run_id(),
+            ledgers=in_memory(agreed),
+            seed=int.from_bytes(secret[:7], "big"),
+            models=material.models,
+        )
+        return consortium.whole_run()[0]
+
+    return released

@@ -11,135 +11,40 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import ConfigDict, Field, model_validator
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
-from comity.errors import BudgetExceeded, ComityError, StudyError
+from comity.errors import StudyError
 from comity.federation.declaring.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR, Consortium
+from comity.federation.declaring.consortium import COORDINATOR, Consortium, usual_colluders
 from comity.federation.declaring.plan import Plan, plan
-from comity.federation.evaluation.terms import Evaluation, divided
 from comity.federation.protocol import Protocol
-from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.runtime.local.numbered import Numbered
 from comity.runtime.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
-from comity.runtime.records.sources import check_data
+from comity.runtime.study.naming import naming
 from comity.runtime.study.predicting import PredictionTable, predicting
 from comity.runtime.study.public_files import digest_of, public_records, schema_in
-from comity.runtime.study.tables import Table, hint, validate
+from comity.runtime.study.sources import check_data
+from comity.runtime.study.study_tables import (
+    CoordinatorTable,
+    EvaluationTable,
+    PartyTable,
+    PrivacyTable,
+    SimulationTable,
+    StudyFile,
+    check_roles,
+    override,
+    parties_of,
+)
+from comity.runtime.study.tables import hint, validate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class StudyTable(Table):
-    name: str = Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._ -]+$")
-    protocol: str
-    schema_: str = Field(alias="schema")
-
-
-class PrivacyTable(Table):
-    unit: Unit = Unit.PARTY
-    neighbours: Neighbours = Neighbours.REPLACE
-    epsilon: float = Field(gt=0, allow_inf_nan=False)
-    delta: float = Field(0.0, ge=0, lt=1)
-    colluders: int = Field(1, ge=0)
-    dropouts: int = Field(0, ge=0)
-
-    @property
-    def loss(self) -> Loss:
-        return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
-
-    def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
-        """With a method's own defaults where the file says nothing; they still count as defaults."""
-        own = {key: value for key, value in defaults.items() if key not in self.model_fields_set}
-        made = PrivacyTable.model_validate({**self.model_dump(), **own})
-        return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
-
-
-class EvaluationTable(Table):
-    """Records set aside to measure the model on, under the study's own guarantee."""
-
-    share: float | None = None
-    budget: float | None = None
-
-
-class PartyTable(Table):
-    columns: list[str] | None = None
-    role: str | None = None
-    keys: dict[str, str] | None = None
-
-
-class CoordinatorTable(Table):
-    """Who asks: its public keys, so that no site answers anybody else."""
-
-    keys: dict[str, str] | None = None
-
-
-class ModelTable(Table):
-    """A party's own model: a dotted name, or several of a pipeline, with its parameters; or a file of predictions."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    model: str | list[str] | None = None
-    predictions: str | None = None
-    soft: bool = False
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return dict(self.__pydantic_extra__ or {})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"model": value} if isinstance(value, str | list) else value
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> ModelTable:
-        if (self.model is None) == (self.predictions is None):
-            raise ValueError("give either model, a dotted name, or predictions, a file")
-        if self.predictions is not None and (self.parameters or self.soft):
-            surplus = next(iter(self.parameters), "soft")
-            raise ValueError(f"a file of predictions has no parameters, found {surplus}; remove it")
-        return self
-
-
-class SimulationTable(Table):
-    """Ignored by a deployment and left out of the hash."""
-
-    # Sources are checked by `check_data`, whose sentences show no value: one may hold a password in a wrong place.
-    data: Any = None
-    split: Literal["even", "by-sizes", "by-anchors", "by-column", "by-features"] = "even"
-    sizes: list[float] | None = None
-    column: str | None = None
-    test: Any = None
-    holdout: float = Field(0.2, gt=0, lt=1)
-    baselines: bool = True
-    grant: float | None = Field(None, gt=0)
-    # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.
-    memory: float = Field(1.0, gt=0)
-    models: dict[str, ModelTable] | None = None
-    # Without, parties run as stacks: no masks, messages or ledgers of their own.
-    hosts: bool = True
-
-
-class _File(Table):
-    study: StudyTable
-    privacy: PrivacyTable
-    parties: dict[str, Any]
-    coordinator: CoordinatorTable = CoordinatorTable()
-    evaluation: EvaluationTable | None = None
-    prediction: PredictionTable | None = None
-    simulation: SimulationTable = SimulationTable()
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,24 +85,20 @@ class Study:
                 roles[role] = tuple(n for n, p in self.parties.items() if p.role == role)
         if self.coordinator.keys is not None:
             roster[COORDINATOR] = _pinned(self.coordinator.keys, "coordinator", self.where)
-        loss, terms = _divided(self.privacy, self.evaluation)
+        privacy, asked = self.privacy, "colluders" in self.privacy.model_fields_set
+        loss, terms = privacy.divided(self.evaluation)
         return Consortium(
             parties=names,
             loss=loss,
             evaluation=terms,
-            unit=self.privacy.unit,
-            neighbours=self.privacy.neighbours,
-            colluders=self._colluders(len(names)),
-            dropouts=self.privacy.dropouts,
+            unit=privacy.unit,
+            neighbours=privacy.neighbours,
+            colluders=privacy.colluders if asked else usual_colluders(len(names), privacy.dropouts),
+            dropouts=privacy.dropouts,
             roster=roster,
             roles=roles,
             schema=self.schema,
         )
-
-    def _colluders(self, parties: int) -> int:
-        """As the file says; where it says nothing, one, as long as another stays honest."""
-        asked, honest = self.privacy.colluders, parties - self.privacy.dropouts - 1
-        return asked if "colluders" in self.privacy.model_fields_set or honest < 0 else min(asked, honest)
 
     @property
     def agreed(self) -> Agreed:
@@ -254,7 +155,7 @@ class Study:
         except tomllib.TOMLDecodeError as error:
             raise StudyError(f"{where}: not valid TOML: {error}") from error
         for key, value in (overrides or {}).items():
-            _override(tables, key, value, where)
+            override(tables, key, value, where)
         named = tables.get("study")
         protocol_name = str(named.get("protocol", "")) if isinstance(named, dict) else ""
         if protocol_name not in PROTOCOLS:
@@ -264,9 +165,9 @@ class Study:
                 key="study.protocol",
             )
         own = tables.pop(protocol_name, {})
-        file = validate(_File, tables, where, "", extra=(protocol_name,))
+        file = validate(StudyFile, tables, where, "", extra=(protocol_name,))
         parameters = validate(parameters_of(protocol_name), own, where, protocol_name + ".")
-        parties = _parties(file.parties, where)
+        parties = parties_of(file.parties, where)
         check_data(file.simulation.data, file.simulation.test, () if isinstance(parties, int) else parties, where)
         schema = schema_in(folder, file.study.schema_, where)
 
@@ -285,7 +186,7 @@ class Study:
         file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
         with naming(where):
             protocol = parameters.build(setting)
-            _, terms = _divided(file.privacy, file.evaluation)
+            _, terms = file.privacy.divided(file.evaluation)
             protocol = protocol if terms is None else protocol.on_training_part(terms)
             files = {"study.schema": file.study.schema_, **parameters.files()}
             if file.prediction is not None:
@@ -297,7 +198,7 @@ class Study:
                     )
                 files["prediction.weights"] = file.prediction.weights
                 protocol = predicting(file.prediction, protocol, schema, parties, folder, where)
-        _check_roles(parties, protocol, where)
+        check_roles(parties, protocol, where)
         agreed = {
             "study": {"name": file.study.name, "protocol": protocol_name, "version": protocol.version},
             "schema": schema.digest(),
@@ -334,26 +235,6 @@ class Study:
         )
 
 
-def _divided(privacy: PrivacyTable, table: EvaluationTable | None) -> tuple[Loss, Evaluation | None]:
-    """What the method may lose, and the terms of its evaluation."""
-    if table is None:
-        return privacy.loss, None
-    return divided(privacy.loss, privacy.unit, privacy.neighbours, share=table.share, budget=table.budget)
-
-
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Errors from within begin with the file that they are about, once, and keep their kind, code and key."""
-    try:
-        yield
-    except BudgetExceeded:
-        raise
-    except ComityError as error:
-        if str(error).startswith(where):
-            raise
-        raise type(error)(f"{where}: {error}", code=error.code, key=error.key) from error
-
-
 def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
     try:
         return PublicIdentity.from_texts(keys)
@@ -363,44 +244,3 @@ def _pinned(keys: Mapping[str, str], table: str, where: str) -> PublicIdentity:
             "comity keys show FILE",
             key=f"{table}.keys",
         ) from None
-
-
-def _parties(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | int:
-    if set(table) == {"count"}:
-        count = table["count"]
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise StudyError(
-                f"{where}: parties.count must be a whole number of at least 1, found {count!r}", key="parties.count"
-            )
-        return count
-    if not table:
-        raise StudyError(
-            f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
-            key="parties",
-        )
-    return {name: validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
-
-
-def _check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, where: str) -> None:
-    """A role that the method does not have would be ignored."""
-    known = protocol.roles
-    for name, party in () if isinstance(parties, int) else parties.items():
-        if party.role is not None and party.role not in known:
-            has = f"has the roles {', '.join(known)}" if known else "has no roles"
-            raise StudyError(
-                f"{where}: parties.{name}.role = {party.role!r}: {protocol.name} {has}{hint(party.role, known)}; "
-                + ("choose one of them" if known else "remove the key"),
-                key=f"parties.{name}.role",
-            )
-
-
-def _override(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
-    *path, leaf = key.split(".")
-    if not path:
-        raise StudyError(f"--set {key}: a key has a table and a name, as in privacy.epsilon=0.5")
-    at = tables
-    for name in path:
-        at = at.setdefault(name, {})
-        if not isinstance(at, dict):
-            raise StudyError(f"--set {key}: {name} is no table of {where}")
-    at[leaf] = value
