@@ -145,6 +145,7 @@ def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study:
     (tmp_path / "run").mkdir()
     outcome = run_study(study, material=Material(PARTIES, None), folder=tmp_path / "run")
     assert [account.spent for account in outcome.accounts] == ["eps 1.00", "eps 1.00", "eps 1.44"]
+    assert outcome.consortium == study.consortium
     tight = replace(study, simulation=study.simulation.model_copy(update={"grant": 1.2}))
     with pytest.raises(BudgetExceeded, match=r"simulation\.grant"):
         run_study(tight, material=Material(PARTIES, None))

@@ -92,6 +92,8 @@ def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path, co
     else:
         assert (found.loc[wanted.index] == wanted).all()
     assert "EXACT" in said and "not private" in said and "partial score to the other" in said
+    # Whose site puts scores beside identifiers is declared, not read out of it.
+    assert "to the coordinator and north" in said
     new.to_csv(tmp_path / "new.csv", index=False)
     code, out, _ = comity("predict", run, "new.csv", "--jointly", "--json")
     assert code == 0 and len(json.loads(out)) == 60

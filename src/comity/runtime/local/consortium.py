@@ -53,10 +53,9 @@ class LocalConsortium:
     ) -> LocalConsortium:
         """Participants of one run. A party without a policy of its own allows everything."""
         # From the study's hash, so that a resumed run meets the same participants, whatever keys the study pins.
-        keys = {
-            name: Identity(derive(agreed.study.encode(), "simulated identity", name))
-            for name in (COORDINATOR, *agreed.consortium.parties)
-        }
+        names = (COORDINATOR, *agreed.consortium.parties)
+        keys = {name: Identity(derive(agreed.study.encode(), "simulated identity", name)) for name in names}
+        noise = {name: noise_source(seed, name) for name in names}
         roster = {name: identity.public for name, identity in keys.items()}
         pinned = replace(agreed, consortium=replace(agreed.consortium, roster=roster))
         who = pinned.consortium
@@ -67,7 +66,7 @@ class LocalConsortium:
                 records=records[party],
                 keys=keys[party],
                 store=Store(ledgers(party), unit=who.unit, neighbours=who.neighbours),
-                noise=noise_source(seed, party),
+                noise=noise[party],
                 policy=(policies or {}).get(party, SIMULATION),
                 local=(models or {}).get(party),
                 chance=setting_aside(seed, party),
@@ -81,7 +80,7 @@ class LocalConsortium:
             channel=channel,
             journal=Journal(journal),
             keys=keys[COORDINATOR],
-            noise=noise_source(seed, "coordinator"),
+            noise=noise[COORDINATOR],
             progress=progress,
         )
         return cls(hosts, channel, coordinator)
