@@ -11,10 +11,10 @@ import pytest
 from comity.data import Records, Schema
 from comity.data.schemas.columns import Classes, Numeric
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce.generalisation.comparison import averaging as generalisation_averaging
-from comity.reproduce.generalisation.comparison import comparison as generalisation
-from comity.reproduce.generalisation.comparison import rows as generalisation_rows
-from comity.reproduce.generalisation.comparison import softlabel as generalisation_softlabel
+from comity.reproduce.generalisation import averaging as generalisation_averaging
+from comity.reproduce.generalisation import comparison as generalisation
+from comity.reproduce.generalisation import rows as generalisation_rows
+from comity.reproduce.generalisation import softlabel as generalisation_softlabel
 from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation.tables import Table
 

@@ -140,7 +140,7 @@ class Link:
         options: dict[str, Any] = {
             "name": self._name,
             "tls": self._relay.context(),
-            "tls_handshake_first": True,
+            "tls_handshake_first": not self._relay.is_websocket,
             "connect_timeout": 5,
             "allow_reconnect": False,
             "max_reconnect_attempts": 1,

@@ -72,7 +72,9 @@ class Written:
 def write_configuration(consortium: Path, *, now: datetime | None = None) -> Written:
     """Write what the server is to have, from the roster; the server checks it before it takes the place of the last."""
     roster, folder = Roster.load(consortium), (consortium / FOLDER).resolve()
-    text = server_configuration(roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder)
+    text = server_configuration(
+        roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder, websocket=roster.websocket
+    )
     path, draft = folder / CONFIGURATION, folder / f"{CONFIGURATION}.draft"
     write_text(draft, text)
     tried = subprocess.run([find_server(), "-t", "-c", draft], capture_output=True, text=True, check=False)

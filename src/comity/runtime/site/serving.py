@@ -57,8 +57,8 @@ def _over_nats(site: SiteFile) -> Endpoint:
     return NatsEndpoint(site)
 
 
-ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats}
-"""Engines by the scheme of their addresses, as in tls://relay.example.org:4222."""
+ENDPOINTS: dict[str, Callable[[SiteFile], Endpoint]] = {"tls": _over_nats, "wss": _over_nats}
+"""Engines by the scheme of their addresses, as in tls://relay.example.org:4222 or wss://relay.example.org:443."""
 
 
 def endpoint_of(site: SiteFile) -> Endpoint:
