@@ -153,7 +153,7 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, r
         )
         raise Stopped(f"{folder}: the run was stopped before its end{why}. {remedy}") from stop
     except (Refused, BadInput) as refusal:
-        # A key of the study decides: the study of this folder stays as it is, and so would the refusal.
+        # The study of this folder stays as it is, and with it a refusal that one of its keys decides.
         if refusal.key.partition(".")[0] in ("study", "privacy", "parties", "simulation", study.protocol_name):
             describe(folder, replace(begun, refused=str(refusal)))
         raise

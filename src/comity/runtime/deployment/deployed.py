@@ -37,8 +37,8 @@ _HANDED_OVER = Patience(silent=SILENT, deadline=300.0)
 
 
 def hand_over(study: Study, *, keys: Identity, channel: NatsChannel, patience: Patience = _HANDED_OVER) -> None:
-    """Bring the packed study to the inbox of each of its parties, sealed to the key that it pins of each. One that has
-    it already is told again. That it arrived, or was refused, counts by the signature of the party alone."""
+    """Bring the packed study to the inbox of each party, sealed to the key that the study pins. A party that has it
+    already is told again. Only a party's own signature counts as word that it arrived or was refused."""
     packed, roster = pack(study, keys), study.consortium.roster
     messages: dict[str, Callable[[], bytes]] = dict.fromkeys(study.consortium.parties, lambda: packed)
     boxes = sealed(messages, roster, "study")
@@ -102,8 +102,8 @@ def run_deployed(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
-    """Run a study with its sites, or go on with a run. What sites have left is theirs to know, and how good the result
-    is on their records is not measured here."""
+    """Run a study with its sites, or go on with a run. The outcome has neither the sites' accounts, which are theirs to
+    know, nor an assessment, which would need their records."""
     started = time.perf_counter()
     parties = coordinator(
         study,

@@ -90,8 +90,8 @@ def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
 
 class Cohort:
     """Stands where `Parties` stands. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
-    once per round: nothing of a party is kept. `known` is for repeats over the same records: sums that depend on
-    nothing but these, before noise, are computed by the first run and taken from there by the others."""
+    once per round: nothing of a party is kept. `known` is for repeats over the same records: the first run puts sums
+    there that depend on these alone, before noise, and the others take them."""
 
     def __init__(
         self,

@@ -14,13 +14,12 @@ REAL_HOSTS = 1000
 
 
 def runs_as_stacks(parties: int, *, hosts: bool) -> bool:
-    """Whether a simulation of so many parties runs stacks of them: where there are too many for a host each, or nobody
-    asked for hosts."""
+    """Whether so many parties run as stacks: they are too many for a host each, or nobody asked for hosts."""
     return parties > REAL_HOSTS or not hosts
 
 
 def require_no_evaluation(who: Consortium) -> None:
-    """Refuse to measure a model over stacks of parties, which are not split into what is trained on and what is not."""
+    """Refuse an evaluation over stacks of parties: their records are not split into trained on and set aside."""
     if who.evaluation is not None:
         raise StudyError(
             f"[evaluation] is simulated with a host for each of at most {REAL_HOSTS} parties, found stacks of "
@@ -30,7 +29,7 @@ def require_no_evaluation(who: Consortium) -> None:
 
 
 def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
-    """Refuse a method of which a paid release does not come from a step that runs on stacks of parties."""
+    """Refuse a method with a paid release that no step on stacks of parties makes."""
     steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
     stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
     paid = [release for release in declaration.releases if release.loss is not None]

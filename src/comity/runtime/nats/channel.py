@@ -1,9 +1,9 @@
 """The coordinator's side: a `Channel` over the relay.
 
 At each beat the coordinator repeats its open asks, without the messages. That one habit finds silent sites, wakes up
-those that restarted, and pulls again what was lost on the way; sites have no clock. Who is absent, because nobody
-listens at its subject, the relay says at once; it is lost when it has stayed absent for `grace`, which a start takes,
-and no patience of an ask counts until then. While our own connection is down nobody is counted as lost.
+those that restarted, and pulls again what was lost on the way; sites have no clock. The relay says at once when nobody
+listens at a party's subject. Such a party is lost after `grace`, the time that a start takes; until then no patience of
+an ask counts. While our own connection is down nobody is counted as lost.
 
 A few messages are held at once, while their sites pull them (`making`); replies are pulled when there is room for them
 (`replies`).

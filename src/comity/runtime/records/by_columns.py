@@ -57,7 +57,7 @@ def _one_file(study: Study) -> tuple[dict[str, Records], pd.DataFrame | None, li
 
 
 def _own_files(study: Study) -> tuple[dict[str, Records], pd.DataFrame | None, list[Finding]]:
-    """Every party's file has its own rows, so that none are held out of all of them at once."""
+    """Every file has rows of its own, so that no record can be held out of all of them at once."""
     data = study.simulation.data
     matching(study, list(data), "simulation.data has")
     parties: dict[str, Records] = {}
@@ -74,8 +74,8 @@ def _own_files(study: Study) -> tuple[dict[str, Records], pd.DataFrame | None, l
 
 
 def check_rows(protocol: Protocol, parties: Mapping[str, Records], where: str) -> None:
-    """Rows that are not aligned stand in one order already: as many at every party, and no more than are laid out for.
-    The run would say so too, when its parties have reserved."""
+    """Rows that are not aligned must stand in one order already: as many at every party, and no more than are laid out
+    for. The run would find it too, but only after its parties have reserved."""
     sizes = {len(records) for records in parties.values()}
     if len(sizes) != 1 or 0 in sizes:
         raise DataError(

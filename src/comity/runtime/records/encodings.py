@@ -30,7 +30,7 @@ def party_encoding(protocol: Protocol, party: str) -> Encoding:
 
 
 def encoding_of(protocol: Protocol, where: str, party: str | None) -> Encoding:
-    """What `party` encodes with; None for records that are nobody's part of the columns."""
+    """What `party` encodes with; None stands for whole records, with the columns of all parties."""
     if party is not None and is_vertical(protocol):
         return party_encoding(protocol, party)
     encoding = getattr(protocol, "encoding", None)

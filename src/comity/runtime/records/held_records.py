@@ -1,5 +1,5 @@
-"""The records of one owner as a method wants them: in memory where they fit, else in blocks; or refused, where the
-method needs all of them at once."""
+"""The records of one owner as a method wants them: in memory where they fit, else in blocks. Where the method needs all
+of them at once, records that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def held_records(
     protocol: Protocol, who: Consortium, source: Source, *, where: str, party: str, limit: int
 ) -> tuple[Held, pd.DataFrame | None]:
-    """Every record is read and checked. `limit` is how many bytes they may take; the frame is there where they do."""
+    """Every record is read and checked. Up to `limit` bytes they are held, and their frame is given too."""
     encoding = encoding_of(protocol, where, party)
     if fits(source, encoding, limit):
         frame = source.read()

@@ -1,8 +1,8 @@
 """Identifiers of a simulation, checked while its files are read: before a ledger exists and before anything is drawn.
 
-Sites check their own again when rows are aligned (`federation.alignment`); there a person who is held twice is found
-after the run has begun, and that nobody is shared only once pseudonyms were matched. Here one person has all the files,
-so that sentences name them. Identifiers themselves are not shown, so that they enter no log.
+Sites check their own again when rows are aligned (`federation.subprotocols.alignment`), but by then the run has begun,
+and that nobody is shared shows only once pseudonyms are matched. Here one person has all the files, so sentences name
+them. They show no identifier, so that none enters a log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = "identifier.name"
 
 
 def check_kind(series: pd.Series, where: str) -> None:
-    """An identifier is a text or a whole number: of anything else two files may write the same in two ways."""
+    """An identifier is a text or a whole number: two files may write anything else in two ways."""
     for row, value in enumerate(series.astype(object)):
         missing = value is None or value is pd.NA or (isinstance(value, float) and value != value)
         # Missing ones are the encoding's to refuse.

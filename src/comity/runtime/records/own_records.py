@@ -1,5 +1,4 @@
-"""The records of one simulated owner: in memory where they fit, else read in blocks whenever a step sums over them; or
-refused, where a study needs all of them at once."""
+"""The records that a simulation reads: one owner's own, or all of them at once for a study that deals them."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ def own_records(study: Study, value: Any, party: str) -> tuple[Held, list[Findin
 
 
 def whole_records(study: Study, value: Any, key: str, encoding: Encoding, *, owners: int = 1) -> pd.DataFrame:
-    """All records of a source at once, for a study that deals them to several `owners` or multiplies columns row by
-    row; refused where they take more than the memory of so many."""
+    """All records of a source, for a study that deals them to several `owners` or multiplies columns row by row.
+    Refused where they take more than the memory of so many owners."""
     source, memory = opened(study, value, key), study.simulation.memory
     if not fits(source, encoding, int(memory * 2**30) * owners):
         why, instead = "its rows are multiplied with those of other owners in a common order", ""

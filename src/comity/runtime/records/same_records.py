@@ -1,7 +1,7 @@
 """A run goes on with the records that it began with: their digests are kept beside its journal.
 
-A step that ran is not run again, so that records which changed after a kill would be mixed with what was made from the
-old ones, without a sign of it in the result.
+A step that ran is not run again. If records changed after a kill, what was made of the old ones would be mixed with the
+new ones, and the result would show no sign of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def require_same(study: Study, material: Material, folder: Path) -> None:
 
 
 def digests(study: Study, material: Material) -> dict[str, str]:
-    """By what a person would call it. They tell of private records, so they stay in the run's folder."""
+    """By the names that a person would give them. They tell of private records, so they stay in the run's folder."""
     found = {f"records of {party}": digest_of(records) for party, records in material.parties.items()}
     if material.test is not None:
         found["test records"] = digest_of(material.test)

@@ -41,7 +41,7 @@ def named(study: Study, value: Any) -> str:
 def odd(
     study: Study, frame: pd.DataFrame, where: str, *, schema: Schema | None = None, party: str | None = None
 ) -> list[Finding]:
-    """What the owner would be told by `comity schema check`: all records of the study, or those of one party."""
+    """What `comity schema check` would say: about all records of the study, or about those of one party."""
     declared = None if party is None else study.parameters.declared_records(party)
     from comity.data import explain
 

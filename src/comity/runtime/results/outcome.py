@@ -55,7 +55,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Account:
-    """One party's ledger after the run, as text rounded to the unsafe-looking side."""
+    """One party's ledger after the run, as text, rounded so that no budget looks larger than it is."""
 
     party: str
     granted: str

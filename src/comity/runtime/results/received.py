@@ -3,7 +3,7 @@
     released/    values by their declared names, with forms (`runtime.results.released`)
     own/         values that its own steps delivered, which never left it; own/NAME/ what the method makes of one
     model/ ...   what the method presents, where this party was released what that takes
-    signatures.json   the coordinator's, on each value that it released (`federation.vouched`)
+    signatures.json   the coordinator's, on each value that it released (`federation.messages.vouched`)
     received.json   written last: a folder that has it has everything. Where the study has an evaluation, its figures
                     with their intervals stand here
 
@@ -77,7 +77,7 @@ def save_received(
         "own": list(found.own),
         # Used as they came, and no proof for anybody else.
         "unsigned": [name for name in found.releases if name not in found.signatures],
-        # Declared to this party and not there: of a run that it was lost in, or that made none.
+        # Declared to this party and not there: it was lost on the way, or the run made none.
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
         "evaluation": None if measured is None else measured.as_json(),

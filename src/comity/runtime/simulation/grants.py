@@ -18,9 +18,9 @@ def grant_of(study: Study) -> Pure | Approx:
 
 
 def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx]:
-    """`grant_of`; and where the file sets no grant, what a role pays beyond the epsilon of the study is granted too. A
-    loss that no epsilon covers at the study's delta, of a published method that does not keep its claim, is granted
-    with its own."""
+    """`grant_of`, for every party. Where the file sets no grant, a role that pays more than the study's epsilon is
+    granted what it pays. A published method that does not keep its claim may lose what no epsilon covers at the
+    study's delta: that is granted with a delta of its own."""
     usual = float(grant_of(study).epsilon)
     if study.simulation.grant is not None or not who.roles:
         return usual

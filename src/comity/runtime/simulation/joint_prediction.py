@@ -78,7 +78,7 @@ def predict_jointly(
 def _scored(
     study: Study, protocol: JointPrediction, records: Mapping[str, Records], policies: Mapping[str, Policy]
 ) -> JointScores:
-    """In an order that the receiver knows for its own records: it keeps the identifiers of those that were scored."""
+    """One run; where there is a receiver, it keeps the identifiers of the scored records in the order of the scores."""
     named = derive(bytes.fromhex(study.hash), "joint prediction", protocol.coef.tobytes().hex(), protocol.most).hex()
     agreed = Agreed(named, protocol, study.consortium, study.name)
     consortium = LocalConsortium.made(agreed, records, run=new_run_id(), ledgers=in_memory(agreed), policies=policies)

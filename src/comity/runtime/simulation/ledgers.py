@@ -37,7 +37,7 @@ class Granted(TypedDict):
 
 
 def granted(grant: Grant, delta: float, declaration: Declaration, who: Consortium, party: str) -> Granted:
-    """A grant in the currency that this party's losses enter: pure where all of them are, whatever δ is agreed on."""
+    """A grant in the currency of this party's losses: pure where all of them are, even if the study has a δ."""
     if grant is None:
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant

@@ -113,8 +113,8 @@ def read_weights(text: str, where: str) -> Floats:
 
 
 def write_prediction(study: Study, *, run: str, coef: Floats, records: int, receiver: str | None, folder: Path) -> Path:
-    """Write the study of a joint prediction by a model that this run of `study` released; its file, in `folder`, which
-    holds everything that it names."""
+    """Write the study that applies the model which this run of `study` released. `folder` holds all that the study
+    names; its file is returned."""
     kept, inside = [], False
     for line in study.text.splitlines():
         header = _HEADER.match(line)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def confined(folder: Path, name: str, key: str, where: str) -> Path:
-    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: the study was
-    written by somebody else, and what a plan or an error says of a file is something about it."""
+    """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: somebody else
+    wrote the study, and a plan or an error would already tell something about the file."""
     path = folder / name
     if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
         raise StudyError(

@@ -35,7 +35,7 @@ class PrivacyTable(Table):
         return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
 
     def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
-        """With a method's own defaults where the file says nothing; they still count as defaults."""
+        """With a method's own defaults for keys that the file leaves out; these still count as defaults."""
         own = {key: value for key, value in defaults.items() if key not in self.model_fields_set}
         made = PrivacyTable.model_validate({**self.model_dump(), **own})
         return self if not own else PrivacyTable.model_construct(self.model_fields_set, **dict(made))
@@ -140,7 +140,7 @@ def parties_of(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | 
 
 
 def check_roles(parties: Mapping[str, PartyTable] | int, protocol: Protocol, where: str) -> None:
-    """A role that the method does not have would be ignored."""
+    """Refuse a role that the method does not have: it would be ignored."""
     known = protocol.roles
     for name, party in () if isinstance(parties, int) else parties.items():
         if party.role is not None and party.role not in known:

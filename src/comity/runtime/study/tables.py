@@ -18,8 +18,8 @@ class Table(BaseModel):
 
 
 def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
-    """A table of a file as a model, or one sentence about the first thing that is wrong with it. `prefix` is what its
-    keys are called by, `extra` are names of tables beside it that are read elsewhere."""
+    """A table of a file as a model, or one sentence about the first thing that is wrong with it. `prefix` stands before
+    its keys in sentences; `extra` names tables beside it that are read elsewhere."""
     if not isinstance(value, Mapping):
         raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
     try:
