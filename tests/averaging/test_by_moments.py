@@ -23,7 +23,7 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, rule
 from comity.protocols.averaging.by_moments import TARGET, Moments, fitted, within_reach
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, made, parties, protocol
 
 SURE = 1 - 1e-7

@@ -16,8 +16,8 @@ from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")

@@ -15,7 +15,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published.noise import PublishedNoise
 from comity.protocols.averaging.published.protocol import PublishedAverage
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
 

@@ -15,7 +15,7 @@ from comity.federation.evaluation.split import is_aside, only
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.test_study import SCHEMA
 
 LOSS = Approx(1, "1e-6")

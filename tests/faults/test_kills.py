@@ -12,7 +12,7 @@ import pytest
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
 from comity.privacy.ledger.transaction import Transaction
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults import deployed_kills, local_kills, seen, table

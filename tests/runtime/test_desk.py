@@ -17,7 +17,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.received import load_received
+from comity.runtime.results.received import load_received
 from comity.runtime.site.desk import WITHIN_POLICY, Desk
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.refusals import MOST, Refusals

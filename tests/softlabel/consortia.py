@@ -21,8 +21,7 @@ from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, NoNoise, Watched
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")

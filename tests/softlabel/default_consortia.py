@@ -22,8 +22,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, Watched
 from tests.federation.toy import NoNoise as _NoNoise
 

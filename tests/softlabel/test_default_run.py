@@ -24,7 +24,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel import SoftLabel
 from comity.report.result import Result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import labels
 from .default_consortia import (

@@ -25,9 +25,9 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.private_auxiliary import absent, moved_share
 from comity.protocols.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
-from comity.runtime.run import run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol

@@ -20,7 +20,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticColumns
 from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.columns.holding import PLACES
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.vertical.consortia import NoNoise, hosted, parts
 from tests.vertical.test_resume import Stumbling

@@ -20,8 +20,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.parameters import Setting
 from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
-from comity.runtime.simulate import simulate
-from comity.runtime.stacks import require_stacks
+from comity.runtime.local.stacks import require_stacks
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
 
 SCHEMA = Schema(

@@ -25,7 +25,7 @@ from comity.protocols.synthetic import SyntheticData, second_round
 from comity.protocols.synthetic.layout import LAPLACE, Layout
 from comity.protocols.synthetic.second_round import PAIRS, Recount
 from comity.report.result import Result, load_result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard

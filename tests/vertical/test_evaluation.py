@@ -15,7 +15,8 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.evaluation import L1, L2, SQUARES, ByColumns, Parts
-from comity.runtime.simulate import encoded, simulate
+from comity.runtime.records.encodings import encoded
+from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
 from tests.vertical.consortia import HELD, people, schema
 

@@ -25,7 +25,7 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
 from .test_resume import Stumbling

@@ -23,7 +23,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.published.protocol import PublishedVertical
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, protocol, schema

@@ -19,8 +19,8 @@ from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "softlabel"
 METHODS = (DEFAULT, "avg", "soft", "vote")

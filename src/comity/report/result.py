@@ -34,9 +34,9 @@ from comity.report.page import render_result
 from comity.report.quality import not_covered
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
-from comity.runtime.outcome import Account, Guarantee, Outcome
-from comity.runtime.received import safe_name, save_received
-from comity.runtime.released import Released, load_released, released_of, save_released
+from comity.runtime.results.outcome import Account, Guarantee, Outcome
+from comity.runtime.results.received import safe_name, save_received
+from comity.runtime.results.released import Released, load_released, released_of, save_released
 
 _FORMAT = "comity-result-3"
 

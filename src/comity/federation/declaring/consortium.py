@@ -161,3 +161,8 @@ class Consortium:
 def worded(named: Named) -> str:
     """Whom a release comes from or goes to, for people."""
     return named if isinstance(named, str) else ", ".join(named)
+
+
+def usual_colluders(parties: int, dropouts: int) -> int:
+    """How many collude where nobody said: one, as long as another party stays honest."""
+    return 1 if parties - dropouts > 1 else 0

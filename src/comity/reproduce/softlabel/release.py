@@ -15,7 +15,7 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Statistic
-from comity.runtime.numbered import Numbered
+from comity.runtime.local.numbered import Numbered
 
 Floats = NDArray[np.float64]
 

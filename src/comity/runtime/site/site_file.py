@@ -26,8 +26,8 @@ from comity.federation.declaring.policy import Policy
 from comity.federation.owner.hosting import Owner
 from comity.privacy.ledger import Ledger
 from comity.protocols import PROTOCOLS
-from comity.runtime.held_records import held_records
-from comity.runtime.tables import Table, hint, validate
+from comity.runtime.records.held_records import held_records
+from comity.runtime.study.tables import Table, hint, validate
 
 if TYPE_CHECKING:
     from comity.data import Held, Source
