@@ -25,7 +25,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols import PROTOCOLS
 from comity.runtime.nats.loopback import Loopback, processes
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
 
 COORDINATOR, RESEARCHER = "coordinator", "researcher"

@@ -11,7 +11,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -20,7 +20,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published.protocol import TOLERANCE, Method
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, NoNoise, begin
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
@@ -25,7 +25,7 @@ from comity.protocols.vertical.response import (
     responses,
 )
 from comity.reproduce.vertical.gradients_in_one_place import descended, exact_sums
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
 from .consortia import protocol as quadratic

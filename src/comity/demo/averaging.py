@@ -13,7 +13,7 @@ from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "averaging"
 METHODS = ("gradient", "pure")

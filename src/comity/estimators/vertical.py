@@ -25,7 +25,7 @@ from comity.privacy.unit import Unit
 from comity.protocols.by_columns.terms import Way
 from comity.protocols.vertical import GradientRegression, VerticalRegression
 from comity.protocols.vertical.column_regression import ColumnRegression
-from comity.runtime.outcome import Outcome
+from comity.runtime.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
 

@@ -11,14 +11,12 @@ from dataclasses import dataclass, fields
 from functools import cache
 from math import inf
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval, MultipleOf
 
 from comity.errors import StudyError
-
-if TYPE_CHECKING:
-    from comity.federation.protocol import Protocol
+from comity.federation.part import Part
 
 Positive = Annotated[float, Interval(gt=0, lt=inf)]
 """Finite, and above zero."""
@@ -56,7 +54,7 @@ class Rule:
         return _bounds(self.within, True) if self.even and value % 2 else None
 
 
-def check(method: Protocol) -> None:
+def check(method: Part) -> None:
     """Refuse a method of which a field holds what its type rules out; None is left to whoever allows it."""
     kind: Any = type(method)
     for rule in _rules(kind):

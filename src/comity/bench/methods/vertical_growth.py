@@ -21,8 +21,8 @@ from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.protocols.by_columns.terms import Way
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 
 Floats = NDArray[np.float64]
 

@@ -25,10 +25,10 @@ from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived
 from comity.federation.evaluation.card import Predicts
-from comity.federation.evaluation.terms import Evaluation
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
@@ -37,7 +37,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import forecast, releases, rule
 from comity.protocols.averaging.baselines import baselines, error_of
-from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
+from comity.protocols.averaging.by_moments import Moments, fitted
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
@@ -158,7 +158,7 @@ class Averaging(Protocol):
         if not pure:
             return "gradient"
         if self.model == "logistic" and self.l2 is None and self.features <= WIDEST_WHOLE:
-            noise = deviation_of(self._moments(who), who) * sqrt(self.features) / together(self.sizes, who)
+            noise = self._moments(who).opened_deviation(who) * sqrt(self.features) / together(self.sizes, who)
             return "moments" if rule.moments_are_better(noise) else "average"
         return "average"
 
@@ -232,7 +232,7 @@ class Averaging(Protocol):
             self.layout(who),
             total.value,
             records=together(self.sizes, who, total.names),
-            deviation=deviation_of(self.declare(who)["moments"], who),
+            deviation=self.declare(who)["moments"].opened_deviation(who),
             classes=self.model != "linear",
         )
         made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}

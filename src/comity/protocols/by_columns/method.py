@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.alignment import Alignment
 from comity.federation.subprotocols.product import Products
@@ -33,7 +34,7 @@ class ByColumns(Protocol):
         return None if self.alignment == "none" else Alignment(self.alignment)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
 
     def declared_by_parts(self, who: Consortium) -> tuple[Release, ...]:

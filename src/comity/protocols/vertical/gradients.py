@@ -30,7 +30,8 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.protocol import step
 from comity.learn.fitting.quadratic import solve, spectral_norm
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
@@ -153,7 +154,7 @@ class GradientRegression(ColumnRegression):
         return Rounds(layout=self.layout)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         before = self.quadratic.parts
         return {**before, "rounds": self.descent} if self.layout.classes else before
 
@@ -213,9 +214,7 @@ class GradientRegression(ColumnRegression):
 
     def round_deviation(self, who: Consortium) -> float:
         """Of the noise in one opened sum of a round."""
-        release = self.gradient(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / release.parts(who))
+        return self.gradient(who.loss).opened_deviation(who)
 
     # The coordinator's side.
 

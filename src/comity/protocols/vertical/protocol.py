@@ -212,9 +212,7 @@ class VerticalRegression(ColumnRegression):
 
     def deviation(self, who: Consortium) -> float:
         """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
-        release = self.moments(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / who.honest_parts)
+        return self.moments(who.loss).opened_deviation(who)
 
     # At a site.
 
@@ -234,13 +232,8 @@ class VerticalRegression(ColumnRegression):
         return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
 
     def expectation(self, who: Consortium) -> str:
-        release = self.moments(who.loss)
-        scale = release.scale(who)
-        factor = who.size / who.honest_parts
-        most, least = (
-            release.deviation(scale) * scale.grid * sqrt(factor) / float(weight)
-            for weight in (self.dissection.weight.min(), self.dissection.weight.max())
-        )
+        factor, weights = who.size / who.honest_parts, self.dissection.weight
+        most, least = (self.deviation(who) / float(weight) for weight in (weights.min(), weights.max()))
         spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
         text = (
             f"each released sum carries noise of deviation {spread}, where one record counts at most "

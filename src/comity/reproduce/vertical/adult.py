@@ -48,7 +48,7 @@ from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.vertical.baselines import dpsgd
 from comity.reproduce.vertical.functional_mechanism import functional_mechanism
 from comity.reproduce.vertical.gradients_in_one_place import descended
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-5

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.published.protocol import coefficients, minimiser, published_sensitivity
 
@@ -26,5 +26,5 @@ def functional_mechanism(
     )
     noise = Laplace(Pure(epsilon))
     scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
-    drawn = noise.draw(source, scale, polynomial.shape, permit=Permit("polynomial", 0))
+    drawn = noise.draw(source, scale, polynomial.shape, permit=simulated("polynomial"))
     return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)

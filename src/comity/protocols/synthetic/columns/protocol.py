@@ -195,7 +195,7 @@ class SyntheticColumns(ByColumns, CountedData):
         that those which may collude do not matter."""
         counting = self.counting(who)
         counts = self._counts(counting, who)
-        return self._deviation(counts, who, who.size) / self._deviation(self._by_rows(counting, who), who, 1)
+        return counts.opened_deviation(who, who.size) / self._by_rows(counting, who).opened_deviation(who, 1)
 
     def _sensitivity_ratio(self, who: Consortium) -> float:
         counting = self.counting(who)

@@ -179,9 +179,8 @@ class PublishedVertical(ColumnRegression):
         at, label = self._order()
         polynomial = coefficients(whole[np.ix_(at, at)], whole[at, label], logistic=self.logistic)
         noisy = parties.perturb("polynomial", polynomial)
-        release = self.declare(parties.consortium)["polynomial"]
-        scale = release.scale(parties.consortium)
-        return {"model": minimiser(noisy, len(at), release.deviation(scale) * scale.grid)}
+        deviation = self.declare(parties.consortium)["polynomial"].opened_deviation(parties.consortium)
+        return {"model": minimiser(noisy, len(at), deviation)}
 
     def _order(self) -> tuple[NDArray[np.int64], int]:
         """Places of the encoded whole row's entries, the constant last, and of the label, in the parties' order."""
