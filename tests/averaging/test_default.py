@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
-from comity.federation.coordinator.parties import begin, run
+from comity.federation.coordinator.life import begin, run
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, moment_blocks, rule

@@ -8,7 +8,7 @@ import pytest
 from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Selected
 from comity.privacy.loss import Approx

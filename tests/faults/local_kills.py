@@ -20,7 +20,7 @@ import numpy as np
 
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk

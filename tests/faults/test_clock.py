@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.federation.declaring import booking
 from comity.privacy.ledger import rows as ledger_rows
 from comity.runtime.deployment.coordinating import coordinator

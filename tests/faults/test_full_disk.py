@@ -8,7 +8,7 @@ import pytest
 
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.privacy.ledger import file as ledger_file
 from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel

@@ -10,7 +10,8 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import Identity
 from comity.data import clinic_schema, clinics
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, whole_run
+from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit

@@ -12,7 +12,6 @@ import pytest
 
 import comity
 from comity.errors import DataError
-from comity.federation.coordinator.kept import is_kept
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -26,6 +25,7 @@ from comity.federation.declaring.protection import (
     Selected,
     Summed,
 )
+from comity.federation.messages.delivered import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import Result, load_result

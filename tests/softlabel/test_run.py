@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES

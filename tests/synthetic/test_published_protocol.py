@@ -12,9 +12,9 @@ import pytest
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
-from comity.federation.coordinator.parties import run
-from comity.federation.declaring.plan import plan
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
+from comity.federation.plan import plan
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.parameters import Setting

@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import ComityError, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Noised, Summed
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise

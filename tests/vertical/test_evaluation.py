@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.evaluation.terms import divided
+from comity.federation.declaring.evaluation import divided
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical import VerticalRegression

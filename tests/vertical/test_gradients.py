@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting

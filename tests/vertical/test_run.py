@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Host
-from comity.federation.owner.life import Life
 from comity.federation.owner.site import Site
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise

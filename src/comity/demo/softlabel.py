@@ -13,7 +13,7 @@ from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.released import Total
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Entrusted
-from comity.federation.protocol import spec_of
+from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise

@@ -23,12 +23,12 @@ from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
 from comity.estimators.table import Floats, rows_in_ball, seed_of
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.released.classifiers import LinearClassifier
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
 from comity.report.result import Result
 from comity.runtime.records.material import Material
@@ -92,7 +92,7 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
         seed = seed_of(self.random_state)
-        loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+        loss = loss_of(self.epsilon, self.delta)
         who = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
         draws = draws_of(protocol, who)
         around = surroundings(X)

@@ -23,9 +23,9 @@ from comity.federation.baseline import Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.payers import Payer
-from comity.federation.declaring.plan import Plan, PlanRow
 from comity.federation.declaring.protection import Perturbed
 from comity.federation.evaluation.figures import Figures
+from comity.federation.plan import Plan, PlanRow
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical

@@ -26,7 +26,7 @@ from comity.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of
 from comity.bench.running.other_processes import peak, processor_time
 from comity.crypto.sealing import key_file
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import run, whole_run
+from comity.federation.coordinator.life import run, whole_run
 from comity.federation.messages.channel import Channel, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host

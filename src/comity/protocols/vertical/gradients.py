@@ -29,7 +29,8 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.protocol import step
 from comity.learn.fitting.quadratic import solve, spectral_norm
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
@@ -129,7 +130,7 @@ class GradientRegression(VerticalRegression):
         return Rounds(layout=self.layout)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         before = super().parts
         return {**before, "rounds": self.descent} if self.layout.classes else before
 
@@ -189,9 +190,7 @@ class GradientRegression(VerticalRegression):
 
     def round_deviation(self, who: Consortium) -> float:
         """Of the noise in one opened sum of a round."""
-        release = self.gradient(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / release.parts(who))
+        return self.gradient(who.loss).opened_deviation(who)
 
     # The coordinator's side.
 
@@ -277,8 +276,7 @@ class GradientRegression(VerticalRegression):
     def expectation(self, who: Consortium) -> str:
         if not self.descends(who):
             return super().expectation(who)
-        release = self.gradient(who.loss)
-        factor = who.size / release.parts(who)
+        factor = who.size / self.gradient(who.loss).parts(who)
         moments = self.deviation(self.for_moments(who)) / float(self.dissection.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "

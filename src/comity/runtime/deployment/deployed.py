@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from comity.errors import Malformed, Refused, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Progress, whole_run
+from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import Lost, Replied
 from comity.federation.messages.channel import Patience

@@ -25,9 +25,10 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.rows import Rows
-from comity.federation.protocol import Protocol, spec_of
+from comity.federation.protocol import Protocol
+from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 
 # Contributions of one stack, or what a step holds on the way to them, take at most this much memory.
@@ -183,7 +184,7 @@ class Cohort:
         assert noise is not None
         part = isinstance(release.protection, Summed)
         for _ in range(parties):
-            permit = Permit(release.name, 0)
+            permit = simulated(release.name)
             units = units + noise.draw(self._noise, scale, release.shape, permit=permit, part=part)
         return units
 

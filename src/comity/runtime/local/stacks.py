@@ -7,7 +7,8 @@ from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.protection import Computed, EntrustedRounds
-from comity.federation.protocol import Protocol, StepSpec
+from comity.federation.protocol import Protocol
+from comity.federation.step import StepSpec
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comity.artefacts.artefact import Artefact
+from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.coordinator.delivery import Received
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import Payer, delta_of, describe, in_words, largest, payers
-from comity.federation.declaring.plan import Plan, plan
 from comity.federation.evaluation.figures import Figures
+from comity.federation.messages.delivered import Received
+from comity.federation.plan import Plan, plan
 
 
 @dataclass(frozen=True)

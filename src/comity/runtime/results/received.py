@@ -23,12 +23,11 @@ from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
-from comity.federation.coordinator.delivery import Received
-from comity.federation.coordinator.kept import is_kept
 from comity.federation.declaring.consortium import ITSELF, Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.codec import encode
+from comity.federation.messages.delivered import Received, is_kept
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures, check_vouched
 from comity.runtime.results.released import Released, load_released, released_of, save_released

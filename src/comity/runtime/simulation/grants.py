@@ -7,14 +7,13 @@ from math import isinf
 
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.payers import delta_of, groups
-from comity.privacy.loss import LOSSES, Approx, Pure, shown
+from comity.privacy.loss import LOSSES, Approx, Pure, loss_of, shown
 from comity.runtime.study.study import Study
 
 
 def grant_of(study: Study) -> Pure | Approx:
     """What each owner grants: `simulation.grant`, or just what the study asks."""
-    epsilon, delta = study.simulation.grant or study.privacy.epsilon, study.privacy.delta
-    return Approx(epsilon, delta) if delta else Pure(epsilon)
+    return loss_of(study.simulation.grant or study.privacy.epsilon, study.privacy.delta)
 
 
 def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx]:

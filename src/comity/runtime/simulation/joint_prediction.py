@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import StudyError
-from comity.federation.declaring.agreed import Agreed
-from comity.federation.declaring.plan import Plan, plan
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.policy import Policy
+from comity.federation.plan import Plan, plan
 from comity.protocols.vertical.prediction import MOST_ROWS, SCORED, JointPrediction
 from comity.runtime.local.chance import new_run_id
 from comity.runtime.local.consortium import LocalConsortium

@@ -7,7 +7,7 @@ from decimal import ROUND_FLOOR
 from pathlib import Path
 from typing import TypedDict
 
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import delta_of, describe
@@ -15,7 +15,7 @@ from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.account import currency_for, figure
 from comity.privacy.ledger.shared import SharedFile
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import Approx, Pure, loss_of
 from comity.runtime.local.consortium import OpenLedger
 from comity.runtime.results.outcome import Account
 from comity.runtime.results.received import safe_name
@@ -42,7 +42,7 @@ def granted(grant: Grant, delta: float, declaration: Declaration, who: Consortiu
         return Granted(grant=None, currency=None)
     own = grant[party] if isinstance(grant, Mapping) else grant
     losses = [release.loss for release in declaration.paid_by(party, who) if release.loss is not None]
-    whole = own if isinstance(own, Approx) else Approx(own, delta) if delta else Pure(own)
+    whole = own if isinstance(own, Approx) else loss_of(own, delta)
     currency = currency_for(losses, whole)
     return Granted(grant=Pure(whole.epsilon) if currency is Currency.PURE else whole, currency=currency)
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from comity.entropy import derive
 from comity.errors import StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.federation.repeats import Repeats

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from comity.errors import BudgetExceeded
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declaring.agreed import Agreed
 from comity.runtime.local.stacks import runs_as_stacks
 from comity.runtime.records.gather import gather
 from comity.runtime.records.local_models import local_models

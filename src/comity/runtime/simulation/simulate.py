@@ -15,13 +15,13 @@ import pandas as pd
 from comity.data import Held, Records, Schema, explain
 from comity.entropy import derive
 from comity.errors import StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.parties import Progress
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium, usual_colluders
-from comity.federation.evaluation.terms import divided
+from comity.federation.declaring.evaluation import divided
 from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.chance import secret_of
 from comity.runtime.local.consortium import OpenLedger
@@ -79,7 +79,7 @@ def simulate(
     """
     if not parties:
         raise StudyError("a simulation needs at least one party, found none")
-    loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
+    loss: Loss = loss_of(epsilon, delta)
     if not epsilon > 0:
         raise StudyError(f"privacy.epsilon must be positive, found {epsilon}", key="privacy.epsilon")
     terms = None

@@ -14,12 +14,13 @@ from typing import Any
 
 from comity.data import StreamedRecords
 from comity.errors import StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
 from comity.federation.baseline import Baseline
-from comity.federation.coordinator.delivery import Received, presented_to
 from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.messages.delivered import Received
+from comity.federation.protocol import presented_to
 from comity.runtime.local.chance import new_run_id, noise_source
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.local.consortium import LocalConsortium, OpenLedger

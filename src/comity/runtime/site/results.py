@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.federation.coordinator.delivery import measured_by, presented_to
+from comity.federation.agreed import measured_by
+from comity.federation.protocol import presented_to
 from comity.runtime.results.received import PAGE, safe_name, save_received
 from comity.runtime.results.signed_files import NAME, sign_files
 

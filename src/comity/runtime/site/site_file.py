@@ -20,7 +20,7 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import check_table, open_source
 from comity.errors import BadInput, StudyError
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.booking import Period
 from comity.federation.declaring.policy import Policy
 from comity.federation.owner.hosting import Owner

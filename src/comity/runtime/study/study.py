@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium, usual_colluders
-from comity.federation.declaring.plan import Plan, plan
+from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
 from comity.runtime.local.numbered import Numbered

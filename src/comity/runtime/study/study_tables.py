@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from comity.errors import StudyError
-from comity.federation.evaluation.terms import Evaluation, divided
+from comity.federation.declaring.evaluation import Evaluation, divided
 from comity.federation.protocol import Protocol
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.study.predicting import PredictionTable
 from comity.runtime.study.tables import Table, hint, validate
@@ -32,7 +32,7 @@ class PrivacyTable(Table):
 
     @property
     def loss(self) -> Loss:
-        return Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+        return loss_of(self.epsilon, self.delta)
 
     def completed(self, defaults: Mapping[str, str]) -> PrivacyTable:
         """With a method's own defaults for keys that the file leaves out; these still count as defaults."""

@@ -1,8 +1,8 @@
 """A site as a step of the secure sum sees it: the parties that sum together, and no others.
 
 Sums over different parties have nothing in common: neither masks nor shares, lists or thresholds. So a step of the
-secure sum works on the *circle* that its label names, in a consortium of that circle alone, and keeps what it keeps
-apart from the other circles of the run. A party that is not in the circle neither masks nor holds anything for it.
+secure sum works on the *circle* that its label names, in a consortium of that circle alone, and what it keeps lies
+apart from that of other circles. A party that is not in the circle neither masks nor holds anything for it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Evaluation:
         return math.floor(self.share * records)
 
     def left(self, records: int) -> int:
-        """How many of so many records are trained on, at least one; with coins, a number that is hardly ever missed."""
+        """How many of so many records are trained on, at least one; with coins, a number that hardly ever fails to be
+        reached."""
         by_chance = 0.0 if self.exact else 4 * math.sqrt(records * self.share * (1 - self.share))
         return max(1, records - self.count(records) - math.ceil(by_chance))
 

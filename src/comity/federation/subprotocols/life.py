@@ -4,10 +4,11 @@
               no leaves every ledger as it was. Asked again it is answered as things stand then. It looks at policy and
               ledger alone: whether records could be read is a fact about them
     begin     policy and reservation; a fresh key for this run, signed by the pinned one; what this site remembers of
-              the heads of others' ledgers (`federation.heads`)
+              the heads of others' ledgers (`federation.messages.heads`)
     meet      the keys of the others, where the method has letters between parties
-    end       brings what was released to this party (`federation.delivery`), with the coordinator's signatures that
-              stay (`federation.vouched`), and closes the run; the newest heads of others' ledgers are remembered
+    end       brings what was released to this party (`federation.messages.delivered`), with the coordinator's
+              signatures that stay (`federation.messages.vouched`), and closes the run; the newest heads of others'
+              ledgers are remembered
     abandon   in place of the end, for a run that can't go on or that never began here: it frees and forgets, no more
 
 Adversary    any coordinator. It learns that a party reserved, would or refused, the heads of its ledger and which heads
@@ -16,25 +17,28 @@ Adversary    any coordinator. It learns that a party reserved, would or refused,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing.sealed import SEALING_BYTES
-from comity.federation.coordinator.delivery import Named
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob, Each, Fields, Form
 from comity.federation.declaring.protection import Public
+from comity.federation.messages.delivered import Named
 from comity.federation.messages.heads import Heads
 from comity.federation.messages.vouched import SignaturesForm
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
+
+if TYPE_CHECKING:
+    from comity.federation.owner.life_site import LifeSite
 
 MOST_YOURS = 1 << 30
 """Bytes of a box; it is empty where nothing is for its receiver alone."""
 SIGNED_KEY = Fields({"key": Blob(SEALING_BYTES), "signature": Blob(64)})
 
 
-class Life(Protocol):
+class Life(Part):
     name = "run"
 
     def declare(self, who: Consortium) -> Declaration:
@@ -74,27 +78,27 @@ class Life(Protocol):
         )
 
     @step()
-    def ready(self, site: Site) -> None:
+    def ready(self, site: LifeSite) -> None:
         site.look_ahead()
 
     @step(gives=("run_key", "remembered"))
-    def begin(self, site: Site, coordinator_key: bytes) -> dict[str, Any]:
+    def begin(self, site: LifeSite, coordinator_key: bytes) -> dict[str, Any]:
         # The policy first: a stranger to it may not make the site write anything.
         site.reserve()
         return {"run_key": site.new_run_key(coordinator_key), "remembered": site.remembered()}
 
     @step()
-    def meet(self, site: Site, run_keys: dict[str, Any]) -> None:
+    def meet(self, site: LifeSite, run_keys: dict[str, Any]) -> None:
         site.keep_keys(run_keys)
 
     @step()
     def end(
-        self, site: Site, heads: dict[str, Any], released: dict[str, Any], yours: bytes, signed: dict[str, Any]
+        self, site: LifeSite, heads: dict[str, Any], released: dict[str, Any], yours: bytes, signed: dict[str, Any]
     ) -> None:
         site.receive(released, yours, signed)
         site.remember(heads)
         site.close()
 
     @step()
-    def abandon(self, site: Site) -> None:
+    def abandon(self, site: LifeSite) -> None:
         site.abandon()

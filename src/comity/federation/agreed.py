@@ -8,24 +8,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comity.errors import Malformed, Refused
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Circle, Declaration, Release
 from comity.federation.declaring.protection import Sealed
+from comity.federation.declaring.release import is_release_name
+from comity.federation.evaluation.figures import Figures
+from comity.federation.evaluation.protocol import Measuring
+from comity.federation.messages.delivered import Received
 from comity.federation.messages.paths import StepPath
-from comity.federation.protocol import EVALUATION, STANDING, Protocol, StepSpec, spec_of
+from comity.federation.part import EVALUATION, RUN, STANDING, SUM, Part
+from comity.federation.protocol import Protocol
+from comity.federation.step import StepSpec, spec_of
+from comity.federation.subprotocols.life import Life
+from comity.federation.subprotocols.secure_sum import SecureSum
 
-if TYPE_CHECKING:
-    from comity.federation.evaluation.protocol import Measuring
-
-_RELEASE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
-
-
-def is_release_name(name: str) -> bool:
-    return _RELEASE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +44,15 @@ class Agreed:
     _declaring: Any = field(default_factory=RLock, init=False, repr=False)
 
     @cached_property
-    def mounts(self) -> Mapping[str, Protocol]:
-        """Every protocol of the run by what it is mounted under, the study's own under the empty name."""
+    def mounts(self) -> Mapping[str, Part]:
+        """Every part of the run by what it is mounted under, the study's own protocol under the empty name."""
         parts = dict(self.protocol.parts)
         for name in parts:
             if name in STANDING or name.startswith(EVALUATION) or not _MOUNT.fullmatch(name):
                 raise ValueError(
                     f"a part can't be mounted as {name!r}: a plain name was expected, not {(*STANDING, EVALUATION)}"
                 )
-        standing = {name: self.protocol.part(name) for name in STANDING}
-        return {"": self.protocol, **standing, **parts, **self._measuring}
+        return {"": self.protocol, RUN: Life(), SUM: SecureSum(), **parts, **self._measuring}
 
     @cached_property
     def measuring(self) -> Measuring | None:
@@ -61,7 +60,7 @@ class Agreed:
         return None if self.consortium.evaluation is None else self.protocol.measured(self.consortium)
 
     @property
-    def _measuring(self) -> Mapping[str, Protocol]:
+    def _measuring(self) -> Mapping[str, Part]:
         if self.measuring is None:
             return {}
         named = {f"{EVALUATION}_{name}": part for name, part in self.measuring.parts.items()}
@@ -86,12 +85,12 @@ class Agreed:
         if mount not in known:
             with self._declaring:
                 if mount not in known:
-                    owner, who = self._owner(mount), self.consortium
-                    made = owner.declare(who) if mount else owner.declared(who)
+                    who = self.consortium
+                    made = self._owner(mount).declare(who) if mount else self.protocol.declared(who)
                     for release in made.releases:
                         if not is_release_name(release.name):
                             raise ValueError(f"{release.name!r} is no name for a release: letters, digits, - and _")
-                    known[mount] = made if mount else made.accept(self.consortium)
+                    known[mount] = made if mount else made.accept(who)
         return known[mount]
 
     @cached_property
@@ -171,7 +170,7 @@ class Agreed:
         out: dict[str, set[str]] = {}
         who = self.consortium
         for name, mount in (*self.letters.items(), *self._letters_aside.items()):
-            if mount == "sum":
+            if mount == SUM:
                 continue
             release = self.declared(mount)[name]
             receivers = {party for party in who.parties if who.includes(release.to, party)}
@@ -180,8 +179,13 @@ class Agreed:
                     out.setdefault(party, set()).update(receivers - {party})
         return {party: to for party, to in out.items() if to}
 
-    def _owner(self, mount: str) -> Protocol:
+    def _owner(self, mount: str) -> Part:
         owner = self.mounts.get(mount)
         if owner is None:
             raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
         return owner
+
+
+def measured_by(agreed: Agreed, found: Received) -> Figures | None:
+    """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
+    return None if agreed.measuring is None else agreed.measuring.figures(found.releases, agreed.consortium)
