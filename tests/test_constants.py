@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ TUNED = {
 
 
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file, names in TUNED.items() for name in names])
-def test_a_tuned_constant_says_on_which_data_it_was_chosen(file, name):
+def test_a_tuned_constant_says_on_which_data_it_was_chosen(file: Any, name: Any) -> None:
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if re.match(rf"\s*{re.escape(name)}\b", line))
     # Losses say it in the docstring of their function, further above their clip.

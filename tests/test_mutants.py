@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tools.mutants.__main__ import attack, main, summed
@@ -14,7 +15,7 @@ from tools.mutants.trial import BROKEN, KILLED, STALE, SURVIVED, TIMEOUT, Verdic
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule():
+def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule() -> None:
     mutants = read()
     assert len(mutants) >= 40
     for mutant in mutants:
@@ -29,13 +30,13 @@ def test_every_mutant_fits_the_sources_and_names_tests_beside_its_rule():
             assert f"def {test}" in (ROOT / file).read_text("utf-8"), (mutant.rule, path)
 
 
-def test_no_two_mutants_are_the_same():
+def test_no_two_mutants_are_the_same() -> None:
     mutants = read()
     assert max(Counter((mutant.file, mutant.rule) for mutant in mutants).values()) == 1
     assert max(Counter((mutant.file, mutant.find, mutant.put) for mutant in mutants).values()) == 1
 
 
-def test_every_part_that_guards_a_promise_has_mutants():
+def test_every_part_that_guards_a_promise_has_mutants() -> None:
     of = Counter(folder_of(mutant.file) for mutant in read())
     wanted = ("privacy", "federation", "crypto", "averaging", "softlabel", "vertical", "learn")
     assert all(of[f"tests/{name}/"] for name in wanted), of
@@ -67,7 +68,7 @@ FILE, TEST = "src/made/budget.py", "tests/test_budget.py"
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path: Path) -> Any:
     """A package of one rule that is tested and one that is not."""
     for name, text in ((FILE, SOURCE), ("src/made/__init__.py", ""), (TEST, TESTS), ("pyproject.toml", "")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ def tree(tmp_path):
     return tmp_path
 
 
-def mutant(find, put, rule="rule"):
+def mutant(find: Any, put: Any, rule: str = "rule") -> Any:
     return Mutant(rule, FILE, find, put, (TEST,))
 
 
@@ -83,7 +84,7 @@ TESTED = mutant("if asked > left:", "if asked > left + 1:", "spends one more tha
 UNTESTED = mutant("if asked < 0:", "if False:", "spends less than nothing")
 
 
-def test_a_killed_mutant_is_told_with_the_test_that_failed(tree):
+def test_a_killed_mutant_is_told_with_the_test_that_failed(tree: Any) -> None:
     before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
     verdict = tried(tree, TESTED, 60)
     assert (verdict.outcome, verdict.detail) == (KILLED, f"{TEST}::test_no_more_than_is_left")
@@ -91,21 +92,21 @@ def test_a_killed_mutant_is_told_with_the_test_that_failed(tree):
     assert {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()} == before
 
 
-def test_a_mutant_that_no_test_notices_survives(tree):
+def test_a_mutant_that_no_test_notices_survives(tree: Any) -> None:
     """Positive control: a runner that calls everything killed would pass the other tests."""
     assert tried(tree, UNTESTED, 60).outcome == SURVIVED
 
 
-def test_a_mutant_that_can_not_be_imported_is_no_kill(tree):
+def test_a_mutant_that_can_not_be_imported_is_no_kill(tree: Any) -> None:
     assert tried(tree, mutant("from time import sleep", "from time import slept"), 60).outcome == BROKEN
 
 
-def test_a_mutant_that_hangs_is_no_kill_and_is_ended(tree):
+def test_a_mutant_that_hangs_is_no_kill_and_is_ended(tree: Any) -> None:
     assert tried(tree, mutant("return left - asked", "return sleep(600)"), 3).outcome == TIMEOUT
 
 
 @pytest.mark.parametrize("find", ["if asked > more:", "raise ValueError"])
-def test_source_text_that_is_not_there_exactly_once_is_stale(tree, find):
+def test_source_text_that_is_not_there_exactly_once_is_stale(tree: Any, find: str) -> None:
     stale = mutant(find, "pass")
     with pytest.raises(Stale, match="the catalogue is stale"):
         stale.of(SOURCE)
@@ -113,26 +114,28 @@ def test_source_text_that_is_not_there_exactly_once_is_stale(tree, find):
     assert tried(tree, replace(TESTED, file="src/made/gone.py"), 60).outcome == STALE
 
 
-def test_a_run_is_good_if_every_mutant_was_killed_and_only_then():
+def test_a_run_is_good_if_every_mutant_was_killed_and_only_then() -> None:
     killed = Verdict(TESTED, KILLED)
     assert summed([killed, killed], 1.0) == 0
     for outcome in (SURVIVED, STALE, TIMEOUT, BROKEN):
         assert summed([killed, Verdict(UNTESTED, outcome)], 1.0) == 1
 
 
-def test_tests_that_fail_without_a_mutant_kill_nothing(tree, capsys):
+def test_tests_that_fail_without_a_mutant_kill_nothing(tree: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / TEST).write_text(TESTS + "    assert budget.spend(3, 1) == 1\n", "utf-8")
     assert attack(tree, [TESTED], 1) == 1
     assert "a kill by it means nothing" in capsys.readouterr().out
 
 
-def test_tests_that_do_not_see_the_copied_sources_kill_nothing(tree, capsys):
+def test_tests_that_do_not_see_the_copied_sources_kill_nothing(tree: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / TEST).write_text("def test_nothing():\n    pass\n", "utf-8")
     assert attack(tree, [TESTED], 1) == 1
     assert "do not import" in capsys.readouterr().out
 
 
-def test_the_catalogue_is_read_line_by_line_and_chosen_by_words(tree, tmp_path, capsys):
+def test_the_catalogue_is_read_line_by_line_and_chosen_by_words(
+    tree: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = f"""
 ["{FILE}"]
 "spends more" = {{ find = 'if asked > left:', put = 'if False:', tests = "{TEST}" }}

@@ -15,23 +15,23 @@ from comity.errors import BadInput
 DOCS = ROOT / "docs"
 
 
-def test_the_picture_of_the_rooms_is_up_to_date():
+def test_the_picture_of_the_rooms_is_up_to_date() -> None:
     assert (DOCS / ROOMS).read_text() == rooms_and_imports(house(ROOT)), "draw it again: make picture"
 
 
-def test_the_page_tells_of_every_room_and_shows_both_pictures():
+def test_the_page_tells_of_every_room_and_shows_both_pictures() -> None:
     page = (DOCS / "architecture.md").read_text()
     told = set(re.findall(r"`([a-z]+)`", "".join(line.split("|")[1] for line in page.splitlines() if "| `" in line)))
     assert told == set(house(ROOT).rooms)
     assert f"]({ROOMS})" in page and f"]({WAY})" in page
 
 
-def test_the_way_of_a_run_passes_the_rooms_it_must():
+def test_the_way_of_a_run_passes_the_rooms_it_must() -> None:
     shown = set(re.findall(r">([a-z]+)</text>", (DOCS / WAY).read_text()))
     assert {"cli", "runtime", "protocols", "federation", "privacy", "report"} <= shown <= set(house(ROOT).rooms)
 
 
-def test_an_import_that_is_added_changes_the_picture(tmp_path: Path):
+def test_an_import_that_is_added_changes_the_picture(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     for name, text in (("cli/__init__.py", ""), ("privacy/a.py", ""), ("data/b.py", "x = 1\n")):
         path = tmp_path / "src" / "comity" / name
@@ -47,7 +47,7 @@ def test_an_import_that_is_added_changes_the_picture(tmp_path: Path):
     assert rooms_and_imports(after) != rooms_and_imports(before)
 
 
-def test_a_walk_has_the_rooms_in_the_order_of_first_calls():
+def test_a_walk_has_the_rooms_in_the_order_of_first_calls() -> None:
     def act() -> None:
         str(BadInput("no", code="x"))
 

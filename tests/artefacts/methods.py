@@ -33,7 +33,7 @@ class Drawn(Protocol):
     name = "drawn"
     as_table: bool = False
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         noise = Gaussian(gaussian_budget(who.loss))
         return Declaration(
             (
@@ -50,22 +50,22 @@ class Drawn(Protocol):
             adversary="an honest-but-curious coordinator",
         )
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         total = parties.sum(self.add)
         return {"mean": total.value / total.parties}
 
     @step(sends="total", stacked=True)
-    def add(self, site):
+    def add(self, site: Any) -> None:
         site.contribute(site.features.mean(axis=-2))
 
-    def present(self, released, who) -> Artefact:
+    def present(self, released: Any, who: Any) -> Artefact:
         mean = float(np.clip(released["mean"][0], 0, 1))
         if self.as_table:
             return Table(("column", "mean"), (("age", mean), ("sex", None)), "Means of the columns")
         ages = [round(100 * mean), round(50 * mean)]
         return Dataset(pd.DataFrame({"age": ages, "sex": ["f", "m"]}), SCHEMA)
 
-    def assess(self, presented: Any, train, test) -> Assessment:
+    def assess(self, presented: Any, train: Any, test: Any) -> Assessment:
         found = float(np.mean(presented.frame["age"])) if isinstance(presented, Dataset) else 0.0
         return Assessment(
             figures=(Figure("mean age", found, "in years"),),
@@ -85,7 +85,7 @@ class Leaving(Drawn):
     """Leaves each party its own mean."""
 
     @step(sends="total")
-    def add(self, site):
+    def add(self, site: Any) -> None:
         site.deliver("own-mean", site.features.mean(axis=-2))
         site.contribute(site.features.mean(axis=-2))
 
@@ -94,7 +94,7 @@ class Leaving(Drawn):
 class Entrusting(Drawn):
     """Without a secure sum, for many hosts in a moment."""
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Any:
         declared = super().declare(who)
         total, mean = declared.releases
         return replace(declared, releases=(replace(total, protection=Noised(total.noise)), mean))

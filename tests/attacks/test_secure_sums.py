@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +21,15 @@ from .coalition import Heard, coalitions, total, uniform_part
 UNLIKELY = 1e-7
 
 
-def alike(count, seed):
+def alike(count: Any, seed: Any) -> Any:
     """Parties with equally many records, so that two of them can change places and the sums stay the same."""
     generator = np.random.default_rng(seed)
     rows = generator.uniform(-0.5, 0.5, (count, 20, 4))
     return [Records(x, (x.sum(axis=1) > 0).astype(np.int64)) for x in rows]
 
 
-def averaged(solver):
-    def made(records, colluders):
+def averaged(solver: Any) -> Any:
+    def made(records: Any, colluders: Any) -> Any:
         who = replace(averaging.consortium(), colluders=colluders)
         options = {"rounds": 2} if solver == "gradient" else {"l2": 0.1}
         method = averaging.protocol(records=dict(zip(who.parties, records)), solver=solver, **options)
@@ -37,8 +38,8 @@ def averaged(solver):
     return made
 
 
-def voted(statistic):
-    def made(records, colluders):
+def voted(statistic: Any) -> Any:
+    def made(records: Any, colluders: Any) -> Any:
         return softlabel.hosted(
             softlabel.soft(statistic, classes=2), records, who=softlabel.consortium(5, colluders=colluders)
         )
@@ -55,7 +56,7 @@ METHODS = {
 }
 
 
-def heard_in(made, records, colluders, late=()):
+def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Any:
     parties, hosts = made(records, colluders)
     channel = Heard(hosts, frozenset(late))
     parties.channel = channel
@@ -63,7 +64,7 @@ def heard_in(made, records, colluders, late=()):
     return channel
 
 
-def vertical_run(products, parties, colluders, seed):
+def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Any:
     method = vertical.protocol(parties, products=products)
     who = vertical.consortium(method, colluders=colluders)
     frame = vertical.people(50, seed=seed)
@@ -74,9 +75,9 @@ def vertical_run(products, parties, colluders, seed):
     return channel
 
 
-def check(heard, colluders):
+def check(heard: Any, colluders: Any) -> Any:
     """Every coalition and sum: what is left is uniform word by word, and adds up to the honest sum alone."""
-    left = {}
+    left: dict[Any, Any] = {}
     for coalition in coalitions(heard.hosts, colluders):
         for label, vectors in heard.vectors.items():
             honest = [party for party in vectors if party not in coalition and party not in heard.lost]
@@ -94,9 +95,9 @@ def check(heard, colluders):
     return left
 
 
-def attacked(made, runs, colluders=2):
+def attacked(made: Any, runs: Any, colluders: int = 2) -> None:
     """Runs in which two honest parties have changed places, beside runs in which they have not."""
-    seen = {"as they are": {}, "changed places": {}}
+    seen: dict[Any, Any] = {"as they are": {}, "changed places": {}}
     for number in range(runs):
         records = alike(5, number)
         for case, given in (("as they are", records), ("changed places", [records[1], records[0], *records[2:]])):
@@ -112,11 +113,11 @@ def attacked(made, runs, colluders=2):
         assert found > UNLIKELY, (coalition, found)
 
 
-def test_no_coalition_reads_a_partys_gradient():
+def test_no_coalition_reads_a_partys_gradient() -> None:
     attacked(METHODS["averaging, gradients"], runs=1)
 
 
-def test_all_parties_but_one_read_the_last_one():
+def test_all_parties_but_one_read_the_last_one() -> None:
     """Positive control: a coalition larger than any study can count with strips every mask."""
     heard = heard_in(METHODS["averaging, gradients"], alike(5, 0), colluders=2)
     names = list(heard.hosts)
@@ -124,10 +125,10 @@ def test_all_parties_but_one_read_the_last_one():
         np.testing.assert_array_equal(heard.stripped(label, names[0], names[1:]), vectors[names[0]])
 
 
-def test_a_vector_that_comes_too_late_stays_hidden():
+def test_a_vector_that_comes_too_late_stays_hidden() -> None:
     """Its will is opened and with it every pair mask; the self mask is left, and with it nothing can be read."""
 
-    def made(records, colluders):
+    def made(records: Any, colluders: Any) -> Any:
         who = replace(averaging.consortium(dropouts=1), colluders=colluders)
         method = averaging.protocol(records=dict(zip(who.parties, records)), solver="average", l2=0.1)
         return averaging.parties(method, dict(zip(who.parties, records)), who)
@@ -146,13 +147,13 @@ def test_a_vector_that_comes_too_late_stays_hidden():
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
-def test_no_coalition_of_two_reads_anything_in_any_method(name):
+def test_no_coalition_of_two_reads_anything_in_any_method(name: Any) -> None:
     attacked(METHODS[name], runs=20)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("products", "parties"), [("rlwe", 3), ("dealer", 3), ("dealer", 4)])
-def test_no_coalition_reads_the_shares_of_a_vertical_party(products, parties):
+def test_no_coalition_reads_the_shares_of_a_vertical_party(products: str, parties: int) -> None:
     """With a dealer the coordinator works with no party: then it is in the coalition alone, or the parties are without
     it; what they hear of a sum is the same or less."""
     for seed in range(6):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from comity.errors import DataError, StudyError
 from comity.privacy.accounting import analytic_gaussian_sigma
 
 
-def test_laplace_at_one_measures_almost_one():
+def test_laplace_at_one_measures_almost_one() -> None:
     generator = np.random.default_rng(1)
     noise = generator.laplace(size=(2, 200_000))
     for scores in ((noise[0] + 1, noise[1]), (noise[0], noise[1] + 1), (-noise[0], 1 - noise[1])):
         assert 0.95 <= epsilon_lower_bound(*scores) <= 1
 
 
-def test_either_tail_and_either_direction_are_searched():
+def test_either_tail_and_either_direction_are_searched() -> None:
     generator = np.random.default_rng(2)
     rare = np.where(generator.random(20_000) < 0.02, 9.0, 0.0)
     never = np.zeros(20_000)
@@ -27,7 +28,7 @@ def test_either_tail_and_either_direction_are_searched():
         assert epsilon_lower_bound(first, second) > 3
 
 
-def test_bounds_are_valid_as_often_as_stated():
+def test_bounds_are_valid_as_often_as_stated() -> None:
     """At confidence 0.8 the bound exceeds the truth in at most 20 % of trials (binomial limit at 1e-9)."""
     generator, trials, truth = np.random.default_rng(3), 150, 0.4
     wrong = sum(
@@ -42,7 +43,7 @@ def test_bounds_are_valid_as_often_as_stated():
     assert wrong <= binom.ppf(1 - 1e-9, trials, 0.2)
 
 
-def test_delta_is_subtracted():
+def test_delta_is_subtracted() -> None:
     first = np.concatenate([np.zeros(90_000), np.ones(10_000)])
     second = np.zeros(100_000)
     generator = np.random.default_rng(4)
@@ -51,7 +52,7 @@ def test_delta_is_subtracted():
     assert epsilon_lower_bound(first, second, delta=0.11) == 0
 
 
-def test_the_gaussian_form_is_tighter_and_valid():
+def test_the_gaussian_form_is_tighter_and_valid() -> None:
     epsilon, delta = 1.0, 1e-6
     shift = 1 / analytic_gaussian_sigma(epsilon, delta)
     noise = np.random.default_rng(5).normal(size=(2, 400_000))
@@ -62,7 +63,7 @@ def test_the_gaussian_form_is_tighter_and_valid():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (8.0, 1e-9)])
-def test_epsilon_of_a_gaussian_inverts_its_calibration(epsilon, delta):
+def test_epsilon_of_a_gaussian_inverts_its_calibration(epsilon: float, delta: float) -> None:
     measured = gaussian_epsilon(1 / analytic_gaussian_sigma(epsilon, delta), delta)
     assert epsilon * (1 - 1e-6) <= measured <= epsilon
     assert gaussian_epsilon(0.0, delta) == 0
@@ -70,7 +71,7 @@ def test_epsilon_of_a_gaussian_inverts_its_calibration(epsilon, delta):
 
 
 @pytest.mark.parametrize(("hits", "size"), [(0, 50), (1, 50), (20, 50), (49, 50), (50, 50)])
-def test_clopper_pearson_misses_with_the_stated_probability(hits, size):
+def test_clopper_pearson_misses_with_the_stated_probability(hits: int, size: int) -> None:
     low, high = (float(bound(np.array([float(hits)]), size, 0.01)[0]) for bound in (_lower, _upper))
     assert 0 <= low <= hits / size <= high <= 1
     if hits > 0:
@@ -83,7 +84,7 @@ def test_clopper_pearson_misses_with_the_stated_probability(hits, size):
         assert high == 1
 
 
-def test_equal_scores_show_nothing_and_disjoint_ones_as_much_as_their_number_allows():
+def test_equal_scores_show_nothing_and_disjoint_ones_as_much_as_their_number_allows() -> None:
     same = np.zeros(1000)
     assert epsilon_lower_bound(same, same) == mu_lower_bound(same, same) == 0
     apart = epsilon_lower_bound(same, np.ones(1000), confidence=0.95)
@@ -95,17 +96,17 @@ def test_equal_scores_show_nothing_and_disjoint_ones_as_much_as_their_number_all
 @pytest.mark.parametrize(
     "scores", [[], [1.0, 2.0, 3.0], [[1.0] * 4], [1.0, 2.0, math.nan, 3.0], [1.0, 2.0, 3.0, math.inf]]
 )
-def test_scores_that_can_not_be_used_are_refused(scores):
+def test_scores_that_can_not_be_used_are_refused(scores: Any) -> None:
     with pytest.raises(DataError):
         epsilon_lower_bound(scores, [1.0, 2.0, 3.0, 4.0])
 
 
 @pytest.mark.parametrize("levels", [{"delta": -0.1}, {"delta": 1.0}, {"confidence": 0.0}, {"confidence": 1.0}])
-def test_levels_out_of_range_are_refused(levels):
+def test_levels_out_of_range_are_refused(levels: Any) -> None:
     with pytest.raises(StudyError):
         epsilon_lower_bound([1.0] * 4, [2.0] * 4, **levels)
 
 
-def test_the_gaussian_form_needs_a_delta():
+def test_the_gaussian_form_needs_a_delta() -> None:
     with pytest.raises(StudyError, match="delta"):
         gdp_lower_bound([1.0] * 4, [2.0] * 4, delta=0.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from comity.bench.running import stream
 
 
-def test_the_command_measures_time_checking_and_memory(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_measures_time_checking_and_memory(comity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def here(work: Callable[[Path, int], dict[str, float]], path: Path, rows: int) -> dict[str, float]:

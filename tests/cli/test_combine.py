@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def folder(outcome: Outcome, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_the_shares_of_a_run_add_up_to_its_model(comity, outcome, folder, tmp_path):
+def test_the_shares_of_a_run_add_up_to_its_model(comity: Any, outcome: Outcome, folder: Path, tmp_path: Path) -> None:
     shares = sorted((folder / "shares").glob("*.share.json"))
     assert len(shares) == 4
     ended = comity("combine", *shares, "--to", tmp_path / "combined")
@@ -41,7 +42,9 @@ def test_the_shares_of_a_run_add_up_to_its_model(comity, outcome, folder, tmp_pa
     np.testing.assert_array_equal(load_model(tmp_path / "combined").coef_, outcome.model.coef_)
 
 
-def test_a_test_user_predicts_with_the_combined_model(comity, outcome, folder, tmp_path):
+def test_a_test_user_predicts_with_the_combined_model(
+    comity: Any, outcome: Outcome, folder: Path, tmp_path: Path
+) -> None:
     assert comity("combine", folder / "shares", "--to", tmp_path / "combined", "--json").document["shares"] == 4
     visits = next(iter(clinics(1, 20, "test user").values()))
     visits.to_csv(tmp_path / "visits.csv", index=False)
@@ -68,14 +71,16 @@ def _edited(path: Path, **changes: object) -> None:
         ({"encoding": {"schema": "nonsense"}}, "share again"),
     ],
 )
-def test_a_share_that_is_not_one_of_this_run_is_refused(comity, folder, tmp_path, changes, said):
+def test_a_share_that_is_not_one_of_this_run_is_refused(
+    comity: Any, folder: Path, tmp_path: Path, changes: Any, said: str
+) -> None:
     _edited(folder / "shares" / "curator.share.json", **changes)
     ended = comity("combine", folder / "shares", "--to", tmp_path / "combined")
     assert ended.code == 3 and said in ended.err
     assert not (tmp_path / "combined").exists()
 
 
-def test_all_shares_are_needed_each_once(comity, folder, tmp_path):
+def test_all_shares_are_needed_each_once(comity: Any, folder: Path, tmp_path: Path) -> None:
     shares = sorted((folder / "shares").glob("*.share.json"))
     missing = comity("combine", *shares[1:], "--to", tmp_path / "combined")
     assert missing.code == 3 and "missing" in missing.err
@@ -83,7 +88,7 @@ def test_all_shares_are_needed_each_once(comity, folder, tmp_path):
     assert twice.code == 3 and "twice" in twice.err
 
 
-def test_a_folder_without_shares_or_a_file_that_is_none_is_named(comity, tmp_path):
+def test_a_folder_without_shares_or_a_file_that_is_none_is_named(comity: Any, tmp_path: Path) -> None:
     assert "no file" in comity("combine", tmp_path).err
     (tmp_path / "broken.share.json").write_text("{")
     assert "broken.share.json" in comity("combine", tmp_path / "broken.share.json").err
@@ -117,7 +122,7 @@ test = "test.csv"
 """
 
 
-def test_a_study_is_planned_run_combined_and_used(comity, tmp_path, monkeypatch):
+def test_a_study_is_planned_run_combined_and_used(comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_study(tmp_path / "published", text=STUDY, parties=3)
     monkeypatch.chdir(path.parent)
     planned = comity("plan", path)
@@ -131,7 +136,7 @@ def test_a_study_is_planned_run_combined_and_used(comity, tmp_path, monkeypatch)
     assert len(predicted.document) == 100
 
 
-def test_a_study_with_literal_noise_says_what_it_loses(comity, tmp_path):
+def test_a_study_with_literal_noise_says_what_it_loses(comity: Any, tmp_path: Path) -> None:
     text = STUDY.replace("l2 = 0.1", 'l2 = 0.1\nnoise = "literal"')
     planned = comity("plan", write_study(tmp_path / "literal", text=text, parties=3))
     assert planned.code == 0 and "WARNING        not private as claimed" in planned.out

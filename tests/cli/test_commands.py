@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -27,18 +28,18 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", [[], ["schema"], ["ledger"], ["consortium"], ["relay"], *COMMANDS], ids=" ".join)
-def test_every_help_page_has_an_example(comity, command: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_every_help_page_has_an_example(comity: Any, command: list[str]) -> None:
     ended = comity(*command, "--help")
     assert ended.code == 0
     assert f"comity {' '.join(command)}".strip() in " ".join(ended.out.split("Example", 1)[1].split())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_a_json_form(comity, command: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_every_command_has_a_json_form(comity: Any, command: list[str]) -> None:
     assert "--json" in comity(*command, "--help").out
 
 
-def test_version(comity) -> None:  # type: ignore[no-untyped-def]
+def test_version(comity: Any) -> None:
     assert comity("--version").out == f"comity {__version__}\n"
 
 
@@ -51,8 +52,8 @@ def test_help_loads_nothing_heavy() -> None:
     assert time.perf_counter() - began < 5
 
 
-def test_new_writes_a_study_that_beats_a_constant_and_own_data(  # type: ignore[no-untyped-def]
-    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_new_writes_a_study_that_beats_a_constant_and_own_data(
+    comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ended = comity("new", "triage", "--json")
@@ -73,13 +74,13 @@ def test_new_writes_a_study_that_beats_a_constant_and_own_data(  # type: ignore[
     assert outcome.error < alone.error - 0.03
 
 
-def test_new_refuses_an_unknown_protocol_and_a_strange_name(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_new_refuses_an_unknown_protocol_and_a_strange_name(comity: Any, tmp_path: Path) -> None:
     assert comity("new", tmp_path / "x", "--protocol", "magic").code == 2
     assert comity("new", tmp_path / "a:b").code == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plan_reads_no_data(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_plan_reads_no_data(comity: Any, study: Path) -> None:
     whole = comity("plan", "study.toml").out
     for name in ("records.csv", "test.csv"):
         (study.parent / name).unlink()
@@ -88,7 +89,7 @@ def test_plan_reads_no_data(comity, study: Path) -> None:  # type: ignore[no-unt
     assert Study.load(study).hash in ended.out
 
 
-def test_plan_shows_defaults_and_overrides(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_plan_shows_defaults_and_overrides(comity: Any, study: Path) -> None:
     document = comity("plan", "study.toml", "--all", "--set", "privacy.epsilon=0.5", "--json").document
     assert document["defaults"]["softlabel.l2"] == 0.01
     assert "softlabel.method" not in document["defaults"]
@@ -98,7 +99,7 @@ def test_plan_shows_defaults_and_overrides(comity, study: Path) -> None:  # type
     assert "softlabel.l2" not in comity("plan", "study.toml").out
 
 
-def test_schema_check_lists_every_mismatch(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_schema_check_lists_every_mismatch(comity: Any, study: Path) -> None:
     assert comity("schema", "check", "schema.toml", "records.csv").code == 0
     wrong = pd.read_csv("records.csv").drop(columns="age").assign(heart_rate="fast")
     wrong.to_csv("wrong.csv", index=False)
@@ -108,7 +109,7 @@ def test_schema_check_lists_every_mismatch(comity, study: Path) -> None:  # type
     assert {f["column"] for f in ended.document["findings"] if f["severity"] == "error"} == {"age", "heart_rate"}
 
 
-def test_schema_draft_warns_loudly_and_never_overwrites(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_schema_draft_warns_loudly_and_never_overwrites(comity: Any, study: Path) -> None:
     arguments = ["schema", "draft", "test.csv", "--target", "readmitted", "--identifier", "patient", "--out", "d.toml"]
     ended = comity(*arguments)
     assert ended.code == 0 and "VOIDS THE GUARANTEE" in ended.err
@@ -118,7 +119,7 @@ def test_schema_draft_warns_loudly_and_never_overwrites(comity, study: Path) -> 
     assert Path("d.toml").read_text() == before
 
 
-def test_the_life_of_a_ledger(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_life_of_a_ledger(comity: Any, tmp_path: Path) -> None:
     path, exported = tmp_path / "north.ledger", tmp_path / "north.json"
     made = comity("ledger", "init", path, "--dataset", "patients", "--epsilon", "3", "--delta", "1e-5")
     assert made.code == 0 and "patients · record, replace" in made.out and "left 3.00" in made.out
@@ -144,20 +145,20 @@ def test_the_life_of_a_ledger(comity, tmp_path: Path) -> None:  # type: ignore[n
 
 
 @pytest.mark.parametrize("epsilon", ["-1", "0", "nan", "much"])
-def test_a_grant_is_a_positive_number(comity, tmp_path: Path, epsilon: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_grant_is_a_positive_number(comity: Any, tmp_path: Path, epsilon: str) -> None:
     path = tmp_path / "north.ledger"
     ended = comity("ledger", "init", path, "--dataset", "patients", f"--epsilon={epsilon}")
     assert ended.code == 3 and "epsilon" in ended.err
     assert not path.exists()
 
 
-def test_a_ledger_that_is_not_there_is_not_made(comity, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_ledger_that_is_not_there_is_not_made(comity: Any, tmp_path: Path) -> None:
     ended = comity("ledger", "show", tmp_path / "none.ledger")
     assert ended.code in (3, 4) and "none.ledger" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bench_and_reproduce_share_one_json_form(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_bench_and_reproduce_share_one_json_form(comity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"case": "fit", "ours": 0.5, "spread": 0.1, "repeats": 3, "unit": "s"}
     asked = {}
 
@@ -183,9 +184,7 @@ def test_bench_and_reproduce_share_one_json_form(comity, monkeypatch: pytest.Mon
     assert "fewer repeats" in comity("reproduce", "softlabel-har", "--quick").out
 
 
-def test_doctor_finds_a_data_folder_without_data(  # type: ignore[no-untyped-def]
-    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_finds_a_data_folder_without_data(comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert comity("doctor").code == 0
     monkeypatch.setenv("COMITY_DATA", str(tmp_path))
@@ -195,13 +194,15 @@ def test_doctor_finds_a_data_folder_without_data(  # type: ignore[no-untyped-def
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_is_one_document(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_json_is_one_document(comity: Any, study: Path) -> None:
     for arguments in (["plan", "study.toml"], ["schema", "check", "schema.toml", "test.csv"], ["bench", "list"]):
         json.loads(comity(*arguments, "--json").out)
 
 
 @pytest.mark.parametrize("protocol", ["averaging", "vertical"])
-def test_new_studies_of_other_methods_run_as_they_are(protocol, comity, tmp_path, monkeypatch):
+def test_new_studies_of_other_methods_run_as_they_are(
+    protocol: str, comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert comity("new", "trial", "--protocol", protocol).code == 0
     monkeypatch.chdir(tmp_path / "trial")

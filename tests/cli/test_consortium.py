@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,18 +17,18 @@ from tests.runtime.sites import NAMES, Sites
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def init(comity, *parties, port=4222):
+def init(comity: Any, *parties: Any, port: int = 4222) -> Any:
     named = [word for party in parties for word in ("--party", party)]
     where = f"127.0.0.1:{port}"
     return comity("consortium", "init", "consortium", "--address", where, "--listen", where, *named, "--json")
 
 
-def test_from_an_invitation_to_a_membership(comity, place):
+def test_from_an_invitation_to_a_membership(comity: Any, place: Any) -> None:
     begun = init(comity, "north", "south")
     assert begun.code == 0 and begun.document["address"] == "tls://127.0.0.1:4222"
     invitations = [Path(path).name for path in begun.document["invitations"]]
@@ -46,7 +47,7 @@ def test_from_an_invitation_to_a_membership(comity, place):
     ]
 
 
-def test_what_can_not_be_done_is_one_sentence(comity, place):
+def test_what_can_not_be_done_is_one_sentence(comity: Any, place: Any) -> None:
     assert comity("consortium", "show", "consortium").code == 3
     init(comity, "north")
     for words, code, said in (
@@ -60,7 +61,7 @@ def test_what_can_not_be_done_is_one_sentence(comity, place):
         assert (ended.code, said in ended.err) == (code, True), ended.err
 
 
-def test_a_revoked_key_is_refused(comity, place):
+def test_a_revoked_key_is_refused(comity: Any, place: Any) -> None:
     init(comity, "north")
     comity("consortium", "join", "consortium/invitations/north.toml")
     assert comity("consortium", "add", "consortium", "relay/request.pem", "--party", "north").code == 0
@@ -70,7 +71,7 @@ def test_a_revoked_key_is_refused(comity, place):
 
 
 @needs_server
-def test_a_relay_serves_takes_new_members_and_ends_when_told(comity, place):
+def test_a_relay_serves_takes_new_members_and_ends_when_told(comity: Any, place: Any) -> None:
     init(comity, "north", port=free_port())
     comity("consortium", "join", "consortium/invitations/north.toml")
     command = [sys.executable, "-m", "comity", "relay", "serve", "consortium"]
@@ -88,7 +89,7 @@ def test_a_relay_serves_takes_new_members_and_ends_when_told(comity, place):
     wait_until(lambda: comity("relay", "reload", "consortium", "--json").document == {"relay_has_it": False})
 
 
-def test_a_study_is_submitted_by_the_coordinator_with_its_own_files(comity, place):
+def test_a_study_is_submitted_by_the_coordinator_with_its_own_files(comity: Any, place: Any) -> None:
     """What can't be dialled with is one sentence, before a run folder is made."""
     (place / "sites").mkdir()
     sites = Sites.make(place / "sites")

@@ -6,13 +6,16 @@ import io
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from comity.cli.progress import progress_bar
 
 
-def test_demo_prints_its_table_and_where_the_report_is(comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_demo_prints_its_table_and_where_the_report_is(
+    comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = ModuleType("comity.demo")
     rows = [{"dataset": "clinics", "method": "avg", "epsilon": 1.0, "error": 0.25}]
     fake.run_demo = lambda out, progress: {"tables": {"softlabel": rows}, "report": str(out / "report.html")}  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -59,7 +60,7 @@ def test_a_defect_keeps_its_traceback_in_a_private_log_and_its_values_off_the_te
         log.unlink()
 
 
-def test_wrong_usage_ends_with_2_and_names_the_help(comity, study) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_usage_ends_with_2_and_names_the_help(comity: Any, study: Any) -> None:
     for arguments in (["plan"], ["nonsense"], ["plan", "study.toml", "--wat"], ["run"], ["bench", "nothing"]):
         ended = comity(*arguments)
         assert (ended.code, ended.out) == (2, "")
@@ -67,7 +68,7 @@ def test_wrong_usage_ends_with_2_and_names_the_help(comity, study) -> None:  # t
     assert comity("plan", "study.toml", "--set", "epsilon=1").code == 2
 
 
-def test_a_grant_of_delta_alone_is_possible_and_the_remedy_of_a_refusal_runs(tmp_path, comity):
+def test_a_grant_of_delta_alone_is_possible_and_the_remedy_of_a_refusal_runs(tmp_path: Path, comity: Any) -> None:
     path = tmp_path / "pure.ledger"
     assert comity("ledger", "init", path, "--dataset", "t", "--epsilon", "1").code == 0
     assert comity("ledger", "grant", path, "--dataset", "t", "--why", "...", "--delta", "1e-6").code == 0
@@ -75,7 +76,7 @@ def test_a_grant_of_delta_alone_is_possible_and_the_remedy_of_a_refusal_runs(tmp
     assert comity("ledger", "grant", path, "--why", "nothing").code == 3
 
 
-def test_a_test_file_without_records_is_found_before_anything_is_spent(study, comity):
+def test_a_test_file_without_records_is_found_before_anything_is_spent(study: Any, comity: Any) -> None:
     lines = (study.parent / "test.csv").read_text().splitlines()
     (study.parent / "empty.csv").write_text(lines[0] + "\n")
     ended = comity("run", study, "--set", "simulation.test=empty.csv")
@@ -84,7 +85,7 @@ def test_a_test_file_without_records_is_found_before_anything_is_spent(study, co
 
 
 @pytest.mark.parametrize("lines", [0, 1])
-def test_parties_without_any_records_take_part_neutrally(study, comity, lines):
+def test_parties_without_any_records_take_part_neutrally(study: Any, comity: Any, lines: int) -> None:
     head = (study.parent / "records.csv").read_text().splitlines(keepends=True)[:lines]
     (study.parent / "none.csv").write_text("".join(head))
     names = [f"p{k}" for k in range(3)]
@@ -98,7 +99,7 @@ def test_parties_without_any_records_take_part_neutrally(study, comity, lines):
 
 
 @pytest.mark.parametrize("keys", ['{ sign = "zz" }', '{ sign = "00" }'])
-def test_pinned_keys_that_are_none_are_named(study, comity, keys):
+def test_pinned_keys_that_are_none_are_named(study: Any, comity: Any, keys: str) -> None:
     study.write_text(
         study.read_text().replace("[parties]\ncount = 5\n", f"[parties.ash]\nkeys = {keys}\n[parties.elm]\n")
     )
@@ -106,7 +107,7 @@ def test_pinned_keys_that_are_none_are_named(study, comity, keys):
     assert ended.code == 3 and "parties.ash.keys" in ended.err
 
 
-def test_a_study_that_is_no_table_and_a_seed_that_is_too_long(study, comity):
+def test_a_study_that_is_no_table_and_a_seed_that_is_too_long(study: Any, comity: Any) -> None:
     assert comity("run", study, "--seed", str(2**127)).code == 2
     study.write_text("study = 3\n")
     assert comity("plan", study).code == 3

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,7 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import BadInput
 
 
-def test_new_keys_are_shown_as_the_roster_wants_them_and_never_overwritten(tmp_path, comity):
+def test_new_keys_are_shown_as_the_roster_wants_them_and_never_overwritten(tmp_path: Path, comity: Any) -> None:
     path = tmp_path / "north.key"
     made = comity("keys", "new", path, "--party", "north")
     assert made.code == 0, made.err
@@ -22,7 +24,7 @@ def test_new_keys_are_shown_as_the_roster_wants_them_and_never_overwritten(tmp_p
     assert path.read_text().strip().removeprefix("comity-identity-1:") not in made.out
 
 
-def test_files_that_are_no_keys_or_readable_by_others_are_refused(tmp_path):
+def test_files_that_are_no_keys_or_readable_by_others_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.key"
     with pytest.raises(BadInput, match="no such key file"):
         key_file.load(path)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,11 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture
-def path(comity, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]
+def path(comity: Any, tmp_path: Path) -> Path:
     found = tmp_path / "north.ledger"
     assert comity("ledger", "init", found, "--dataset", "patients", "--epsilon", "3", "--delta", "1e-5").code == 0
     return found
@@ -43,7 +44,7 @@ def path(comity, tmp_path: Path) -> Path:  # type: ignore[no-untyped-def]
         (["show", "FOLDER/list.json"], "expected a ledger"),
     ],
 )  # fmt: skip
-def test_what_was_typed_wrongly_ends_with_3(comity, path: Path, arguments: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_was_typed_wrongly_ends_with_3(comity: Any, path: Path, arguments: list[str], said: str) -> None:
     folder = path.parent
     (folder / "list.json").write_text("[1, 2]")
     (folder / "other.json").write_text('{"format": "other"}')
@@ -54,7 +55,7 @@ def test_what_was_typed_wrongly_ends_with_3(comity, path: Path, arguments: list[
     assert Ledger(path).commit_head() == before
 
 
-def test_a_broken_export_is_refused(comity, path: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_broken_export_is_refused(comity: Any, path: Path, tmp_path: Path) -> None:
     exported = tmp_path / "x.json"
     shown = comity("ledger", "export", path)
     assert json.loads(shown.out)["entries"][0]["kind"] == "create"
@@ -65,7 +66,7 @@ def test_a_broken_export_is_refused(comity, path: Path, tmp_path: Path) -> None:
         assert comity("ledger", "verify", exported).code == 4
 
 
-def test_a_run_is_abandoned_for_good(comity, path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_is_abandoned_for_good(comity: Any, path: Path) -> None:
     Ledger(path).reserve(study="s", run="lost", draws=[Draw("v", 0, GDP("0.1"), "m", 1)], **RECORD)
     (account,) = comity("ledger", "show", path, "--json").document["accounts"]
     assert float(account["reserved_epsilon"]) > 0 and account["currency"] == "gaussian"
@@ -76,7 +77,9 @@ def test_a_run_is_abandoned_for_good(comity, path: Path) -> None:  # type: ignor
         Ledger(path).draw(run="lost", release="v", index=0, step="s")
 
 
-def test_a_moved_ledger_says_how_it_is_thawed(comity, path: Path, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_moved_ledger_says_how_it_is_thawed(
+    comity: Any, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "new machine"))
     verified = comity("ledger", "verify", path)
     assert verified.code == 0 and "FROZEN" in verified.out and "bring its witness" in verified.out

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def measured(*arguments: str) -> tuple[int, float, set[str]]:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_plan_imports_its_own_method_and_no_library_of_models(name, tmp_path: Path):
+def test_a_plan_imports_its_own_method_and_no_library_of_models(name: Any, tmp_path: Path) -> None:
     found(entry_of(name).starter)(tmp_path)
     code, seconds, modules = measured("plan", str(tmp_path / "study.toml"))
     assert code == 0
@@ -41,7 +42,7 @@ def test_a_plan_imports_its_own_method_and_no_library_of_models(name, tmp_path: 
     assert seconds < 2
 
 
-def test_help_imports_neither_numbers_nor_tables():
+def test_help_imports_neither_numbers_nor_tables() -> None:
     code, seconds, modules = measured("--help")
     assert code == 0 and not modules & {"numpy", "pandas", "scipy", "pydantic", "cryptography"}
     assert seconds < 1

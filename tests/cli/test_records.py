@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -84,7 +85,7 @@ def test_a_wrong_dialect_is_named_with_the_option(folder: Path, comity: Comity) 
         ("nosuch://reader:hunter2@host/clinic", "--query", "SELECT 1"),
     ],
 )
-def test_a_password_on_the_command_line_is_refused_and_never_shown(folder: Path, comity: Comity, way) -> None:
+def test_a_password_on_the_command_line_is_refused_and_never_shown(folder: Path, comity: Comity, way: Any) -> None:
     for command in (
         ("schema", "check", "schema.toml", *way),
         ("schema", "draft", *way, "--target", "readmitted"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,13 +42,13 @@ def each_paid_once(folder: Path, parties: int) -> None:
 
 
 @pytest.mark.parametrize("moment", ["run.begin[0]", "train[0]", "run.end[0]"])
-def test_an_interrupted_run_says_how_to_go_on_and_does(  # type: ignore[no-untyped-def]
-    comity, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+def test_an_interrupted_run_says_how_to_go_on_and_does(
+    comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole = Path(comity("run", "study.toml", "--seed", "7", "--out", "whole", "--json").document["folder"])
     simulated = runtime_run.simulated
 
-    def interrupted(agreed, material, **options):  # type: ignore[no-untyped-def]
+    def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
@@ -69,7 +70,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(  # type: ignore[no-untyp
     assert (folder / "result.json").read_bytes() == before
 
 
-def test_a_run_whose_result_was_lost_is_made_again_from_the_journal(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_whose_result_was_lost_is_made_again_from_the_journal(comity: Any, study: Path) -> None:
     folder = Path(comity("run", "study.toml", "--json").document["folder"])
     before = weights(folder)
     (folder / "result.json").unlink()
@@ -78,7 +79,7 @@ def test_a_run_whose_result_was_lost_is_made_again_from_the_journal(comity, stud
     each_paid_once(folder, 5)
 
 
-def test_resume_keeps_to_what_the_run_began_with(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_resume_keeps_to_what_the_run_began_with(comity: Any, study: Path) -> None:
     folder = Path(comity("run", "study.toml", "--set", "softlabel.l2=0.02", "--json").document["folder"])
     before = weights(folder)
     (folder / "result.json").unlink()
@@ -113,8 +114,8 @@ def changed_test() -> None:
 @pytest.mark.parametrize(
     ("change", "named"), [(changed_records, "records of clinic-01"), (changed_test, "test records")]
 )
-def test_a_run_is_not_resumed_with_other_records(  # type: ignore[no-untyped-def]
-    comity, study: Path, monkeypatch: pytest.MonkeyPatch, change, named: str
+def test_a_run_is_not_resumed_with_other_records(
+    comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch, change: Any, named: str
 ) -> None:
     folder = interrupted_at("train[0]", comity, monkeypatch)
     before = {name: Path(name).read_bytes() for name in ("records.csv", "test.csv")}
@@ -129,18 +130,18 @@ def test_a_run_is_not_resumed_with_other_records(  # type: ignore[no-untyped-def
     each_paid_once(folder, 5)
 
 
-def test_a_file_that_was_written_again_with_the_same_records_is_the_same(  # type: ignore[no-untyped-def]
-    comity, study: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_was_written_again_with_the_same_records_is_the_same(
+    comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = interrupted_at("train[0]", comity, monkeypatch)
     Path("records.csv").write_text(Path("records.csv").read_text() + "\n")
     assert comity("run", "--resume", folder).code == 0
 
 
-def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[no-untyped-def]
+def interrupted_at(moment: str, comity: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     simulated = runtime_run.simulated
 
-    def interrupted(agreed, material, **options):  # type: ignore[no-untyped-def]
+    def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
@@ -175,8 +176,8 @@ def each_of_many_paid_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["train[0]", "run.end[0]"])
-def test_a_run_of_more_parties_than_files_is_resumed(  # type: ignore[no-untyped-def]
-    comity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+def test_a_run_of_more_parties_than_files_is_resumed(
+    comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     monkeypatch.chdir(many_parties(tmp_path / "many"))
     folder = interrupted_at(moment, comity, monkeypatch)

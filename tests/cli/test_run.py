@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from comity.runtime.study.study import Study
 from tests.cli.conftest import PARTIES, STUDY
 
 
-def test_a_run_leaves_a_whole_run_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_leaves_a_whole_run_folder(comity: Any, study: Path) -> None:
     ended = comity("run", "study.toml", "--seed", "7", "--json")
     assert ended.code == 0, ended.err
     folder = Path(ended.document["folder"])
@@ -49,7 +50,7 @@ def test_a_run_leaves_a_whole_run_folder(comity, study: Path) -> None:  # type: 
     assert np.array_equal(first.coef_, again.coef_)
 
 
-def test_without_a_seed_the_noise_differs_and_nothing_warns(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_without_a_seed_the_noise_differs_and_nothing_warns(comity: Any, study: Path) -> None:
     for _ in range(2):
         ended = comity("run", "study.toml", "--quiet")
         assert ended.code == 0 and "made with a seed" not in ended.out
@@ -58,7 +59,7 @@ def test_without_a_seed_the_noise_differs_and_nothing_warns(comity, study: Path)
     assert not np.array_equal(one.coef_, other.coef_)
 
 
-def test_overrides_are_in_the_study_as_run(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_overrides_are_in_the_study_as_run(comity: Any, study: Path) -> None:
     ended = comity("run", "study.toml", "--set", "privacy.epsilon=0.5", "--set", "softlabel.method=soft", "--json")
     assert ended.code == 0, ended.err
     copied = Path(ended.document["folder"]) / "study.toml"
@@ -76,7 +77,7 @@ def test_overridden_text_means_what_it_meant() -> None:
     assert tomllib.loads(text) == expected
 
 
-def test_report_and_predict_use_the_run_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_report_and_predict_use_the_run_folder(comity: Any, study: Path) -> None:
     folder = Path(comity("run", "study.toml", "--seed", "1", "--json").document["folder"])
     (folder / "report.html").unlink()
     ended = comity("report", folder, "--no-open")
@@ -115,7 +116,7 @@ WRONG_STUDIES = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_STUDIES)
-def test_a_wrong_study_ends_in_one_sentence_and_leaves_nothing(comity, study: Path, wrong: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_study_ends_in_one_sentence_and_leaves_nothing(comity: Any, study: Path, wrong: str) -> None:
     old, new, words = WRONG_STUDIES[wrong]
     assert old in STUDY
     study.write_text(STUDY.replace(old, new, 1))
@@ -147,7 +148,7 @@ def _unlabelled(frame: pd.DataFrame) -> pd.DataFrame:
         (_unlabelled, ("records.csv", "'readmitted'", "'perhaps'")),
     ],
 )
-def test_wrong_records_end_in_one_sentence_and_leave_nothing(comity, study: Path, change, words) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_records_end_in_one_sentence_and_leave_nothing(comity: Any, study: Path, change: Any, words: Any) -> None:
     change(pd.read_csv("records.csv")).to_csv("records.csv", index=False)
     ended = comity("run", "study.toml")
     assert (ended.code, ended.out) == (3, "")
@@ -157,14 +158,14 @@ def test_wrong_records_end_in_one_sentence_and_leave_nothing(comity, study: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not really"])
-def test_a_source_that_cant_be_opened(comity, study: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
+def test_a_source_that_cant_be_opened(comity: Any, study: Path, content: bytes) -> None:
     Path("records.parquet").write_bytes(content)
     ended = comity("run", "study.toml", "--set", "simulation.data=records.parquet")
     assert ended.code == 3 and "records.parquet" in ended.err and "check" in ended.err
     assert not Path("runs").exists()
 
 
-def test_a_party_without_records_takes_part_neutrally(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_party_without_records_takes_part_neutrally(comity: Any, study: Path) -> None:
     records = pd.read_csv("records.csv")
     records[records["clinic"] == "clinic-01"].to_csv("north.csv", index=False)
     records[records["clinic"] == "clinic-02"].to_csv("south.csv", index=False)
@@ -193,7 +194,7 @@ def test_a_refusal_is_one_line_whatever_the_sites_log(study: Path) -> None:
     assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity: Any, study: Path) -> None:
     ended = comity("run", "study.toml", "--set", "simulation.grant=1.5", "--json")
     assert (ended.code, ended.out) == (4, "")
     failure = ended.failure
@@ -211,7 +212,7 @@ def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity, study: Path) ->
     "split",
     ['split = "even"', 'split = "by-sizes"\nsizes = [0.5, 0.2, 0.1, 0.1, 0.1]', 'split = "by-anchors"\ncolumn = "age"'],
 )
-def test_every_split_deals_each_record_once(comity, study: Path, split: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_split_deals_each_record_once(comity: Any, study: Path, split: str) -> None:
     from comity.runtime.records.gather import gather
 
     text = STUDY.replace('split = "by-column"\ncolumn = "clinic"', split)
@@ -233,7 +234,7 @@ def test_a_holdout_is_of_records_that_no_party_keeps(study: Path) -> None:
     assert {len(records) for records in material.parties.values()} == {9}
 
 
-def test_a_refused_run_is_not_called_resumable(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_refused_run_is_not_called_resumable(comity: Any, study: Path) -> None:
     refused = comity("run", "study.toml", "--set", "simulation.grant=1.5")
     (folder,) = Path("runs").iterdir()
     for again in (comity("run", "--resume", folder), comity("report", folder)):
@@ -243,14 +244,14 @@ def test_a_refused_run_is_not_called_resumable(comity, study: Path) -> None:  # 
     assert refused.err.count("\n") == 1
 
 
-def test_what_public_figures_refuse_leaves_no_folder(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_what_public_figures_refuse_leaves_no_folder(comity: Any, study: Path) -> None:
     study.write_text(STUDY.replace('variant = "published"\nmethod = "avg"', 'statistic = "votes"'))
     ended = comity("run", "study.toml", "--set", "privacy.colluders=0")
     assert ended.code == 4 and "privacy.colluders" in ended.err
     assert not Path("runs").exists()
 
 
-def test_the_terminal_says_what_the_page_says_of_a_useless_result(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_terminal_says_what_the_page_says_of_a_useless_result(comity: Any, study: Path) -> None:
     from comity.report.quality import verdict
     from comity.report.result import load_result
 
@@ -298,7 +299,7 @@ def on_a_terminal(arguments: list[str], extra: dict[str, str]) -> bytes:
     return shown
 
 
-def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity, study: Path) -> None:  # type: ignore[no-untyped-def]
+def test_very_many_parties_are_told_beforehand_that_they_cant_be_resumed(comity: Any, study: Path) -> None:
     from comity.runtime.local import stacks
 
     with pytest.MonkeyPatch.context() as patch:

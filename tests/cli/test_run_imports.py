@@ -28,7 +28,7 @@ def study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return tmp_path / "study"
 
 
-def test_a_run_of_soft_labels_imports_no_library_of_models_or_plots(study: Path):
+def test_a_run_of_soft_labels_imports_no_library_of_models_or_plots(study: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _SCRIPT], cwd=study, capture_output=True, text=True, check=True)
     code, modules = json.loads(done.stdout.splitlines()[-1])
     assert code == 0

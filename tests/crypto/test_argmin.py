@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,25 +17,25 @@ from comity.errors import Malformed, Refused
 RNG = np.random.default_rng(7)
 
 
-def split(values):
+def split(values: Any) -> Any:
     one = RNG.integers(0, 2**64, len(values), dtype=np.uint64)
     return one, np.array([int(v) % 2**64 for v in values], np.uint64) - one
 
 
-def dealt_pair(count):
+def dealt_pair(count: Any) -> Any:
     if not count:
         return tuple(Triples(*np.zeros((3, 0), np.uint8)) for _ in Side)
     messages = deal(count, dealer="office", sides=("curator", "parties"))
     return tuple(dealt(side, messages[side], count) for side in Side)
 
 
-def play(shares, tournament, triples=None):
+def play(shares: Any, tournament: Any, triples: Any = None) -> Any:
     triples = triples or dealt_pair(tournament.triples)
     return run_locally(*(argmin(side, shares[side], triples[side], tournament) for side in Side))
 
 
 @st.composite
-def cases(draw):
+def cases(draw: Any) -> Any:
     bits = draw(st.integers(2, 63))
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     few = st.sampled_from([lowest, lowest + 1, 0, highest - 1, highest])
@@ -43,7 +45,7 @@ def cases(draw):
 
 @given(cases())
 @settings(max_examples=120, deadline=None)
-def test_the_lowest_index_of_the_smallest_value_wins(case):
+def test_the_lowest_index_of_the_smallest_value_wins(case: Any) -> None:
     tournament, values = case
     done = play(split(values), tournament)
     assert done.curator == int(np.argmin(np.array(values, np.int64)))
@@ -51,13 +53,13 @@ def test_the_lowest_index_of_the_smallest_value_wins(case):
 
 
 @pytest.mark.parametrize("fan_in", [2, 3, 10, 40])
-def test_all_equal_at_either_end_of_the_range(fan_in):
+def test_all_equal_at_either_end_of_the_range(fan_in: int) -> None:
     for value in (-(2**62), 2**62 - 1):
         assert play(split([value] * 23), Tournament(23, fan_in=fan_in)).curator == 0
         assert play(split([2**62 - 1] * 22 + [-(2**62)]), Tournament(23, fan_in=fan_in)).curator == 22
 
 
-def random_cases(repeats, counts):
+def random_cases(repeats: Any, counts: Any) -> Any:
     wrong = 0
     for _ in range(repeats):
         count = int(RNG.choice(counts))
@@ -68,16 +70,16 @@ def random_cases(repeats, counts):
     return wrong
 
 
-def test_a_thousand_random_cases_are_exact():
+def test_a_thousand_random_cases_are_exact() -> None:
     assert random_cases(1000, range(1, 25)) == 0
 
 
 @pytest.mark.long
-def test_a_thousand_random_cases_of_a_hundred_candidates_are_exact():
+def test_a_thousand_random_cases_of_a_hundred_candidates_are_exact() -> None:
     assert random_cases(1000, [100]) == 0
 
 
-def test_triples_by_transfer_serve_as_dealt_ones_do():
+def test_triples_by_transfer_serve_as_dealt_ones_do() -> None:
     values = RNG.integers(-(2**62), 2**62, 30)
     tournament = Tournament(30)
     made = run_locally(*(by_transfer(side, tournament.triples, session=b"s") for side in Side))
@@ -90,7 +92,7 @@ def test_triples_by_transfer_serve_as_dealt_ones_do():
     ("count", "fan_in", "widths", "rounds"),
     [(1, 10, (), 0), (2, 10, (2,), 8), (100, 10, (10, 10), 25), (100, 100, (100,), 15), (11, 10, (4, 3), 20)],
 )
-def test_rounds_and_bytes_are_those_of_the_plan(count, fan_in, widths, rounds):
+def test_rounds_and_bytes_are_those_of_the_plan(count: int, fan_in: int, widths: Any, rounds: int) -> None:
     tournament = Tournament(count, fan_in=fan_in)
     assert (tournament.widths, tournament.rounds) == (widths, rounds)
     done = play(split(RNG.integers(0, 9, count)), tournament)
@@ -102,17 +104,17 @@ def test_rounds_and_bytes_are_those_of_the_plan(count, fan_in, widths, rounds):
 
 
 @given(st.integers(1, 3000), st.integers(2, 40))
-def test_groups_hold_everybody_and_are_not_too_wide(count, fan_in):
+def test_groups_hold_everybody_and_are_not_too_wide(count: int, fan_in: int) -> None:
     widths = Tournament(count, fan_in=fan_in).widths
     assert np.prod(widths) >= count and all(2 <= width <= fan_in for width in widths)
     assert fan_in ** (len(widths) - 1) < count or count == 1
 
 
-def received(values, tournament, runs, triples=lambda count: None):
+def received(values: Any, tournament: Any, runs: Any, triples: Any = lambda count: None) -> Any:
     """All bits that each side is sent, run by run, with the curator's shares the same in every run."""
     curator = np.arange(1, len(values) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     shares = curator, np.array(values, np.uint64) - curator
-    views = ([], [])
+    views: Any = ([], [])
     for _ in range(runs):
         done = play(shares, tournament, triples(tournament.triples))
         for side, sent in zip(Side, (done.sent_to_curator, done.sent_to_parties)):
@@ -120,13 +122,13 @@ def received(values, tournament, runs, triples=lambda count: None):
     return [np.array(view) for view in views]
 
 
-def unpack_all(sent, tournament):
+def unpack_all(sent: Any, tournament: Any) -> Any:
     sizes = [2 * g for g in tournament.gates]
     rounds = [unpack(message, size) for message, size in zip(sent, sizes)]
     return np.concatenate([*rounds, unpack(sent[-1], tournament.index_bits if sent[-1] else 0)])
 
 
-def differs(one, two=None):
+def differs(one: Any, two: Any = None) -> bool:
     """Whether the frequency of some bits differs between two samples of views, or from one half."""
     runs = len(one)
     expected, variance = (0.5, 0.25 / runs) if two is None else (two.mean(0), 0.5 / runs)
@@ -138,7 +140,7 @@ def differs(one, two=None):
 FIRST, SECOND = [9, 3, 80, 30, 5], [120, 1, 2, 127, 64]
 
 
-def test_what_each_side_is_sent_is_uniform_whatever_the_other_holds():
+def test_what_each_side_is_sent_is_uniform_whatever_the_other_holds() -> None:
     tournament = Tournament(5, bits=9, fan_in=2)
     one, two = (received(values, tournament, 300) for values in (FIRST, SECOND))
     for side in Side:
@@ -148,8 +150,8 @@ def test_what_each_side_is_sent_is_uniform_whatever_the_other_holds():
             assert not differs(view[:, 1:] ^ view[:, :-1])
 
 
-def test_control_without_masks_the_views_tell_the_inputs_apart():
-    def bare(count):
+def test_control_without_masks_the_views_tell_the_inputs_apart() -> None:
+    def bare(count: Any) -> Any:
         return tuple(Triples(*np.zeros((3, count), np.uint8)) for _ in Side)
 
     tournament = Tournament(5, bits=9, fan_in=2)
@@ -158,7 +160,7 @@ def test_control_without_masks_the_views_tell_the_inputs_apart():
         assert differs(one[side]) and differs(one[side], two[side])
 
 
-def test_control_a_curator_that_deals_reads_the_values():
+def test_control_a_curator_that_deals_reads_the_values() -> None:
     tournament = Tournament(3, fan_in=3)
     values = [1_000, 77, 512_345]
     curator, parties = split(values)
@@ -175,7 +177,7 @@ def test_control_a_curator_that_deals_reads_the_values():
     assert differences.tolist() == [d % 2**63 for d in (77 - 1_000, 512_345 - 1_000, 512_345 - 77)]
 
 
-def test_triples_are_not_used_again():
+def test_triples_are_not_used_again() -> None:
     tournament = Tournament(4)
     triples = dealt_pair(tournament.triples)
     shares = split([4, 3, 2, 1])
@@ -185,12 +187,12 @@ def test_triples_are_not_used_again():
 
 
 @pytest.mark.parametrize("side", list(Side))
-def test_messages_of_a_wrong_form_are_refused(side):
+def test_messages_of_a_wrong_form_are_refused(side: Any) -> None:
     tournament = Tournament(5, bits=9, fan_in=2)
     shares, count = split([5, 4, 3, 2, 1]), tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
 
-    def half():
+    def half() -> Any:
         return argmin(side, shares[side], dealt(side, messages[side], count), tournament)
 
     done = play(shares, tournament, [dealt(s, messages[s], count) for s in Side])
@@ -206,7 +208,7 @@ def test_messages_of_a_wrong_form_are_refused(side):
                     exchange.send(change(message) if i == place else message)
 
 
-def test_an_opened_index_out_of_range_is_refused():
+def test_an_opened_index_out_of_range_is_refused() -> None:
     tournament = Tournament(5, fan_in=5)
     shares, count = split([9, 9, 9, 9, 1]), tournament.triples
     messages = deal(count, dealer="office", sides=("curator", "parties"))
@@ -220,12 +222,12 @@ def test_an_opened_index_out_of_range_is_refused():
 
 
 @pytest.mark.parametrize("sizes", [(0,), (3, 1), (3, 64), (3, 63, 1)])
-def test_sizes_out_of_range_are_errors(sizes):
+def test_sizes_out_of_range_are_errors(sizes: Any) -> None:
     with pytest.raises(ValueError, match="expected"):
         Tournament(*sizes)
 
 
-def test_shares_of_a_wrong_form_are_errors():
+def test_shares_of_a_wrong_form_are_errors() -> None:
     for shares in (np.zeros(4, np.uint64), np.zeros(3, np.int64), np.zeros((3, 1), np.uint64)):
         with pytest.raises(ValueError, match="3 uint64 shares"):
             next(argmin(Side.CURATOR, shares, dealt_pair(1)[0], Tournament(3)))

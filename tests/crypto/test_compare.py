@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,17 +18,17 @@ from comity.errors import Malformed
 RNG = np.random.default_rng(5)
 
 
-def additive(values):
+def additive(values: Any) -> Any:
     one = RNG.integers(0, 2**64, len(values), dtype=np.uint64)
     return one, np.array([v % 2**64 for v in values], np.uint64) - one
 
 
-def xored(bits):
+def xored(bits: Any) -> Any:
     one = RNG.integers(0, 2, bits.shape, dtype=np.uint8)
     return one, bits ^ one
 
 
-def run(circuit):
+def run(circuit: Any) -> Any:
     """What a circuit computes, `circuit` making one side's half."""
     rounds = gates(circuit(Side.CURATOR))
     count = sum(rounds)
@@ -41,7 +44,7 @@ def run(circuit):
 
 
 @st.composite
-def ranged(draw):
+def ranged(draw: Any) -> Any:
     bits = draw(st.integers(2, 63))
     near = st.sampled_from([0, 1, -1, 2**bits - 1, -(2**bits), 1 - 2**bits])
     return bits, draw(st.lists(near | st.integers(-(2**bits), 2**bits - 1), min_size=1, max_size=20))
@@ -49,7 +52,7 @@ def ranged(draw):
 
 @given(ranged())
 @settings(max_examples=60, deadline=None)
-def test_is_negative(case):
+def test_is_negative(case: Any) -> None:
     bits, values = case
     shares = additive(values)
     assert run(lambda side: is_negative(side, shares[side], bits)).tolist() == [v < 0 for v in values]
@@ -57,7 +60,7 @@ def test_is_negative(case):
 
 @given(ranged())
 @settings(max_examples=60, deadline=None)
-def test_xor_shared(case):
+def test_xor_shared(case: Any) -> None:
     bits, values = case
     shares = additive(values)
     expected = binary(np.array([v % 2**64 for v in values], np.uint64), bits)
@@ -66,7 +69,7 @@ def test_xor_shared(case):
 
 @given(ranged(), st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
-def test_less_than(case, seed):
+def test_less_than(case: Any, seed: int) -> None:
     bits, values = case
     x = np.array([v % 2**bits for v in values], np.uint64)
     # Equal, nearly equal and far values.
@@ -77,19 +80,19 @@ def test_less_than(case, seed):
     np.testing.assert_array_equal(run(lambda side: less_than(side, xs[side], ys[side])), x < y)
 
 
-def test_all_of_one_needs_no_gate():
+def test_all_of_one_needs_no_gate() -> None:
     assert gates(all_of(np.ones((1, 5), np.uint8))) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 9])
-def test_all_of_and_negation(count):
+def test_all_of_and_negation(count: int) -> None:
     bits = RNG.integers(0, 8, (count, 500), dtype=np.uint8).clip(0, 1)
     shares = xored(bits)
     np.testing.assert_array_equal(run(lambda side: all_of(shares[side])), bits.all(0))
     np.testing.assert_array_equal(negated(Side(0), shares[0]) ^ negated(Side(1), shares[1]), 1 - bits)
 
 
-def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order():
+def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order() -> None:
     values = RNG.integers(-100, 100, 7).tolist()
     shares = additive(values)
     bits = RNG.integers(0, 2, (3, 11), dtype=np.uint8)
@@ -99,7 +102,7 @@ def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order():
     assert both == [x + y for x, y in zip(long, short + [0] * (len(long) - len(short)))]
     for order in (1, -1):
 
-        def circuit(side, order=order):
+        def circuit(side: Any, order: Any = order) -> Any:
             halves = (all_of(few[side]), is_negative(side, shares[side], 20))[::order]
             return together(*halves)
 
@@ -109,7 +112,7 @@ def test_together_takes_the_rounds_of_the_longer_circuit_in_either_order():
 
 
 @given(st.lists(st.integers(0, 1), max_size=40))
-def test_packed_bits_have_one_encoding(bits):
+def test_packed_bits_have_one_encoding(bits: Any) -> None:
     message = pack(np.array(bits, np.uint8))
     assert unpack(message, len(bits)).tolist() == bits
     for wrong in (message + b"\0", message[:-1] if message else b"\1"):
@@ -120,8 +123,8 @@ def test_packed_bits_have_one_encoding(bits):
             unpack(message[:-1] + bytes([message[-1] | 1 << unused]), len(bits))
 
 
-def test_sides_that_do_not_end_together_are_an_error():
-    def speaks(rounds):
+def test_sides_that_do_not_end_together_are_an_error() -> None:
+    def speaks(rounds: Any) -> Iterator[bytes]:
         for _ in range(rounds):
             yield b""
 

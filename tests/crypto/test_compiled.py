@@ -21,6 +21,6 @@ assert found[0] == psi_keyed._plain(bytes(32), ids).tobytes()[: len(found[0])]
 """
 
 
-def test_the_compiler_is_loaded_with_the_first_call_also_from_many_threads():
+def test_the_compiler_is_loaded_with_the_first_call_also_from_many_threads() -> None:
     done = subprocess.run([sys.executable, "-c", _BY_THREADS], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

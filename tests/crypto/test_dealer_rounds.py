@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,11 @@ from comity.errors import Malformed
 ROWS = 37
 
 
-def seeds(parties, what):
+def seeds(parties: Any, what: Any) -> Any:
     return [derive(b"test", what, number) for number in range(parties)]
 
 
-def words(generator, *shape):
+def words(generator: Any, *shape: Any) -> Any:
     return generator.integers(0, 2**64, shape, dtype=np.uint64)
 
 
@@ -25,7 +27,7 @@ CURVE = waves.Curve((1, 3, 4), (0.6, -0.2, 0.05))
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
-def test_shares_add_up_to_the_curve_within_its_rounding(parties):
+def test_shares_add_up_to_the_curve_within_its_rounding(parties: int) -> None:
     generator = np.random.default_rng(parties)
     shares = generator.integers(0, waves.STEPS, (parties, ROWS)).astype(np.uint16)
     hands = waves.deal_waves(seeds(parties, "waves"), ROWS, CURVE)
@@ -38,7 +40,7 @@ def test_shares_add_up_to_the_curve_within_its_rounding(parties):
     assert np.abs(found).max() <= CURVE.largest
 
 
-def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt():
+def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt() -> None:
     rows, highest = 1 << 12, 0.0
     for turn in range(8):
         hands = waves.deal_waves(seeds(2, f"rounding {turn}"), rows, CURVE)
@@ -49,7 +51,7 @@ def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt():
     assert np.abs(CURVE.values).max() < highest <= CURVE.largest
 
 
-def test_every_machine_has_the_same_integers():
+def test_every_machine_has_the_same_integers() -> None:
     """Parties multiply shares by sines that each computes by itself: no table entry may be near a half."""
     from comity.protocols.vertical.response import CURVE as RESPONSE
 
@@ -59,7 +61,7 @@ def test_every_machine_has_the_same_integers():
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
-def test_shares_add_up_to_the_combinations(parties):
+def test_shares_add_up_to_the_combinations(parties: int) -> None:
     generator = np.random.default_rng(parties)
     widths = [3, 1, 0, 4, 2][:parties]
     matrices = [words(generator, width, ROWS) for width in widths]
@@ -78,7 +80,7 @@ def test_shares_add_up_to_the_combinations(parties):
         shares = words(generator, parties, ROWS)
 
 
-def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_value():
+def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_value() -> None:
     """All values zero: words are still spread over the ring, and no two of one hand agree."""
     rows = 4000
     hands = waves.deal_waves(seeds(2, "spread"), rows, CURVE)
@@ -95,7 +97,7 @@ def test_what_is_opened_and_what_the_last_party_is_dealt_have_no_pattern_of_the_
     assert len(np.unique(np.concatenate(shown))) == rows * len(shown)
 
 
-def test_hands_of_another_size_are_refused():
+def test_hands_of_another_size_are_refused() -> None:
     with pytest.raises(Malformed):
         waves.WaveHand(b"short", 3, 2)
     with pytest.raises(Malformed):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from comity.errors import Malformed, Refused
 
 @given(st.integers(0, 40), st.floats(0.1, 1000), st.lists(st.floats(-1, 1), min_size=1, max_size=200))
 @settings(deadline=None)
-def test_a_number_comes_back_to_half_a_unit(places, bound, fractions):
+def test_a_number_comes_back_to_half_a_unit(places: int, bound: float, fractions: Any) -> None:
     form = FixedPoint(places, bound)
     values = np.array(fractions) * bound
     integers = form.encode(values)
@@ -25,7 +27,7 @@ def test_a_number_comes_back_to_half_a_unit(places, bound, fractions):
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("shape", [(1, 1), (63, 3), (64, 7), (65, 2), (1000, 11)])
-def test_columns_are_the_turned_integers(shape, kind):
+def test_columns_are_the_turned_integers(shape: Any, kind: Any) -> None:
     values = np.random.default_rng(1).uniform(-2, 2, shape)
     columns = FixedPoint(12, 2.0).columns(values, kind)
     assert columns.dtype == kind and columns.flags.c_contiguous
@@ -34,7 +36,7 @@ def test_columns_are_the_turned_integers(shape, kind):
 
 @pytest.mark.parametrize("bad", [1.0000001, -1.5, np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 100, -1])
-def test_a_value_beyond_the_bound_is_refused(bad, place):
+def test_a_value_beyond_the_bound_is_refused(bad: Any, place: int) -> None:
     values = np.zeros(333)
     values[place] = bad
     with pytest.raises(Malformed):
@@ -42,12 +44,12 @@ def test_a_value_beyond_the_bound_is_refused(bad, place):
 
 
 @pytest.mark.parametrize("places, bound", [(-1, 1.0), (53, 1.0), (16, 0.0), (16, np.inf), (16, np.nan), (40, 1e6)])
-def test_a_form_without_room_is_refused(places, bound):
+def test_a_form_without_room_is_refused(places: int, bound: Any) -> None:
     with pytest.raises(Refused):
         FixedPoint(places, bound)
 
 
-def test_integers_must_fit_their_type():
+def test_integers_must_fit_their_type() -> None:
     with pytest.raises(Malformed):
         FixedPoint(31).columns(np.ones((1, 1)), np.int32)
     with pytest.raises(Malformed):
@@ -55,7 +57,7 @@ def test_integers_must_fit_their_type():
 
 
 @given(st.integers(1, 10**9), st.integers(0, 25), st.floats(0.01, 100), st.integers(0, 2**50))
-def test_product_bits_are_enough_and_no_more(rows, places, bound, noise):
+def test_product_bits_are_enough_and_no_more(rows: int, places: int, bound: float, noise: int) -> None:
     left, right = FixedPoint(places, bound), FixedPoint(places)
     most = rows * left.largest * right.largest + noise
     bits = product_bits(rows, left, right, noise=noise)
@@ -64,14 +66,14 @@ def test_product_bits_are_enough_and_no_more(rows, places, bound, noise):
     assert sum_bits(rows, right, noise=noise) == (rows * right.largest + noise).bit_length() + 1
 
 
-def test_too_narrow_a_ring_is_refused():
+def test_too_narrow_a_ring_is_refused() -> None:
     require(64, 64)
     with pytest.raises(Refused, match="needs 65 bits and the ring has 64"):
         require(65, 64)
 
 
 @given(st.sampled_from([32, 64]), st.integers(2, 6), st.data())
-def test_shares_add_up(bits, parties, data):
+def test_shares_add_up(bits: Any, parties: int, data: Any) -> None:
     half = 2 ** (bits - 1)
     edges = st.sampled_from([0, 1, -1, half - 1, -half])
     values = np.array(data.draw(st.lists(edges | st.integers(-half, half - 1), min_size=1, max_size=20)), np.int64)
@@ -80,7 +82,7 @@ def test_shares_add_up(bits, parties, data):
     assert np.array_equal(join(shares, bits=bits), values)
 
 
-def test_what_is_no_set_of_shares_is_refused():
+def test_what_is_no_set_of_shares_is_refused() -> None:
     with pytest.raises(Malformed):
         split(np.array([2**31]), 2, bits=32)
     with pytest.raises(Malformed):
@@ -93,7 +95,7 @@ def test_what_is_no_set_of_shares_is_refused():
             join(wrong)
 
 
-def uniform(words):
+def uniform(words: Any) -> Any:
     """The p-value of the lowest and the highest byte being uniform, the smaller of the two."""
     size = words.dtype.itemsize
     planes = np.ascontiguousarray(words).view(np.uint8).reshape(-1, size)
@@ -102,18 +104,18 @@ def uniform(words):
 
 @pytest.mark.parametrize("value", [0, 12345, -(2**31)])
 @pytest.mark.parametrize("bits", [32, 64])
-def test_each_share_alone_is_uniform(value, bits):
+def test_each_share_alone_is_uniform(value: Any, bits: int) -> None:
     for share in split(np.full(40_000, value), 3, bits=bits):
         assert uniform(share) > 1e-6
 
 
-def test_a_share_that_hides_too_little_is_caught():
+def test_a_share_that_hides_too_little_is_caught() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 40_000).astype(np.uint64)
     assert uniform(np.uint64(12345) + noise) < 1e-6
 
 
 @given(st.integers(2, 64), st.data())
-def test_raised_shares_add_up_in_the_wide_ring(bits, data):
+def test_raised_shares_add_up_in_the_wide_ring(bits: int, data: Any) -> None:
     half = 2 ** (bits - 1)
     value = data.draw(st.integers(-half, half - 1))
     one = data.draw(st.integers(0, 2 * half - 1))
@@ -122,7 +124,7 @@ def test_raised_shares_add_up_in_the_wide_ring(bits, data):
     assert lower_from_word(total, bits).tolist() == [value]
 
 
-def test_narrow_shares_in_a_wide_ring_would_show_the_value():
+def test_narrow_shares_in_a_wide_ring_would_show_the_value() -> None:
     """Without raising, the carry out of the narrow ring tells an exact 0 from an exact −1 whatever is added later."""
     bits, count = 40, 500
     one = np.random.default_rng(2).integers(0, 2**bits, count).astype(np.uint64)
@@ -138,7 +140,7 @@ def test_narrow_shares_in_a_wide_ring_would_show_the_value():
 
 @given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
 @settings(max_examples=60)
-def test_pieces_become_blocks_of_one_size(sizes, rows):
+def test_pieces_become_blocks_of_one_size(sizes: Any, rows: int) -> None:
     whole = np.arange(2.0 * sum(sizes)).reshape(-1, 2)
     pieces = np.split(whole, np.cumsum(sizes)[:-1]) if sizes else []
     blocks = list(in_blocks(pieces, rows))

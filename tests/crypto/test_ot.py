@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ ORDER = 2**252 + 27742317777372353535851937790883648493
 ORDER_EIGHT = bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a")
 
 
-def add(p, q):
+def add(p: Any, q: Any) -> Any:
     (x1, y1), (x2, y2) = p, q
     t = D * x1 * x2 * y1 * y2
     return (
@@ -27,7 +28,7 @@ def add(p, q):
     )
 
 
-def times(scalar, point):
+def times(scalar: Any, point: Any) -> Any:
     out = (0, 1)
     for bit in bin(scalar)[2:]:
         out = add(out, out)
@@ -36,7 +37,7 @@ def times(scalar, point):
     return out
 
 
-def decode(raw):
+def decode(raw: Any) -> Any:
     y = int.from_bytes(raw, "little")
     sign, y = y >> 255, y & (2**255 - 1)
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
@@ -47,11 +48,11 @@ def decode(raw):
     return (x if x & 1 == sign else P - x), y
 
 
-def encode(point):
+def encode(point: Any) -> Any:
     return (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
 
 
-def test_the_receiver_gets_the_chosen_key_and_not_the_other():
+def test_the_receiver_gets_the_chosen_key_and_not_the_other() -> None:
     choices = [0, 1, 1, 0] * 8
     start = offer(b"session", os.urandom(32))
     answer, keys = choose(b"session", start.message, choices, os.urandom(32))
@@ -60,7 +61,7 @@ def test_the_receiver_gets_the_chosen_key_and_not_the_other():
     assert len({key for pair in pairs for key in pair}) == 2 * len(choices)
 
 
-def test_keys_are_the_hashes_of_the_group_elements_of_the_construction():
+def test_keys_are_the_hashes_of_the_group_elements_of_the_construction() -> None:
     seed = os.urandom(32)
     start = offer(b"session", seed)
     answer, _ = choose(b"session", start.message, [1], os.urandom(32))
@@ -75,7 +76,7 @@ def test_keys_are_the_hashes_of_the_group_elements_of_the_construction():
         assert key == blake2b(data, digest_size=32, person=b"comity base ot").digest()
 
 
-def test_keys_are_bound_to_the_session_and_the_place():
+def test_keys_are_bound_to_the_session_and_the_place() -> None:
     start = offer(b"one", os.urandom(32))
     answer, keys = choose(b"another", start.message, [0, 1], os.urandom(32))
     pairs = start.keys(answer, 2)
@@ -84,14 +85,14 @@ def test_keys_are_bound_to_the_session_and_the_place():
     assert not {key for pair in pairs for key in pair} & {key for pair in swapped for key in pair}
 
 
-def test_answers_to_different_offers_share_no_secret():
+def test_answers_to_different_offers_share_no_secret() -> None:
     seed = os.urandom(32)
     one, two = offer(b"s", os.urandom(32)), offer(b"s", os.urandom(32))
     answers = [choose(b"s", start.message, [1], seed)[0] for start in (one, two)]
     assert crypto_core_ed25519_sub(*answers) != crypto_core_ed25519_sub(one.message, two.message)
 
 
-def bad_elements():
+def bad_elements() -> Any:
     good = offer(b"", os.urandom(32)).message
     return {
         "identity": (1).to_bytes(32, "little"),
@@ -108,7 +109,7 @@ def bad_elements():
 
 
 @pytest.mark.parametrize("name", bad_elements())
-def test_what_is_not_an_element_of_prime_order_is_refused(name):
+def test_what_is_not_an_element_of_prime_order_is_refused(name: Any) -> None:
     bad = bad_elements()[name]
     with pytest.raises(Malformed):
         choose(b"", bad, [0], os.urandom(32))
@@ -118,18 +119,18 @@ def test_what_is_not_an_element_of_prime_order_is_refused(name):
         start.keys(answer[:32] + bad, 2)
 
 
-def answers(offered, choice, count):
+def answers(offered: Any, choice: Any, count: Any) -> Any:
     answer, _ = choose(b"", offered, [choice] * count, os.urandom(32))
     return [answer[i : i + 32] for i in range(0, len(answer), 32)]
 
 
-def recovered(offered, elements, known):
+def recovered(offered: Any, elements: Any, known: Any) -> Any:
     """The choices that a sender reads off when the receiver's secrets are among those it can try."""
     table = {crypto_scalarmult_ed25519_base_noclamp(scalar.to_bytes(32, "little")) for scalar in known}
     return [0 if e in table else 1 if crypto_core_ed25519_sub(e, offered) in table else None for e in elements]
 
 
-def test_the_sender_sees_uniform_elements_for_either_choice():
+def test_the_sender_sees_uniform_elements_for_either_choice() -> None:
     for choice in (0, 1):
         offered = offer(b"", os.urandom(32)).message
         elements = answers(offered, choice, 400)
@@ -139,7 +140,7 @@ def test_the_sender_sees_uniform_elements_for_either_choice():
         assert recovered(offered, elements[:20], range(1, 257)) == [None] * 20
 
 
-def test_control_small_receiver_secrets_give_the_choices_away(monkeypatch):
+def test_control_small_receiver_secrets_give_the_choices_away(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = offer(b"", os.urandom(32)).message
     monkeypatch.setattr(ot, "_scalar", lambda stream: (stream.bytes(1)[0] + 1).to_bytes(32, "little"))
     for choice in (0, 1):

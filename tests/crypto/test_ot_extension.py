@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,18 +17,18 @@ from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused
 
-OUTSIDE = {"dealer": "office", "sides": ("curator", "parties")}
+OUTSIDE: dict[str, Any] = {"dealer": "office", "sides": ("curator", "parties")}
 
 
 @given(st.integers(1, 20), st.integers(1, 70), st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
-def test_transpose(rows, width, seed):
+def test_transpose(rows: int, width: int, seed: int) -> None:
     matrix = np.random.default_rng(seed).integers(0, 256, (8 * rows, width), dtype=np.uint8)
     plain = np.unpackbits(matrix, axis=1, bitorder="little").T
     np.testing.assert_array_equal(transpose(matrix), np.packbits(plain, axis=1, bitorder="little"))
 
 
-def test_the_hash_is_aes_128_and_its_input_known_answer():
+def test_the_hash_is_aes_128_and_its_input_known_answer() -> None:
     # The example of FIPS 197, appendix C.1.
     plain = bytes.fromhex("00112233445566778899aabbccddeeff")
     cipher = bytes.fromhex("69c4e0d86a7b0430d8cdb78070b4c55a")
@@ -36,19 +37,19 @@ def test_the_hash_is_aes_128_and_its_input_known_answer():
     assert correlation_robust(bytes(range(16)), rows).tobytes() == expected * 2
 
 
-def transfers(count, sessions=(b"s", b"s")):
+def transfers(count: Any, sessions: Any = (b"s", b"s")) -> Any:
     return run_locally(send(sessions[0], count, os.urandom(32)), receive(sessions[1], count, os.urandom(32)))
 
 
 @pytest.mark.parametrize("count", [64, 192, 8 * 4096 + 64, 70016])
-def test_the_receiver_gets_the_chosen_bits(count):
+def test_the_receiver_gets_the_chosen_bits(count: Any) -> None:
     done = transfers(count)
     (zero, one), (choices, bits) = done.curator, done.parties
     np.testing.assert_array_equal(bits, np.where(choices, one, zero))
     assert done.rounds == 3 and done.bytes == 32 + 32 * BASE + BASE * count // 8
 
 
-def test_all_bits_are_fair_and_the_other_bit_is_independent_of_what_the_receiver_holds():
+def test_all_bits_are_fair_and_the_other_bit_is_independent_of_what_the_receiver_holds() -> None:
     done = transfers(64 * 4000)
     (zero, one), (choices, bits) = done.curator, done.parties
     other = np.where(choices, zero, one)
@@ -58,17 +59,17 @@ def test_all_bits_are_fair_and_the_other_bit_is_independent_of_what_the_receiver
 
 
 @pytest.mark.parametrize("count", [0, -64, 65])
-def test_counts_that_do_not_fit_the_blocks_are_errors(count):
+def test_counts_that_do_not_fit_the_blocks_are_errors(count: int) -> None:
     with pytest.raises(ValueError, match="multiple of 64"):
         next(send(b"", count, bytes(32)))
 
 
-def view_of_sender(fixed_choices, count, monkeypatch):
+def view_of_sender(fixed_choices: Any, count: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(ot_extension, "uniform", lambda stream, size: np.full(size, fixed_choices, np.uint8))
     return np.unpackbits(np.frombuffer(transfers(count).sent_to_curator[2], np.uint8))
 
 
-def looks_uniform(bits):
+def looks_uniform(bits: Any) -> Any:
     """Chi-square of the sixteen values of four bits."""
     counts = np.bincount(bits.reshape(-1, 4) @ [8, 4, 2, 1], minlength=16)
     expected = counts.sum() / 16
@@ -76,29 +77,29 @@ def looks_uniform(bits):
 
 
 @pytest.mark.parametrize("choice", [0, 1])
-def test_the_sender_sees_uniform_columns_whatever_the_choices(choice, monkeypatch):
+def test_the_sender_sees_uniform_columns_whatever_the_choices(choice: int, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = view_of_sender(choice, 6400, monkeypatch)
     assert looks_uniform(columns)
     assert looks_uniform((columns.reshape(BASE, -1)[1:] ^ columns.reshape(BASE, -1)[:-1]).ravel())
 
 
-def test_control_columns_under_one_key_show_the_choices(monkeypatch):
+def test_control_columns_under_one_key_show_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = ot_extension._columns
     monkeypatch.setattr(ot_extension, "_columns", lambda keys, width: honest([bytes(32)] * len(keys), width))
     assert not looks_uniform(view_of_sender(1, 640, monkeypatch))
 
 
-def shares(triples):
+def shares(triples: Any) -> Any:
     return triples.take(triples.left)
 
 
-def multiply(curator, parties):
+def multiply(curator: Any, parties: Any) -> Any:
     (a0, b0, c0), (a1, b1, c1) = shares(curator), shares(parties)
     return (a0 ^ a1) & (b0 ^ b1), c0 ^ c1
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 1000])
-def test_triples_multiply(count):
+def test_triples_multiply(count: int) -> None:
     done = run_locally(*(by_transfer(side, count, session=b"s") for side in Side))
     product, c = multiply(done.curator, done.parties)
     assert product.size == count
@@ -108,7 +109,7 @@ def test_triples_multiply(count):
     np.testing.assert_array_equal(product, c)
 
 
-def test_shares_of_triples_are_fair_and_independent_across_the_sides():
+def test_shares_of_triples_are_fair_and_independent_across_the_sides() -> None:
     done = run_locally(*(by_transfer(side, 100_000, session=b"s") for side in Side))
     curator, parties = deal(100_000, **OUTSIDE)
     dealt_pair = dealt(Side.CURATOR, curator, 100_000), dealt(Side.PARTIES, parties, 100_000)
@@ -118,7 +119,7 @@ def test_shares_of_triples_are_fair_and_independent_across_the_sides():
             assert abs(sample.mean() - 0.5) < 5 * 0.5 / np.sqrt(100_000)
 
 
-def test_sides_in_different_sessions_get_nothing_that_multiplies():
+def test_sides_in_different_sessions_get_nothing_that_multiplies() -> None:
     done = run_locally(
         by_transfer(Side.CURATOR, 640, session=b"run 1"), by_transfer(Side.PARTIES, 640, session=b"run 2")
     )
@@ -126,7 +127,7 @@ def test_sides_in_different_sessions_get_nothing_that_multiplies():
     assert 0.3 < np.mean(product == c) < 0.7
 
 
-def test_a_triple_never_serves_twice():
+def test_a_triple_never_serves_twice() -> None:
     triples = Triples(*np.arange(9, dtype=np.uint8).reshape(3, 3))
     assert [x.tolist() for x in triples.take(2)] == [[0, 1], [3, 4], [6, 7]]
     with pytest.raises(Refused, match="never serves twice"):
@@ -136,13 +137,13 @@ def test_a_triple_never_serves_twice():
         triples.take(1)
 
 
-def test_a_side_can_not_deal():
+def test_a_side_can_not_deal() -> None:
     for dealer in ("curator", "parties"):
         with pytest.raises(Refused, match="is a side"):
             deal(10, dealer=dealer, sides=("curator", "parties"))
 
 
-def test_a_side_is_rebuilt_from_its_seed_and_the_stored_messages():
+def test_a_side_is_rebuilt_from_its_seed_and_the_stored_messages() -> None:
     seeds = fresh_seed(), fresh_seed()
     first = run_locally(*(by_transfer(side, 100, session=b"s", seed=seeds[side]) for side in Side))
     again = by_transfer(Side.CURATOR, 100, session=b"s", seed=seeds[0])
@@ -157,7 +158,7 @@ def test_a_side_is_rebuilt_from_its_seed_and_the_stored_messages():
 
 @pytest.mark.parametrize("side", list(Side))
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: m + b"\0", lambda m: b""])
-def test_messages_of_a_wrong_length_are_refused(side, change):
+def test_messages_of_a_wrong_length_are_refused(side: Any, change: Any) -> None:
     done = run_locally(*(by_transfer(s, 64, session=b"s") for s in Side))
     sent = (done.sent_to_curator, done.sent_to_parties)[side]
     for place, message in enumerate(sent):
@@ -170,7 +171,7 @@ def test_messages_of_a_wrong_length_are_refused(side, change):
                 exchange.send(change(told) if i == place else told)
 
 
-def test_dealt_messages_of_a_wrong_length_are_refused():
+def test_dealt_messages_of_a_wrong_length_are_refused() -> None:
     curator, parties = deal(100, **OUTSIDE)
     for side, message in ((Side.CURATOR, curator), (Side.PARTIES, parties)):
         for wrong in (message[:-1], message + b"\0", b"", message[:31]):

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,6 +309,7 @@ def test_without_randomness_the_view_tells_plaintexts_apart() -> None:
 @cache
 def _logarithms() -> dict[int, int]:
     """Discrete logarithms to the base h^n modulo the toy n: what unlimited power and the factors give the holder."""
+    found: dict[Any, Any]
     public, value, found = toy().public, mpz(1), {}
     while int(value) not in found:
         found[int(value)] = len(found)

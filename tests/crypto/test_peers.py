@@ -6,6 +6,7 @@ from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 from math import comb, exp, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,14 +36,14 @@ LARGE = [
 ]
 
 
-def coins(*label):
+def coins(*label: Any) -> Any:
     return derive(b"test coins", *label)
 
 
 @pytest.mark.parametrize(
     ("parties", "colluders", "dropouts"), [(2, 1, 0), (3, 1, 0), (5, 1, 1), (40, 3, 12), (100, 1, 33)]
 )
-def test_small_consortia_are_complete_and_never_both_holds(parties, colluders, dropouts):
+def test_small_consortia_are_complete_and_never_both_holds(parties: int, colluders: int, dropouts: int) -> None:
     chosen = choose(parties, colluders, dropouts)
     assert chosen.degree == parties - 1
     # Two quorums, or shares of both secrets, would need more holders than there are, even if colluders serve twice.
@@ -51,7 +52,9 @@ def test_small_consortia_are_complete_and_never_both_holds(parties, colluders, d
 
 
 @pytest.mark.parametrize(("parties", "colluders", "dropouts"), [*SEVERAL, *LARGE])
-def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_outs(parties, colluders, dropouts):
+def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_outs(
+    parties: Any, colluders: Any, dropouts: Any
+) -> None:
     chosen = choose(parties, colluders, dropouts)
     assert chosen.degree < parties - 1
     # The most colluders for which shares of both secrets can't be collected, and how often there are more.
@@ -67,10 +70,12 @@ def test_very_many_parties_have_few_holders_that_stand_their_colluders_and_drop_
 
 @pytest.mark.parametrize("chance", [0.3, 1e-3, PRIVACY / 1000])
 @pytest.mark.parametrize(("population", "marked", "drawn"), [(999, 100, 60), (50, 1, 10), (50, 0, 10), (20, 30, 10)])
-def test_the_most_marked_ones_among_those_drawn_is_an_exact_tail(population, marked, drawn, chance):
+def test_the_most_marked_ones_among_those_drawn_is_an_exact_tail(
+    population: int, marked: int, drawn: int, chance: Any
+) -> None:
     found, marked = most_among(population, marked, drawn, chance), min(marked, population)
 
-    def exceeds(count):
+    def exceeds(count: Any) -> Any:
         ways = sum(
             Fraction(comb(marked, k) * comb(population - marked, drawn - k)) for k in range(count + 1, drawn + 1)
         )
@@ -80,7 +85,7 @@ def test_the_most_marked_ones_among_those_drawn_is_an_exact_tail(population, mar
     assert found == 0 or exceeds(found - 1) > chance * (1 - 1e-9)
 
 
-def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium():
+def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium() -> None:
     """Six parties, two holders each, drawn 4,000 times: how often a set of two or three has all its holders inside."""
     names = [f"p{k}" for k in range(6)]
     found = 0
@@ -95,7 +100,7 @@ def test_the_bound_on_closed_sets_holds_for_every_graph_of_a_small_consortium():
     assert found / 4000 >= bound / 2  # rare events nearly add up: the bound is not empty
 
 
-def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch):
+def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = closed_sets(3000, 60, 45)
     monkeypatch.setattr("comity.crypto.masking.peers._EACH", 600)
     ranged = closed_sets(3000, 60, 45)
@@ -104,7 +109,7 @@ def test_ranges_of_sizes_bound_what_single_sizes_add_up_to(monkeypatch):
     assert closed_sets(3000, 20, 6) >= closed_sets(1000, 20, 6) > 0  # sets that are there are not lost in ranges
 
 
-def test_fewer_holders_would_leave_closed_sets():
+def test_fewer_holders_would_leave_closed_sets() -> None:
     """Positive control: with the degree that colluders and drop-outs alone ask for, sets could be cut off."""
     chosen = choose(500, 0, 50)
     lost = chosen.degree + 1 - chosen.quorum
@@ -113,9 +118,9 @@ def test_fewer_holders_would_leave_closed_sets():
     assert closed_sets(500, 4, 1) > 0
 
 
-def test_holders_are_distinct_others_in_order_and_uniform():
+def test_holders_are_distinct_others_in_order_and_uniform() -> None:
     names = [f"p{k:02}" for k in range(12)]
-    counts = Counter()
+    counts: Counter[Any] = Counter()
     for trial in range(3000):
         holders = draw_holders(names, "p03", 4, coins("uniform", trial))
         assert len(set(holders)) == 4 and "p03" not in holders and list(holders) == sorted(holders)
@@ -125,7 +130,7 @@ def test_holders_are_distinct_others_in_order_and_uniform():
     assert draw_holders(names, "p03", 11, coins(1)) == tuple(name for name in names if name != "p03")
 
 
-def test_impossible_demands_are_refused_with_the_remedy():
+def test_impossible_demands_are_refused_with_the_remedy() -> None:
     with pytest.raises(Refused, match="lower it to 2"):
         choose(7, 1, 3)
     with pytest.raises(Refused, match="lower one of them"):
@@ -135,7 +140,7 @@ def test_impossible_demands_are_refused_with_the_remedy():
     assert choose(60, 20, 19).degree == 59
 
 
-def test_where_most_others_would_be_holders_all_of_them_are():
+def test_where_most_others_would_be_holders_all_of_them_are() -> None:
     assert choose(1000, 300, 100).degree == 999
     assert choose(COMPLETE, 1, 0).degree == COMPLETE - 1
     assert choose(COMPLETE + 1, 1, 0).degree < COMPLETE // 2

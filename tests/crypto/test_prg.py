@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -22,7 +24,7 @@ def blocks(seed: bytes, unit: int, count: int) -> bytes:
 
 
 @pytest.fixture(params=[1 << 19, 1 << 10])
-def unit(request, monkeypatch):
+def unit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The length of a unit as it is, and one that makes several of a short vector."""
     monkeypatch.setattr(prg, "_UNIT", request.param)
     return request.param
@@ -30,7 +32,7 @@ def unit(request, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["<u4", "<u8"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_added_is_the_mask_of_the_seed_and_comes_off_again(dtype, shape, unit):
+def test_what_is_added_is_the_mask_of_the_seed_and_comes_off_again(dtype: str, shape: Any, unit: Any) -> None:
     seed = fresh_seed()
     start = Stream.public("vector").words(int(np.prod(shape))).astype(dtype).reshape(shape)
     total = start.copy()
@@ -41,14 +43,14 @@ def test_what_is_added_is_the_mask_of_the_seed_and_comes_off_again(dtype, shape,
     np.testing.assert_array_equal(total, start)
 
 
-def test_no_unit_repeats_another():
+def test_no_unit_repeats_another() -> None:
     total = np.zeros(3 * prg._UNIT // 8 + 5, np.uint64)
     prg.add(total, fresh_seed())
     assert len(np.unique(total)) == total.size
 
 
 @pytest.mark.parametrize("place", [0, 15, 16, 31])
-def test_every_byte_of_a_seed_changes_the_whole_mask(place):
+def test_every_byte_of_a_seed_changes_the_whole_mask(place: int) -> None:
     seed = bytearray(fresh_seed())
     one, two = np.zeros(8, np.uint64), np.zeros(8, np.uint64)
     prg.add(one, bytes(seed))
@@ -57,7 +59,7 @@ def test_every_byte_of_a_seed_changes_the_whole_mask(place):
     assert not np.isin(one, two).any()
 
 
-def test_only_vectors_of_words_are_masked_and_by_whole_seeds():
+def test_only_vectors_of_words_are_masked_and_by_whole_seeds() -> None:
     for wrong in (np.zeros(3), np.zeros(3, np.int64), np.zeros((4, 4), np.uint64)[:, ::2]):
         with pytest.raises(TypeError):
             prg.add(wrong, fresh_seed())

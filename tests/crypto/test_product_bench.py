@@ -6,7 +6,7 @@ import pytest
 from comity.bench.kernels import product
 
 
-def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch):
+def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product, "_DEALER", ((20_000, 3),))
     monkeypatch.setattr(product, "_RLWE", ((10_000, 2, 12),))
     monkeypatch.setattr(product, "_STREAMED", 1_000_000)
@@ -20,6 +20,6 @@ def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch):
     assert streamed["unit"] == "MB" and 0 < streamed["ratio"] < 1.5
 
 
-def test_a_wrong_entry_stops_the_measurement():
+def test_a_wrong_entry_stops_the_measurement() -> None:
     with pytest.raises(ArithmeticError, match="1 of 4"):
         product._compare(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]]))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +21,9 @@ from comity.errors import Malformed, Refused
 RNG = np.random.default_rng(7)
 
 
-def exchange(layout, parties, matrices):
+def exchange(layout: Any, parties: Any, matrices: Any) -> Any:
     """Run all blocks; returns what each party opened, joined over blocks."""
-    opened = [[] for _ in parties]
+    opened: list[Any] = [[] for _ in parties]
     at = 0
     for rows in layout.blocks():
         messages = [party.mask(matrix[at : at + rows]) for party, matrix in zip(parties, matrices)]
@@ -32,14 +34,14 @@ def exchange(layout, parties, matrices):
     return [np.concatenate(blocks, axis=1) for blocks in opened]
 
 
-def parties_for(layout, form, hands=None):
+def parties_for(layout: Any, form: Any, hands: Any = None) -> Any:
     hands = hands or deal(layout)
     return [Party(layout, me, hand, [form] * len(hands)) for me, hand in enumerate(hands)]
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 3 * RUN), st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_word_products_are_exact_modulo_the_word(rows, columns, length, seed):
+def test_word_products_are_exact_modulo_the_word(rows: int, columns: int, length: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     left, right = (rng.integers(0, 2**64, (n, length), dtype=np.uint64) for n in (rows, columns))
     start = rng.integers(0, 2**64, (rows, columns), dtype=np.uint64)
@@ -49,7 +51,7 @@ def test_word_products_are_exact_modulo_the_word(rows, columns, length, seed):
 
 
 @pytest.mark.parametrize("length", [1, RUN - 1, RUN, 2 * RUN + 5, 8192])
-def test_narrow_products_are_exact_at_their_extremes(length):
+def test_narrow_products_are_exact_at_their_extremes(length: Any) -> None:
     left = np.full((3, length), -(2**31), np.int32)
     right = np.full((5, length), 2**16, np.int32)
     out = np.zeros((3, 5), np.int64)
@@ -59,7 +61,7 @@ def test_narrow_products_are_exact_at_their_extremes(length):
 
 @given(st.integers(1, 40_000), st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 2**32))
 @settings(max_examples=15, deadline=None)
-def test_all_pairs_are_exact(rows, columns, seed):
+def test_all_pairs_are_exact(rows: int, columns: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     layout, form = Layout(rows, tuple(columns)), FixedPoint(16, 2.0)
     matrices = [rng.uniform(-2, 2, (rows, count)) for count in columns]
@@ -74,7 +76,7 @@ def test_all_pairs_are_exact(rows, columns, seed):
 
 
 @pytest.mark.parametrize("x, y", [(1.0, 1.0), (-1.0, 1.0), (0.0, -1.0)])
-def test_extreme_values_are_exact(x, y):
+def test_extreme_values_are_exact(x: float, y: float) -> None:
     layout, form = Layout(5000, (2, 3)), FixedPoint(25)
     parties = parties_for(layout, form)
     exchange(layout, parties, [np.full((5000, 2), x), np.full((5000, 3), y)])
@@ -82,7 +84,7 @@ def test_extreme_values_are_exact(x, y):
     assert np.all(product == int(5000 * x * y) * 2**50)
 
 
-def test_too_little_room_is_refused_before_anything_is_masked():
+def test_too_little_room_is_refused_before_anything_is_masked() -> None:
     layout, form = Layout(10_000_000, (2, 2)), FixedPoint(19)
     hands = deal(Layout(1, (2, 2)))
     Party(layout, 0, hands[0], [form, form])
@@ -92,19 +94,19 @@ def test_too_little_room_is_refused_before_anything_is_masked():
         Party(layout, 1, hands[1], [FixedPoint(21), form])
 
 
-def bytes_of(words):
+def bytes_of(words: Any) -> Any:
     return np.bincount(np.ascontiguousarray(words).view(np.uint8), minlength=256)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_what_a_party_opens_is_uniform_whatever_it_holds(value):
+def test_what_a_party_opens_is_uniform_whatever_it_holds(value: float) -> None:
     layout, form = Layout(30_000, (2, 2)), FixedPoint(16)
     matrices = [np.full((30_000, 2), value), np.zeros((30_000, 2))]
     opened = exchange(layout, parties_for(layout, form), matrices)
     assert chisquare(bytes_of(opened[0].reshape(-1))).pvalue > 1e-6
 
 
-def test_views_of_two_inputs_have_one_distribution_and_a_short_mask_is_caught():
+def test_views_of_two_inputs_have_one_distribution_and_a_short_mask_is_caught() -> None:
     layout, form = Layout(20_000, (1, 1)), FixedPoint(16)
     views = [
         exchange(layout, parties_for(layout, form), [np.full((20_000, 1), value), np.zeros((20_000, 1))])[0].reshape(-1)
@@ -115,7 +117,7 @@ def test_views_of_two_inputs_have_one_distribution_and_a_short_mask_is_caught():
     assert ks_2samp(*short).pvalue < 1e-6
 
 
-def test_shares_are_uniform():
+def test_shares_are_uniform() -> None:
     layout, form = Layout(10, (60, 60)), FixedPoint(16)
     parties = parties_for(layout, form)
     exchange(layout, parties, [np.ones((10, 60)), np.ones((10, 60))])
@@ -123,7 +125,7 @@ def test_shares_are_uniform():
         assert chisquare(bytes_of(party.shares()[other].reshape(-1))).pvalue > 1e-6
 
 
-def test_a_dealer_who_receives_a_noisy_share_tells_neighbours_apart():
+def test_a_dealer_who_receives_a_noisy_share_tells_neighbours_apart() -> None:
     """The reason why shares go to a secure sum: the dealer takes its own randomness off and is left with the data."""
     layout, form, told = Layout(50, (2, 2)), FixedPoint(16), 0
     for _ in range(200):
@@ -151,7 +153,7 @@ def test_a_dealer_who_receives_a_noisy_share_tells_neighbours_apart():
     assert told == 200
 
 
-def test_a_hand_used_twice_would_show_a_difference():
+def test_a_hand_used_twice_would_show_a_difference() -> None:
     """The reason why a hand is dealt for one pass: two openings under one mask differ by the data."""
     layout, form = Layout(100, (2, 2)), FixedPoint(16)
     hands = deal(layout)
@@ -163,7 +165,7 @@ def test_a_hand_used_twice_would_show_a_difference():
     assert not np.array_equal((first - fresh).view(np.int64), difference)
 
 
-def test_a_pass_that_only_masks_opens_the_same_and_has_no_share():
+def test_a_pass_that_only_masks_opens_the_same_and_has_no_share() -> None:
     layout, form = Layout(2 * Layout(1, (9, 9)).block_rows + 5, (9, 9)), FixedPoint(16)
     matrices = [RNG.uniform(-1, 1, (layout.rows, 9)) for _ in range(2)]
     hands = deal(layout)
@@ -182,7 +184,7 @@ def test_a_pass_that_only_masks_opens_the_same_and_has_no_share():
         party.shares()
 
 
-def test_no_mask_comes_twice():
+def test_no_mask_comes_twice() -> None:
     """Different blocks, parties and purposes have keystreams of their own."""
     layout = Layout(3 * Layout(1, (4, 4)).block_rows, (4, 4))
     zeros = [np.zeros((layout.rows, 4))] * 2
@@ -193,7 +195,7 @@ def test_no_mask_comes_twice():
     assert np.unique(words).size == words.size
 
 
-def test_parties_keep_to_the_order():
+def test_parties_keep_to_the_order() -> None:
     layout, form = Layout(600, (100, 100)), FixedPoint(16)
     assert layout.block_rows > 600
     party, other = parties_for(layout, form)
@@ -236,19 +238,19 @@ def test_parties_keep_to_the_order():
         Hand(bytes(32), {2: np.zeros((2, 3), np.uint64)}),
     ],
 )
-def test_a_malformed_hand_is_refused(hand):
+def test_a_malformed_hand_is_refused(hand: Any) -> None:
     with pytest.raises(Malformed):
         Party(Layout(10, (2, 3)), 0, hand, [FixedPoint(16)] * 2)
 
 
 @pytest.mark.parametrize("rows, columns", [(0, (1, 1)), (5, (1,)), (5, (1, 0))])
-def test_a_layout_needs_rows_and_two_parties(rows, columns):
+def test_a_layout_needs_rows_and_two_parties(rows: int, columns: Any) -> None:
     with pytest.raises(Malformed):
         Layout(rows, columns)
 
 
-def test_memory_does_not_grow_with_the_rows():
-    def peak(rows):
+def test_memory_does_not_grow_with_the_rows() -> None:
+    def peak(rows: Any) -> Any:
         layout, form = Layout(rows, (5, 5)), FixedPoint(16)
         parties = parties_for(layout, form)
         tracemalloc.start()
@@ -265,7 +267,7 @@ def test_memory_does_not_grow_with_the_rows():
     assert peak(24 * unit) < 1.05 * peak(3 * unit)
 
 
-def test_a_stream_from_parquet_is_exact(tmp_path):
+def test_a_stream_from_parquet_is_exact(tmp_path: Path) -> None:
     rows = 150_000
     streamed = stream_apart([write(tmp_path, name, rows, 3) for name in ("one", "two")], rows, 3)
     assert np.array_equal(streamed.product, streamed.exact) and streamed.exact.any()
@@ -273,7 +275,7 @@ def test_a_stream_from_parquet_is_exact(tmp_path):
 
 
 @pytest.mark.long
-def test_ten_million_rows_from_parquet_stay_under_a_gigabyte(tmp_path):
+def test_ten_million_rows_from_parquet_stay_under_a_gigabyte(tmp_path: Path) -> None:
     rows = 10_000_000
     streamed = stream_apart([write(tmp_path, name, rows, 7) for name in ("one", "two")], rows, 7)
     assert np.array_equal(streamed.product, streamed.exact)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ RNG = np.random.default_rng(13)
 F12, F16 = FixedPoint(12), FixedPoint(16)
 
 
-def send(encryptor, evaluator, x, y):
+def send(encryptor: Any, evaluator: Any, x: Any, y: Any) -> Any:
     """All messages from the encryptor, for integer matrices with a line per row."""
     messages = [encryptor.begin(evaluator.nonce)]
     evaluator.begin(encryptor.nonce, messages[0])
@@ -32,7 +33,7 @@ def send(encryptor, evaluator, x, y):
     return messages
 
 
-def product(plan, x, y):
+def product(plan: Any, x: Any, y: Any) -> Any:
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
     send(encryptor, evaluator, x, y)
     mine, theirs = encryptor.share(evaluator.reply()), evaluator.share()
@@ -40,21 +41,21 @@ def product(plan, x, y):
     return lower_from_word(raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits), plan.bits)
 
 
-def plan_for(x, y, form, **room):
+def plan_for(x: Any, y: Any, form: Any, **room: Any) -> Any:
     return Plan.choose(len(x), x.shape[1], y.shape[1], form, form, **room)
 
 
-def integers(rows, columns, form):
+def integers(rows: Any, columns: Any, form: Any) -> Any:
     return RNG.integers(-form.largest, form.largest + 1, (rows, columns)).astype(np.int32)
 
 
-def exact(x, y):
+def exact(x: Any, y: Any) -> Any:
     return x.astype(np.int64).T @ y.astype(np.int64)
 
 
 @pytest.mark.parametrize("form", [FixedPoint(8), F12, FixedPoint(13), F16], ids=lambda f: f"f={f.places}")
 @pytest.mark.parametrize("rows", [1, 2, 17, 4095, 4096, 4097, 8193])
-def test_products_are_exact(rows, form):
+def test_products_are_exact(rows: int, form: Any) -> None:
     x, y = integers(rows, 3, form), integers(rows, 5, form)
     most = form.largest
     plan = plan_for(x, y, form)
@@ -65,13 +66,13 @@ def test_products_are_exact(rows, form):
 
 @given(st.integers(1, 9000), st.integers(1, 4), st.integers(0, 4), st.integers(0, 16), st.integers(0, 2**40))
 @settings(max_examples=12, deadline=None)
-def test_products_of_any_shape_are_exact(rows, columns, more, places, noise):
+def test_products_of_any_shape_are_exact(rows: int, columns: int, more: int, places: int, noise: int) -> None:
     form = FixedPoint(places)
     x, y = integers(rows, columns, form), integers(rows, columns + more, form)
     assert np.array_equal(product(plan_for(x, y, form, noise=noise), x, y), exact(x, y))
 
 
-def test_shares_of_whole_words_are_exact():
+def test_shares_of_whole_words_are_exact() -> None:
     x, y = integers(5000, 2, F12), integers(5000, 2, F12)
     plan = plan_for(x, y, F12, bits=64)
     assert plan.parameters is WIDE and plan.bits == 64
@@ -79,7 +80,7 @@ def test_shares_of_whole_words_are_exact():
 
 
 @pytest.mark.parametrize("form", [F12, F16], ids=["narrow", "wide"])
-def test_long_products_are_exact(form):
+def test_long_products_are_exact(form: Any) -> None:
     rows = 70 * (4096 if form is F12 else 8192) + 3
     for x, y in (
         (integers(rows, 1, form), integers(rows, 1, form)),
@@ -88,7 +89,7 @@ def test_long_products_are_exact(form):
         assert np.array_equal(product(plan_for(x, y, form), x, y), exact(x, y))
 
 
-def unchecked(plan, **changes):
+def unchecked(plan: Any, **changes: Any) -> Any:
     """A plan that the checks would refuse."""
     changed = object.__new__(Plan)
     for field in dataclasses.fields(Plan):
@@ -96,7 +97,7 @@ def unchecked(plan, **changes):
     return changed
 
 
-def test_a_carry_is_one_unit_with_the_stated_probability():
+def test_a_carry_is_one_unit_with_the_stated_probability() -> None:
     """Shares of 56 bits and large values in the narrow ring, which no plan allows, carry often enough to count."""
     x = integers(4000, 50, F12)
     y = (RNG.choice([-1, 1], x.shape) * F16.largest).astype(np.int32)
@@ -112,29 +113,29 @@ def test_a_carry_is_one_unit_with_the_stated_probability():
     assert abs(wrong - expected) < 5 * np.sqrt(expected)
 
 
-def test_the_carry_probability_at_the_sizes_of_the_bars():
+def test_the_carry_probability_at_the_sizes_of_the_bars() -> None:
     assert Plan.choose(100_000, 7, 7, F12, F12).carry_probability < 2**-18
     assert Plan.choose(370_000, 7, 7, F12, F12).carry_probability < 2**-15
     assert Plan.choose(100_000, 7, 7, F16, F16).carry_probability < 2**-46
 
 
-def uniform(words):
+def uniform(words: Any) -> Any:
     return chisquare(np.bincount(np.ascontiguousarray(words).reshape(-1).view(np.uint8), minlength=256)).pvalue
 
 
-def words_of(parts):
+def words_of(parts: Any) -> Any:
     """All words but the lowest of each number, of which a few bits are idle."""
     return np.concatenate([np.ascontiguousarray(part[1:]).reshape(-1).view(np.uint32) for part in parts])
 
 
-def lowest(part, idle):
+def lowest(part: Any, idle: Any) -> Any:
     """The bytes of the lowest words that are in use; what lies below them is zero."""
     words = np.ascontiguousarray(part[0]).reshape(-1).view(np.uint32)
     assert not (words & np.uint32((1 << idle) - 1)).any()
     return (words >> np.uint32(idle)).view(np.uint8).reshape(-1, 4)[:, : 4 - idle // 8]
 
 
-def test_the_evaluator_sees_uniform_words_whatever_the_encryptor_holds():
+def test_the_evaluator_sees_uniform_words_whatever_the_encryptor_holds() -> None:
     plan = Plan.choose(8192, 2, 2, F12, F12)
     y = integers(8192, 2, F12)
     views = []
@@ -148,7 +149,7 @@ def test_the_evaluator_sees_uniform_words_whatever_the_encryptor_holds():
     assert ks_2samp(*views).pvalue > 1e-7
 
 
-def test_ciphertexts_without_a_secret_are_caught():
+def test_ciphertexts_without_a_secret_are_caught() -> None:
     plan = Plan.choose(4096, 2, 2, F12, F12)
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
     encryptor._columns._spectra[:] = 0
@@ -156,7 +157,7 @@ def test_ciphertexts_without_a_secret_are_caught():
     assert uniform(words_of(messages)) < 1e-7
 
 
-def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds():
+def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds() -> None:
     plan = Plan.choose(4096, 40, 40, F12, F12)
     x = integers(4096, 40, F12)
     views = []
@@ -175,18 +176,18 @@ def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds():
 
 
 class Unmasked(Evaluator):
-    def _draw(self):
+    def _draw(self) -> Any:
         blinds = super()._draw()
         self._masks[:] = 0
         return blinds
 
 
 class Unblinded(Evaluator):
-    def _draw(self):
+    def _draw(self) -> Any:
         return 0 * super()._draw()
 
 
-def test_without_masks_the_encryptor_would_read_the_product():
+def test_without_masks_the_encryptor_would_read_the_product() -> None:
     x, y = integers(500, 2, F12), integers(500, 2, F12)
     plan = plan_for(x, y, F12)
     encryptor, evaluator = Encryptor(plan), Unmasked(plan)
@@ -195,7 +196,7 @@ def test_without_masks_the_encryptor_would_read_the_product():
     assert np.abs(read - exact(x, y)).max() <= 1
 
 
-def distance(plan, evaluator, encryptor, reply, guess):
+def distance(plan: Any, evaluator: Any, encryptor: Any, reply: Any, guess: Any) -> Any:
     """The largest coefficient of h − Σ a·ỹ for a guessed y, in bits: small if the guess explains h."""
     root = derive(encryptor.nonce + evaluator.nonce, "rlwe product")
     public = Stream(derive(root, "stretch", 0))
@@ -212,7 +213,7 @@ def distance(plan, evaluator, encryptor, reply, guess):
     return most.bit_length() - plan.parameters.idle
 
 
-def test_without_block_zero_the_encryptor_would_recognise_the_data():
+def test_without_block_zero_the_encryptor_would_recognise_the_data() -> None:
     """h is pseudorandom because of u_j alone: take it away, and the encryptor that guesses y sees that it is right."""
     x, y = integers(64, 1, F12), integers(64, 1, F12)
     neighbour = y.copy()
@@ -227,7 +228,7 @@ def test_without_block_zero_the_encryptor_would_recognise_the_data():
         assert bits[1] > 72
 
 
-def test_below_the_cut_lies_the_size_of_the_data():
+def test_below_the_cut_lies_the_size_of_the_data() -> None:
     """The reason why shares are truncated: what is cut off holds errors times y, whose spread is that of y."""
     spreads = []
     for y in (np.zeros((4096, 30), np.int32), np.full((4096, 30), F12.largest, np.int32)):
@@ -242,7 +243,7 @@ def test_below_the_cut_lies_the_size_of_the_data():
     assert spreads[1] > 100 * spreads[0]
 
 
-def test_every_message_has_its_own_secrets_and_polynomial():
+def test_every_message_has_its_own_secrets_and_polynomial() -> None:
     x, y = integers(10, 2, F12), integers(10, 2, F12)
     plan = plan_for(x, y, F12)
     runs = [(Encryptor(plan), Evaluator(plan)) for _ in range(2)]
@@ -253,7 +254,7 @@ def test_every_message_has_its_own_secrets_and_polynomial():
     assert not np.array_equal(runs[0][1].share(), runs[1][1].share())
 
 
-def test_a_side_that_kept_its_seed_takes_up_its_message():
+def test_a_side_that_kept_its_seed_takes_up_its_message() -> None:
     x, y = integers(5000, 2, F12), integers(5000, 2, F12)
     plan = plan_for(x, y, F12)
     seeds = fresh_seed(), fresh_seed()
@@ -267,7 +268,7 @@ def test_a_side_that_kept_its_seed_takes_up_its_message():
     assert np.array_equal(lower_from_word(total, plan.bits), exact(x, y))
 
 
-def test_under_another_nonce_a_kept_seed_draws_other_errors(monkeypatch):
+def test_under_another_nonce_a_kept_seed_draws_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same errors, the difference of two messages would be (a − a')·s, from which s follows."""
     plan = Plan.choose(10, 1, 1, F12, F12)
     seed, nonces = fresh_seed(), (bytes(32), bytes([1]) * 32)
@@ -284,7 +285,7 @@ def test_under_another_nonce_a_kept_seed_draws_other_errors(monkeypatch):
     assert not np.array_equal(evaluators[0]._masks, evaluators[1]._masks)
 
 
-def test_both_nonces_choose_the_polynomial():
+def test_both_nonces_choose_the_polynomial() -> None:
     plan = Plan.choose(10, 1, 1, F12, F12)
     for changed in (0, 1):
         blocks = []
@@ -297,7 +298,7 @@ def test_both_nonces_choose_the_polynomial():
         assert not np.array_equal(*blocks)
 
 
-def test_a_nonce_is_taken_once_and_is_not_ones_own():
+def test_a_nonce_is_taken_once_and_is_not_ones_own() -> None:
     plan = Plan.choose(10, 1, 1, F12, F12)
     for nonce in (b"", bytes(31), bytes(33)):
         with pytest.raises(Malformed):
@@ -310,7 +311,7 @@ def test_a_nonce_is_taken_once_and_is_not_ones_own():
         encryptor.begin(bytes(32))
 
 
-def test_block_zero_can_not_be_left_out():
+def test_block_zero_can_not_be_left_out() -> None:
     x, y = integers(10, 1, F12), integers(10, 1, F12)
     plan = plan_for(x, y, F12)
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
@@ -327,7 +328,7 @@ def test_block_zero_can_not_be_left_out():
     assert first.shape == (3, 1, 4096)
 
 
-def test_malformed_messages_are_refused():
+def test_malformed_messages_are_refused() -> None:
     x, y = integers(5000, 2, F12), integers(5000, 3, F12)
     plan = plan_for(x, y, F12)
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
@@ -392,13 +393,13 @@ def test_malformed_messages_are_refused():
     ],
     ids=str,
 )
-def test_what_is_not_on_the_list_is_refused(changes):
+def test_what_is_not_on_the_list_is_refused(changes: Any) -> None:
     plan = Plan.choose(1000, 2, 2, F12, F12)
     with pytest.raises(Refused):
         dataclasses.replace(plan, **changes)
 
 
-def test_too_little_room_is_refused_before_anything_is_sent():
+def test_too_little_room_is_refused_before_anything_is_sent() -> None:
     assert Plan.choose(4_000_000, 7, 7, F12, F12).parameters is NARROW
     # The shares would fit the narrow ring; what the errors could add up to beside them would not.
     assert Plan.choose(10_000_000, 7, 7, F12, F12).parameters is WIDE
@@ -409,7 +410,7 @@ def test_too_little_room_is_refused_before_anything_is_sent():
         Plan.choose(1000, 7, 7, FixedPoint(17), F12)
 
 
-def test_the_messages_have_the_stated_size():
+def test_the_messages_have_the_stated_size() -> None:
     x, y = integers(5000, 2, F12), integers(5000, 3, F12)
     plan = plan_for(x, y, F12)
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
@@ -418,7 +419,7 @@ def test_the_messages_have_the_stated_size():
     assert plan.message_bytes == (there, reply.h.nbytes + reply.v.nbytes)
 
 
-def test_the_party_with_fewer_columns_encrypts():
+def test_the_party_with_fewer_columns_encrypts() -> None:
     assert pairs({"b": 3, "a": 5, "c": 3}) == [("b", "c"), ("b", "a"), ("c", "a")]
 
 
@@ -426,16 +427,16 @@ def test_the_party_with_fewer_columns_encrypts():
 
 
 @pytest.fixture
-def short(monkeypatch):
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 2)
 
 
-def blocks_of(x, plan):
+def blocks_of(x: Any, plan: Any) -> Any:
     lines = np.ascontiguousarray(x.T)
     return [lines[:, start : start + plan.block_rows] for start in range(0, plan.rows, plan.block_rows)]
 
 
-def test_stretches_are_shorter_where_many_columns_are_multiplied_together():
+def test_stretches_are_shorter_where_many_columns_are_multiplied_together() -> None:
     few = Plan.choose(200_000, 4, 4, F12, F12)
     assert few.stretch_blocks == rlwe_plan.STRETCH_BLOCKS
     for together in (100, 160, 640):
@@ -446,7 +447,7 @@ def test_stretches_are_shorter_where_many_columns_are_multiplied_together():
     assert Plan.choose(200_000, 4, 4, F12, F12, together=1 << 20).stretch_blocks == 1
 
 
-def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short):
+def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short: None) -> None:
     x, y = integers(18_000, 2, F12), integers(18_000, 2, F12)
     plan, seeds = plan_for(x, y, F12), (fresh_seed(), fresh_seed())
     assert [(part.start, part.stop) for part in plan.stretches] == [(0, 8192), (8192, 16384), (16384, 18000)]
@@ -472,7 +473,7 @@ def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short):
     assert np.array_equal(other.share(), evaluator.share())
 
 
-def test_no_two_blocks_of_any_stretch_have_a_polynomial_or_errors_in_common(short):
+def test_no_two_blocks_of_any_stretch_have_a_polynomial_or_errors_in_common(short: None) -> None:
     x = np.zeros((18_000, 1), np.int32)
     plan = plan_for(x, x, F12)
     encryptor = Encryptor(plan)
@@ -487,7 +488,7 @@ def test_no_two_blocks_of_any_stretch_have_a_polynomial_or_errors_in_common(shor
     assert len({errors.tobytes() for errors in noise}) == len(noise) == 5
 
 
-def test_a_stretch_that_is_not_there_can_not_be_gone_on_at(short):
+def test_a_stretch_that_is_not_there_can_not_be_gone_on_at(short: None) -> None:
     plan = Plan.choose(9000, 1, 1, F12, F12)
     for stretch in (-1, 0, 2):
         with pytest.raises(Malformed, match="no stretch"):

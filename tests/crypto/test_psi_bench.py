@@ -9,7 +9,7 @@ import pytest
 from comity.bench.kernels import psi, seal
 
 
-def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monkeypatch):
+def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     # None in place of a module makes its import fail, as on a machine without it.
     monkeypatch.setitem(sys.modules, psi._OPENMINED, None)
     rows = psi.measure(keyed=3000, blinded=40, quick=True)
@@ -22,7 +22,7 @@ def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monk
         assert row["ours"] > 0 and row["ratio"] == pytest.approx(row["ours"] / row["anchor"])
 
 
-def test_a_wrong_matching_is_no_figure(monkeypatch):
+def test_a_wrong_matching_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     real = psi.psi_keyed.matched
     monkeypatch.setattr(
         psi.psi_keyed, "matched", lambda *a: {n: p[::-1] if n == "0" else p for n, p in real(*a).items()}

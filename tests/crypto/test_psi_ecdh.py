@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,13 +51,13 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("message", "element", "u"), VECTORS)
-def test_the_published_vectors_of_the_map(message, element, u):
+def test_the_published_vectors_of_the_map(message: Any, element: Any, u: Any) -> None:
     tag = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
     assert field_element(message, tag) == mpz(element, 16)
     assert elligator(mpz(element, 16)) == mpz(u, 16)
 
 
-def test_the_published_vector_of_the_multiplication():
+def test_the_published_vector_of_the_multiplication() -> None:
     """RFC 7748, section 5.2. Its point is on the curve."""
     secret = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
     point = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
@@ -65,20 +66,20 @@ def test_the_published_vector_of_the_multiplication():
 
 @given(st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=5, unique=True))
 @settings(max_examples=30, deadline=None)
-def test_every_id_has_a_point_of_the_curve_of_its_own(ids):
+def test_every_id_has_a_point_of_the_curve_of_its_own(ids: Any) -> None:
     made = split(points(ids))
     assert len(set(made)) == len(ids)
     assert all(map(on_curve, made))
     assert points(ids[::-1]) == b"".join(made[::-1])
 
 
-def split(raw):
+def split(raw: Any) -> Any:
     return [raw[at : at + 32] for at in range(0, len(raw), 32)]
 
 
 @given(st.lists(st.sets(st.integers(0, 12), max_size=8), min_size=2, max_size=4), st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
-def test_lists_that_all_have_blinded_match_where_the_ids_do(sets, chance):
+def test_lists_that_all_have_blinded_match_where_the_ids_do(sets: Any, chance: Any) -> None:
     held = [chance.sample(sorted(one), len(one)) for one in sets]
     secrets = [fresh_secret() for _ in held]
     tokens = {}
@@ -93,7 +94,7 @@ def test_lists_that_all_have_blinded_match_where_the_ids_do(sets, chance):
     assert set(aligned[0]) == set.intersection(*map(set, sets))
 
 
-def test_many_points_keep_their_order():
+def test_many_points_keep_their_order() -> None:
     ids = [b"%d" % i for i in range(1100)]
     secret = fresh_secret()
     raw = points(ids)
@@ -118,19 +119,19 @@ TWIST = next(i.to_bytes(32, "little") for i in range(2, 50) if not on_curve(i.to
         b"\xff" * 32,
     ],
 )
-def test_what_is_no_point_of_the_group_is_refused(raw):
+def test_what_is_no_point_of_the_group_is_refused(raw: Any) -> None:
     good = points([b"somebody"])
     with pytest.raises(Malformed):
         blind(fresh_secret(), good + raw)
     assert len(blind(fresh_secret(), good)) == 32
 
 
-def test_a_secret_has_its_length():
+def test_a_secret_has_its_length() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         blind(b"short", points([b"a"]))
 
 
-def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches():
+def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches() -> None:
     secret, raw = fresh_secret(), points([b"%d" % i for i in range(40)])
     right = set(split(blind(secret, raw)))
     refused = 0
@@ -146,11 +147,11 @@ def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches():
 # What a party that relays a list and a coordinator that matches it see.
 
 
-def blinded(ids):
+def blinded(ids: Any) -> Any:
     return np.frombuffer(blind(fresh_secret(), points(ids)), np.uint8).reshape(-1, 32)
 
 
-def test_blinded_points_look_alike_whoever_the_people_are():
+def test_blinded_points_look_alike_whoever_the_people_are() -> None:
     near = blinded([b"%06d" % i for i in range(1500)])
     far = blinded([os.urandom(20) for _ in range(1500)])
     for table in (near, far):
@@ -162,7 +163,7 @@ def test_blinded_points_look_alike_whoever_the_people_are():
     assert stats.ks_2samp(*first).pvalue > 1e-6
 
 
-def test_raw_hashes_as_coordinates_would_show_a_bit_of_every_id():
+def test_raw_hashes_as_coordinates_would_show_a_bit_of_every_id() -> None:
     """Positive control: curve or twist is the same before and after blinding, so one bit of each id shows through."""
     raw = [hashlib.sha256(b"%d" % i).digest()[:31] + b"\0" for i in range(200)]
     bits = [on_curve(one) for one in raw]
@@ -172,7 +173,7 @@ def test_raw_hashes_as_coordinates_would_show_a_bit_of_every_id():
         blind(fresh_secret(), b"".join(raw))
 
 
-def test_whoever_lacks_the_secret_recognises_nobody():
+def test_whoever_lacks_the_secret_recognises_nobody() -> None:
     """Positive control inside: with the secret, a dictionary finds everybody."""
     held = [b"%06d" % i for i in range(100)]
     secret = fresh_secret()
@@ -183,7 +184,7 @@ def test_whoever_lacks_the_secret_recognises_nobody():
     assert len(view & set(split(blind(secret, points(guesses))))) == len(held)
 
 
-def test_a_part_of_small_order_does_not_survive_the_first_blinding():
+def test_a_part_of_small_order_does_not_survive_the_first_blinding() -> None:
     """It would show bits of the id. Adding the point of order two to a point inverts its coordinate."""
     secret = fresh_secret()
     for one in split(points([b"%d" % i for i in range(10)])):

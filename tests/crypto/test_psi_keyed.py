@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,30 +19,30 @@ from comity.errors import Malformed
 KEY = bytes(range(32))
 
 
-def reference(key, ids):
+def reference(key: Any, ids: Any) -> Any:
     return [hashlib.blake2b(one, key=key, digest_size=16).digest() for one in ids]
 
 
-def rows(table):
+def rows(table: Any) -> Any:
     return [row.tobytes() for row in table]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=400), max_size=20), st.binary(min_size=32, max_size=32))
 @settings(max_examples=60, deadline=None)
-def test_both_ways_to_hash_are_keyed_blake2b(ids, key):
+def test_both_ways_to_hash_are_keyed_blake2b(ids: Any, key: bytes) -> None:
     packed = Packed.of(ids)
     assert list(packed) == ids
     assert rows(psi_keyed._plain(key, packed).reshape(-1, 16)) == reference(key, ids)
     assert rows(psi_keyed._compiled(key, packed).reshape(-1, 16)) == reference(key, ids)
 
 
-def test_ids_that_fill_a_block_exactly_or_spill_over_are_hashed_right():
+def test_ids_that_fill_a_block_exactly_or_spill_over_are_hashed_right() -> None:
     ids = [bytes([65 + size % 26]) * size for size in (1, 7, 8, 127, 128, 129, 255, 256, 257, 1000)]
     assert rows(psi_keyed._compiled(KEY, Packed.of(ids)).reshape(-1, 16)) == reference(KEY, ids)
 
 
-def test_many_ids_take_the_compiled_way_and_few_the_other(monkeypatch):
-    taken = []
+def test_many_ids_take_the_compiled_way_and_few_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: Any = []
     for name in ("_plain", "_compiled"):
         real = getattr(psi_keyed, name)
         monkeypatch.setattr(psi_keyed, name, lambda key, ids, n=name, f=real: (taken.append(n), f(key, ids))[1])
@@ -52,7 +53,7 @@ def test_many_ids_take_the_compiled_way_and_few_the_other(monkeypatch):
     assert taken == ["_plain", "_compiled"]
 
 
-def test_the_oracle_gives_the_published_answer():
+def test_the_oracle_gives_the_published_answer() -> None:
     """The keyed vectors of BLAKE2b's authors, for the input 00: what the tests compare with is the standard."""
     vector = hashlib.blake2b(b"\0", key=bytes(range(64))).hexdigest()
     assert vector.startswith("961f6dd1e4dd30f63901690c512e78e4b45e4742ed197c3c5e45c549fd25f2e4")
@@ -60,7 +61,7 @@ def test_the_oracle_gives_the_published_answer():
 
 
 @pytest.mark.parametrize(("key", "ids"), [(b"short", [b"a"]), (KEY, [b"a", b""])])
-def test_short_keys_and_empty_ids_have_no_pseudonyms(key, ids):
+def test_short_keys_and_empty_ids_have_no_pseudonyms(key: Any, ids: Any) -> None:
     with pytest.raises(ValueError):
         pseudonyms(key, Packed.of(ids))
 
@@ -70,7 +71,7 @@ people = st.sets(st.integers(0, 30), max_size=25)
 
 @given(st.lists(people, min_size=2, max_size=5), st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
-def test_matching_gives_the_intersection_in_one_order(sets, chance):
+def test_matching_gives_the_intersection_in_one_order(sets: Any, chance: Any) -> None:
     lists = [chance.sample(sorted(one), len(one)) for one in sets]
     tokens = {
         f"party {place}": pseudonyms(KEY, Packed.of([b"id %d" % one for one in held])).tobytes()
@@ -85,8 +86,8 @@ def test_matching_gives_the_intersection_in_one_order(sets, chance):
 
 @given(st.lists(st.sets(st.integers(0, 12), max_size=10), min_size=2, max_size=4), st.sampled_from([16, 32]))
 @settings(max_examples=100, deadline=None)
-def test_tokens_that_agree_in_their_first_words_are_still_told_apart(sets, width):
-    def token(one):
+def test_tokens_that_agree_in_their_first_words_are_still_told_apart(sets: Any, width: Any) -> None:
+    def token(one: Any) -> Any:
         return (one % 3).to_bytes(8, "little") + bytes(width - 16) + one.to_bytes(8, "little")
 
     held = [sorted(one) for one in sets]
@@ -96,7 +97,7 @@ def test_tokens_that_agree_in_their_first_words_are_still_told_apart(sets, width
     assert set(aligned[0]) == set.intersection(*map(set, sets))
 
 
-def test_a_person_that_two_of_three_parties_hold_is_not_in_the_intersection():
+def test_a_person_that_two_of_three_parties_hold_is_not_in_the_intersection() -> None:
     made = {
         name: pseudonyms(KEY, Packed.of(ids)).tobytes()
         for name, ids in {"a": [b"1", b"2"], "b": [b"2", b"3"], "c": [b"3", b"1"]}.items()
@@ -105,17 +106,17 @@ def test_a_person_that_two_of_three_parties_hold_is_not_in_the_intersection():
 
 
 @pytest.mark.parametrize("raw", [b"x" * 15, b"x" * 17, b"a" * 16 + b"b" * 16 + b"a" * 16])
-def test_truncated_lists_and_repeated_tokens_are_refused(raw):
+def test_truncated_lists_and_repeated_tokens_are_refused(raw: Any) -> None:
     with pytest.raises(Malformed):
         matched({"a": raw, "b": bytes(16)})
 
 
-def test_one_list_alone_is_no_intersection():
+def test_one_list_alone_is_no_intersection() -> None:
     with pytest.raises(ValueError, match="two lists"):
         matched({"a": bytes(16)})
 
 
-def test_repeated_tokens_are_found_where_they_are():
+def test_repeated_tokens_are_found_where_they_are() -> None:
     tokens = [os.urandom(16) for _ in range(50)]
     assert repeated(b"".join(tokens)) is None
     assert sorted(repeated(b"".join([*tokens, tokens[17]]))) == [17, 50]
@@ -126,16 +127,16 @@ def test_repeated_tokens_are_found_where_they_are():
 # What the matcher sees.
 
 
-def seen(ids, key):
+def seen(ids: Any, key: Any) -> Any:
     return pseudonyms(key, Packed.of(ids))
 
 
-def uniform(table):
+def uniform(table: Any) -> Any:
     counts = np.bincount(table.ravel(), minlength=256)
     return stats.chisquare(counts).pvalue
 
 
-def test_pseudonyms_look_uniform_whoever_the_people_are():
+def test_pseudonyms_look_uniform_whoever_the_people_are() -> None:
     near = [b"%06d" % i for i in range(20_000)]
     far = [os.urandom(20) for _ in range(20_000)]
     assert uniform(seen(near, os.urandom(32))) > 1e-6
@@ -144,7 +145,7 @@ def test_pseudonyms_look_uniform_whoever_the_people_are():
     assert stats.ks_2samp(*words).pvalue > 1e-6
 
 
-def test_without_a_key_a_dictionary_recognises_everybody():
+def test_without_a_key_a_dictionary_recognises_everybody() -> None:
     """Positive control: the same attack finds nobody among keyed pseudonyms of a key that it lacks."""
     held = [b"%06d" % i for i in range(500, 1500)]
     dictionary = {hashlib.blake2b(b"%06d" % i, digest_size=16).digest() for i in range(10_000)}
@@ -153,7 +154,7 @@ def test_without_a_key_a_dictionary_recognises_everybody():
     assert sum(row.tobytes() in dictionary for row in seen(held, os.urandom(32))) == 0
 
 
-def test_a_key_of_another_run_links_nothing():
+def test_a_key_of_another_run_links_nothing() -> None:
     held = [b"%06d" % i for i in range(2000)]
     first, second = (set(rows(seen(held, os.urandom(32)))) for _ in range(2))
     assert not first & second

@@ -12,6 +12,7 @@ for the best number m of samples; δ is the root Hermite factor that BKZ-b reach
 from __future__ import annotations
 
 from math import e, log2, pi, sqrt
+from typing import Any
 
 import pytest
 
@@ -49,18 +50,18 @@ def measures(parameters: Parameters) -> tuple[float, float]:
     return 0.292 * block, 0.265 * block
 
 
-def test_the_figures_that_the_documentation_states():
+def test_the_figures_that_the_documentation_states() -> None:
     assert block_size(NARROW.degree, NARROW.modulus) == 445 and block_size(WIDE.degree, WIDE.modulus) == 686
     assert measures(NARROW) == pytest.approx((129.9, 117.9), abs=0.05)
     assert measures(WIDE) == pytest.approx((200.3, 181.8), abs=0.05)
 
 
 @pytest.mark.parametrize("parameters", ALLOWED)
-def test_every_listed_ring_has_128_bits_by_classical_core_svp(parameters):
+def test_every_listed_ring_has_128_bits_by_classical_core_svp(parameters: Any) -> None:
     assert measures(parameters)[0] >= 128
 
 
-def test_a_modulus_of_three_whole_words_would_have_115():
+def test_a_modulus_of_three_whole_words_would_have_115() -> None:
     """Control: what the idle bits of the narrow ring are for."""
     assert NARROW.idle == 8
     assert 0.292 * block_size(4096, 96) == pytest.approx(115.0, abs=0.1)
@@ -68,11 +69,11 @@ def test_a_modulus_of_three_whole_words_would_have_115():
 
 
 @pytest.mark.parametrize(("degree", "modulus"), [(4096, 109), (8192, 218)])
-def test_the_same_attack_gives_the_standards_table(degree, modulus):
+def test_the_same_attack_gives_the_standards_table(degree: int, modulus: int) -> None:
     """The homomorphic encryption standard's 128 bits for this error: 0.292 b + 16.4 + log2(8 d), a more lenient sum."""
     block = block_size(degree, modulus, 3.2)
     assert 126 < 0.292 * block + 16.4 + log2(8 * 2 * degree) < 131
 
 
-def test_errors_are_as_wide_as_the_measures_take_them():
+def test_errors_are_as_wide_as_the_measures_take_them() -> None:
     assert ERROR_VARIANCE == COINS / 4 and sqrt(ERROR_VARIANCE) > 3.2

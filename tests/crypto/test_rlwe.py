@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import gmpy2
 import numpy as np
 import pytest
@@ -26,23 +28,23 @@ RNG = np.random.default_rng(11)
 BOTH = pytest.mark.parametrize("parameters", ALLOWED, ids=["narrow", "wide"])
 
 
-def room(parameters):
+def room(parameters: Any) -> Any:
     return np.empty((parameters.words, parameters.degree), "<i4")
 
 
-def numbers(words, q):
+def numbers(words: Any, q: Any) -> Any:
     """Words of 32 bits, signed or not, least significant first, as Python integers modulo q."""
     return [sum(int(word) << (32 * place) for place, word in enumerate(line)) % q for line in words.T]
 
 
-def multiplied(a, b, width):
+def multiplied(a: Any, b: Any, width: Any) -> Any:
     """The exact product of polynomials modulo x^N + 1 by one multiplication of long integers; a >= 0, b signed."""
     size, step = len(a), width // 8
 
-    def packed(values):
+    def packed(values: Any) -> Any:
         return gmpy2.mpz(int.from_bytes(b"".join(int(v).to_bytes(step, "little") for v in values), "little"))
 
-    def unpacked(number):
+    def unpacked(number: Any) -> Any:
         raw = int(number).to_bytes(2 * size * step, "little")
         return [int.from_bytes(raw[i * step : (i + 1) * step], "little") for i in range(2 * size)]
 
@@ -51,11 +53,11 @@ def multiplied(a, b, width):
     return [up[i] - down[i] - up[i + size] + down[i + size] for i in range(size)]
 
 
-def reflected(y):
+def reflected(y: Any) -> Any:
     return np.concatenate([y[:1], -y[:0:-1]])
 
 
-def schoolbook(a, b):
+def schoolbook(a: Any, b: Any) -> Any:
     size = len(a)
     out = [0] * size
     for i, x in enumerate(a):
@@ -64,20 +66,20 @@ def schoolbook(a, b):
     return out
 
 
-def test_the_reference_is_the_schoolbook_product():
+def test_the_reference_is_the_schoolbook_product() -> None:
     a = [int(v) for v in RNG.integers(0, 2**60, 24)]
     b = [int(v) for v in RNG.integers(-(2**12), 2**12, 24)]
     assert multiplied(a, b, 128) == schoolbook(a, b)
 
 
-def products(left, right, rows):
+def products(left: Any, right: Any, rows: Any) -> Any:
     size = rows.shape[1]
     multiply_out(left, right, np.empty(size), rows, *twiddles(size))
     return rows
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_products_of_polynomials_are_exact(size):
+def test_products_of_polynomials_are_exact(size: Any) -> None:
     transform = Transform(size)
     left = RNG.integers(0, 2**20, (2, size))
     right = RNG.integers(-(2**12), 2**12, (3, size))
@@ -91,14 +93,14 @@ def test_products_of_polynomials_are_exact(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_unit_gives_a_polynomial_back(size):
+def test_the_unit_gives_a_polynomial_back(size: Any) -> None:
     transform = Transform(size)
     rows = RNG.integers(-(2**30), 2**30, (2, size)).astype(float)
     spectra = transform.forward(rows.copy(), np.empty_like(rows))
     assert np.abs(products(spectra, transform.unit(), np.empty_like(rows)) - rows).max() < 1e-4
 
 
-def test_parameters_stay_below_the_limits_for_128_bits():
+def test_parameters_stay_below_the_limits_for_128_bits() -> None:
     limits = {4096: 109, 8192: 218}
     assert {(p.degree, 32 * p.words) for p in ALLOWED} == {(4096, 96), (8192, 128)}
     assert all(32 * p.words <= limits[p.degree] for p in ALLOWED)
@@ -106,7 +108,7 @@ def test_parameters_stay_below_the_limits_for_128_bits():
     assert (NARROW.largest, WIDE.largest, WIDE.bits) == (2**12, 2**16, 64)
 
 
-def test_errors_are_centred_binomial():
+def test_errors_are_centred_binomial() -> None:
     drawn = Errors(50, 4096).draw(Stream(fresh_seed()))
     counts = np.bincount(drawn.reshape(-1).astype(int) + LARGEST_ERROR, minlength=COINS + 1)
     expected = binom.pmf(np.arange(COINS + 1), COINS, 0.5) * drawn.size
@@ -118,17 +120,17 @@ def test_errors_are_centred_binomial():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 4097])
-def test_errors_of_any_number(count):
+def test_errors_of_any_number(count: int) -> None:
     assert Errors(1, count).draw(Stream(fresh_seed())).shape == (1, count)
 
 
-def test_secrets_are_uniform_on_three_values():
+def test_secrets_are_uniform_on_three_values() -> None:
     drawn = ternary(Stream(fresh_seed()), 20, 4096)
     assert chisquare(np.bincount(drawn.reshape(-1) + 1, minlength=3)).pvalue > 1e-6
 
 
 @BOTH
-def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(parameters):
+def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(parameters: Any) -> None:
     q = 1 << (32 * parameters.words)
     shift, columns = 32 * parameters.words - 47, 2
     secrets = ColumnSecrets(parameters, columns, Stream(fresh_seed()))
@@ -154,7 +156,7 @@ def test_a_ciphertext_is_product_plus_value_plus_error_and_nothing_else(paramete
 
 @BOTH
 @pytest.mark.parametrize("extreme", [False, True])
-def test_a_sum_of_products_is_exact(parameters, extreme):
+def test_a_sum_of_products_is_exact(parameters: Any, extreme: bool) -> None:
     q = 1 << (32 * parameters.words)
     total = ProductSum(parameters, 1)
     public = Stream(fresh_seed())
@@ -174,7 +176,7 @@ def test_a_sum_of_products_is_exact(parameters, extreme):
 
 
 @BOTH
-def test_long_sums_are_rounded_in_time(parameters):
+def test_long_sums_are_rounded_in_time(parameters: Any) -> None:
     """Many blocks of the largest values, with one sign pattern: the error per coefficient stays far from one half."""
     total = ProductSum(parameters, 1)
     parts = [ProductSum(parameters, 1) for _ in range(10)]
@@ -191,7 +193,7 @@ def test_long_sums_are_rounded_in_time(parameters):
 
 
 @BOTH
-def test_the_inner_product_with_a_secret_is_the_constant_coefficient(parameters):
+def test_the_inner_product_with_a_secret_is_the_constant_coefficient(parameters: Any) -> None:
     q = 1 << (32 * parameters.words)
     secrets = ColumnSecrets(parameters, 2, Stream(fresh_seed()))
     element = RNG.integers(0, 2**32, (parameters.words, 1, parameters.degree)).astype(np.uint32)
@@ -201,7 +203,7 @@ def test_the_inner_product_with_a_secret_is_the_constant_coefficient(parameters)
         assert numbers(sums[:, column], q) == [product[0] % q]
 
 
-def test_lost_precision_is_refused_by_the_encryptor():
+def test_lost_precision_is_refused_by_the_encryptor() -> None:
     secrets = ColumnSecrets(NARROW, 1, Stream(fresh_seed()))
     secrets._spectra *= 1 + 1e-10
     with pytest.raises(Refused, match="precision"):
@@ -213,7 +215,7 @@ def test_lost_precision_is_refused_by_the_encryptor():
         )
 
 
-def test_lost_precision_is_refused_by_the_evaluator():
+def test_lost_precision_is_refused_by_the_evaluator() -> None:
     total = ProductSum(NARROW, 1)
     total.add(public_block(Stream(fresh_seed()), NARROW, room(NARROW)), np.full((1, 4096), 2**24, np.int32))
     with pytest.raises(Refused, match="precision"):

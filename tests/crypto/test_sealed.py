@@ -12,7 +12,7 @@ def flip(raw: bytes, at: int) -> bytes:
     return bytes(out)
 
 
-def test_only_the_receiver_opens_and_only_in_context():
+def test_only_the_receiver_opens_and_only_in_context() -> None:
     ash, birch = Identity(), Identity()
     box = ash.public.seal(b"secret", b"context")
     assert ash.open(box, b"context") == b"secret"
@@ -28,12 +28,12 @@ def test_only_the_receiver_opens_and_only_in_context():
             wrong()
 
 
-def test_sealing_twice_gives_different_bytes():
+def test_sealing_twice_gives_different_bytes() -> None:
     one = Identity().public
     assert one.seal(b"same", b"") != one.seal(b"same", b"")
 
 
-def test_signatures_bind_signer_and_data():
+def test_signatures_bind_signer_and_data() -> None:
     ash, birch = Identity(), Identity()
     signature = ash.sign(b"data")
     ash.public.verify(signature, b"data")
@@ -46,14 +46,14 @@ def test_signatures_bind_signer_and_data():
             public.verify(made, data)
 
 
-def test_an_identity_comes_back_from_its_secret_and_its_public_half_from_text():
+def test_an_identity_comes_back_from_its_secret_and_its_public_half_from_text() -> None:
     one, two = Identity(b"k" * 32), Identity(b"k" * 32)
     assert one.public == two.public == PublicIdentity.from_texts(one.public.to_texts())
     assert two.open(one.public.seal(b"x", b""), b"") == b"x"
     assert Identity().public != Identity().public
 
 
-def test_locks_open_with_key_and_context_only():
+def test_locks_open_with_key_and_context_only() -> None:
     box = lock(b"k" * 32, b"will", b"context")
     assert unlock(b"k" * 32, box, b"context") == b"will"
     for key, raw, context in (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import secrets
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from comity.crypto.masking.shamir import PRIME, SHARE_BYTES, _weights, join, reb
 from comity.errors import Malformed
 
 
-def test_the_modulus_is_prime():
+def test_the_modulus_is_prime() -> None:
     # Lucas-Lehmer for 2^521 - 1.
     s = 4
     for _ in range(521 - 2):
@@ -21,20 +22,20 @@ def test_the_modulus_is_prime():
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 6), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_any_threshold_shares_give_the_secret(secret, threshold, more):
+def test_any_threshold_shares_give_the_secret(secret: bytes, threshold: int, more: int) -> None:
     shares = split(secret, threshold, range(1, threshold + more + 1))
     for chosen in list(combinations(shares, threshold))[:10]:
         assert join({x: shares[x] for x in chosen}) == secret
 
 
-def test_a_published_example():
+def test_a_published_example() -> None:
     """1234 + 166x + 94x² (Wikipedia, Shamir's secret sharing): 1234 from the points at 2, 4 and 5; nothing wraps."""
     points = {2: 1942, 4: 3402, 5: 4414}
     joined = join({x: y.to_bytes(SHARE_BYTES, "big") for x, y in points.items()})
     assert int.from_bytes(joined, "big") == 1234
 
 
-def test_fewer_shares_fit_every_secret():
+def test_fewer_shares_fit_every_secret() -> None:
     """With one share missing, some share completes the set to any secret: the known ones say nothing."""
     shares = split(b"a" * 32, 3, [1, 2, 3])
     other = int.from_bytes(b"b" * 32, "big")
@@ -44,14 +45,14 @@ def test_fewer_shares_fit_every_secret():
     assert join({1: shares[1], 2: shares[2], 3: third.to_bytes(66, "big")}) == b"b" * 32
 
 
-def test_shares_of_different_secrets_are_refused_with_overwhelming_probability():
+def test_shares_of_different_secrets_are_refused_with_overwhelming_probability() -> None:
     one, two = split(b"a" * 32, 2, [1, 2]), split(b"b" * 32, 2, [1, 2])
     with pytest.raises(Malformed):
         join({1: one[1], 2: two[2]})
 
 
 @pytest.mark.parametrize(("threshold", "points"), [(0, [1]), (3, [1, 2]), (1, [0]), (1, [1, 1])])
-def test_impossible_sharings_are_refused(threshold, points):
+def test_impossible_sharings_are_refused(threshold: int, points: Any) -> None:
     with pytest.raises(ValueError):
         split(b"a" * 32, threshold, points)
     with pytest.raises(ValueError):
@@ -60,7 +61,7 @@ def test_impossible_sharings_are_refused(threshold, points):
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_wrong_shares_are_left_out_and_named(data):
+def test_wrong_shares_are_left_out_and_named(data: Any) -> None:
     threshold, more = data.draw(st.integers(2, 5)), data.draw(st.integers(0, 4))
     points = list(range(1, threshold + more + 1))
     shares = split(b"s" * 32, threshold, points)
@@ -74,7 +75,7 @@ def test_wrong_shares_are_left_out_and_named(data):
     assert not set(points[:threshold]) & wrong or strangers == wrong
 
 
-def test_a_secret_without_enough_right_shares_is_given_up():
+def test_a_secret_without_enough_right_shares_is_given_up() -> None:
     shares = split(b"s" * 32, 3, range(1, 6))
     with pytest.raises(Malformed):
         rebuilt({1: shares[1], 2: shares[2]}, 3)
@@ -82,7 +83,7 @@ def test_a_secret_without_enough_right_shares_is_given_up():
         rebuilt({**shares, **{point: secrets.token_bytes(66) for point in (1, 2, 3)}}, 3)
 
 
-def test_the_weights_of_many_points_are_computed_once():
+def test_the_weights_of_many_points_are_computed_once() -> None:
     """Joining for hundreds of parties at hundreds of points took most of the time of a large sum."""
     many = dict.fromkeys(range(1, 588), bytes(66))
     _weights.cache_clear()

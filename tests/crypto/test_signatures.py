@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -16,19 +18,19 @@ SEED, OTHER = b"a" * 32, b"b" * 32
 
 
 @pytest.fixture(autouse=True)
-def _forgotten():
+def _forgotten() -> Iterator[None]:
     signatures._good.clear()
     yield
     signatures._good.clear()
 
 
 @pytest.fixture
-def verified(monkeypatch):
+def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
     """How often a signature was looked at in earnest."""
     found = []
     really = bindings.crypto_sign_open
 
-    def counting(signed, public):
+    def counting(signed: Any, public: Any) -> Any:
         found.append(public)
         return really(signed, public)
 
@@ -37,7 +39,7 @@ def verified(monkeypatch):
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"data" * 1000])
-def test_signatures_are_those_of_the_standard(data):
+def test_signatures_are_those_of_the_standard(data: Any) -> None:
     ours, theirs = Signer(SEED), Ed25519PrivateKey.from_private_bytes(SEED)
     assert ours.public == theirs.public_key().public_bytes_raw()
     assert ours.sign(data) == theirs.sign(data)
@@ -46,7 +48,7 @@ def test_signatures_are_those_of_the_standard(data):
     verify(ours.public, theirs.sign(data), data)
 
 
-def wrongs():
+def wrongs() -> Iterator[Any]:
     """Everything near a good signature that is none."""
     good = Signer(SEED).sign(b"data")
     public, other = Signer(SEED).public, Signer(OTHER).public
@@ -58,7 +60,7 @@ def wrongs():
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_what_does_not_verify_never_does_however_often_it_is_asked(known):
+def test_what_does_not_verify_never_does_however_often_it_is_asked(known: bool) -> None:
     for public, signature, data in wrongs():
         signatures._good.clear()
         if known:
@@ -70,7 +72,7 @@ def test_what_does_not_verify_never_does_however_often_it_is_asked(known):
             assert raised.value.code == "signature"
 
 
-def test_a_signature_is_verified_once_in_a_process_and_not_at_all_where_it_was_made(verified):
+def test_a_signature_is_verified_once_in_a_process_and_not_at_all_where_it_was_made(verified: Any) -> None:
     signer, foreign = Signer(SEED), Ed25519PrivateKey.from_private_bytes(OTHER)
     verify(signer.public, signer.sign(b"own"), b"own")
     assert verified == []
@@ -80,7 +82,7 @@ def test_a_signature_is_verified_once_in_a_process_and_not_at_all_where_it_was_m
     assert verified == [public]
 
 
-def test_what_one_site_would_do_can_be_measured(verified):
+def test_what_one_site_would_do_can_be_measured(verified: Any) -> None:
     signer = Signer(SEED)
     signature = signer.sign(b"data")
     with unremembered():
@@ -91,7 +93,9 @@ def test_what_one_site_would_do_can_be_measured(verified):
     assert len(verified) == 3
 
 
-def test_the_memory_is_bounded_and_what_it_forgot_is_verified_again(monkeypatch, verified):
+def test_the_memory_is_bounded_and_what_it_forgot_is_verified_again(
+    monkeypatch: pytest.MonkeyPatch, verified: Any
+) -> None:
     monkeypatch.setattr(signatures, "_MOST", 4)
     signer = Signer(SEED)
     made = {b"%d" % number: signer.sign(b"%d" % number) for number in range(20)}
@@ -101,7 +105,7 @@ def test_the_memory_is_bounded_and_what_it_forgot_is_verified_again(monkeypatch,
     assert 12 <= len(verified) <= 20
 
 
-def test_threads_share_the_memory():
+def test_threads_share_the_memory() -> None:
     signer = Signer(SEED)
     made = [(signer.sign(b"%d" % number), b"%d" % number) for number in range(200)]
     with ThreadPoolExecutor(4) as pool:
@@ -110,7 +114,7 @@ def test_threads_share_the_memory():
     assert all(bad)
 
 
-def _fails(one):
+def _fails(one: Any) -> bool:
     try:
         verify(*one)
     except Malformed:
@@ -118,7 +122,7 @@ def _fails(one):
     return False
 
 
-def test_a_key_of_small_order_signs_nothing():
+def test_a_key_of_small_order_signs_nothing() -> None:
     """Under such a key one signature fits every message, which not every library refuses."""
     weak = bytes([1]) + bytes(31)
     forged = weak + bytes(32)

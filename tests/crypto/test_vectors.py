@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -37,7 +38,7 @@ ED25519 = [
 
 
 @pytest.mark.parametrize(("secret", "public", "message", "signature"), ED25519)
-def test_ed25519_of_rfc_8032(secret, public, message, signature):
+def test_ed25519_of_rfc_8032(secret: Any, public: Any, message: Any, signature: Any) -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(secret))
     assert key.public_key().public_bytes_raw().hex() == public
     assert key.sign(bytes.fromhex(message)).hex() == signature
@@ -47,7 +48,7 @@ def test_ed25519_of_rfc_8032(secret, public, message, signature):
         pinned.verify(bytes.fromhex(signature), b"another")
 
 
-def test_hpke_of_rfc_9180():
+def test_hpke_of_rfc_9180() -> None:
     """Appendix A.1.1: DHKEM(X25519), HKDF-SHA256, AES-128-GCM, base mode, sequence number 0."""
     suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
     key = X25519PrivateKey.from_private_bytes(
@@ -88,7 +89,7 @@ XWING_ENCAPSULATED = (
 )
 
 
-def test_the_hybrid_kem_of_the_x_wing_draft():
+def test_the_hybrid_kem_of_the_x_wing_draft() -> None:
     """The published shared secret, put through the key schedule of RFC 9180 by hand, is what our suite opens with."""
     expanded = hashlib.shake_256(bytes.fromhex(XWING_SEED)).digest(96)
     lattice = MLKEM768PrivateKey.from_seed_bytes(expanded[:64])
@@ -108,14 +109,14 @@ def test_the_hybrid_kem_of_the_x_wing_draft():
         SUITE.decrypt(encapsulated + box, hpke.MLKEM768X25519PrivateKey(lattice, curve), info=b"another")
 
 
-def _sealed_by_hand(secret, data, info):
+def _sealed_by_hand(secret: Any, data: Any, info: Any) -> Any:
     """RFC 9180, sections 4 and 5.1, for KEM 0x647a, HKDF-SHA256 (1) and AES-256-GCM (2), base mode, first message."""
     suite = b"HPKE" + bytes.fromhex("647a00010002")
 
-    def extract(salt, label, material):
+    def extract(salt: Any, label: Any, material: Any) -> Any:
         return hmac.digest(salt, b"HPKE-v1" + suite + label + material, "sha256")
 
-    def expand(key, label, context, length):
+    def expand(key: Any, label: Any, context: Any, length: Any) -> Any:
         head = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + context
         return hmac.digest(key, head + b"\x01", "sha256")[:length]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ FIRST = date(2020, 1, 1)
 
 
 @st.composite
-def columns(draw) -> tuple:
+def columns(draw: Any) -> tuple[Any, ...]:
     made = []
     for index in range(draw(st.integers(1, 4))):
         name = f"c{index}"
@@ -41,7 +42,7 @@ def columns(draw) -> tuple:
     return tuple(made)
 
 
-def inputs(column) -> list[object]:
+def inputs(column: Any) -> list[object]:
     """Values at the ends and the middle, where norms are extreme, all levels, and some outside."""
     if isinstance(column, Numeric):
         if column.integer:
@@ -73,7 +74,9 @@ def every_row(schema: Schema) -> pd.DataFrame:
     st.booleans(),
     st.booleans(),
 )
-def test_bounds_dominate_every_row_and_are_attained(made, scaling, rows, intercept, bins) -> None:
+def test_bounds_dominate_every_row_and_are_attained(
+    made: Any, scaling: Any, rows: Any, intercept: bool, bins: bool
+) -> None:
     encoding = Encoding(Schema(made), scaling=scaling, rows=rows, intercept=intercept, bins=bins)
     features = np.unique(encoding.encode_features(every_row(encoding.schema)), axis=0)
     bounds = encoding.bounds
@@ -98,7 +101,7 @@ def test_bounds_dominate_every_row_and_are_attained(made, scaling, rows, interce
     st.sampled_from(["scaled", "clipped", "normalised"]),
     st.sampled_from(["symmetric", "unit"]),
 )
-def test_unit_ball_holds_exactly_for_any_float(values, rows, scaling) -> None:
+def test_unit_ball_holds_exactly_for_any_float(values: Any, rows: Any, scaling: Any) -> None:
     schema = Schema((Numeric("a", 0, 3), Numeric("b", -1e-3, 1e9), Numeric("c", 0, 1e-300)))
     features = Encoding(schema, rows=rows, scaling=scaling).encode_features(pd.DataFrame(values, columns=list("abc")))
     assert np.isfinite(features).all()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +36,7 @@ def every(cells: Cells, rows: int = 400) -> np.ndarray:
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, replace(SCHEMA, target=Classes("ill", ("0", "1")))])
-def test_what_is_drawn_in_a_cell_is_read_back_into_it(schema: Schema, tmp_path) -> None:
+def test_what_is_drawn_in_a_cell_is_read_back_into_it(schema: Schema, tmp_path: Path) -> None:
     cells = Cells(schema)
     places = every(cells)
     assert cells.sizes[:9] == (8, 8, 3, 4, 4, 3, 2, 6, 4)
@@ -86,7 +88,7 @@ def test_bad_bins_name_their_key() -> None:
 
 @pytest.mark.parametrize("rows", ["none", "scaled", "clipped", "normalised"])
 @pytest.mark.parametrize("scaling", ["symmetric", "unit"])
-def test_missing_cells_are_entries_of_their_own_within_the_bounds(rows: str, scaling: str) -> None:
+def test_missing_cells_are_entries_of_their_own_within_the_bounds(rows: Any, scaling: Any) -> None:
     cells = Cells(SCHEMA)
     frame = cells.draw(every(cells), Stream.public("cells", "bounds"))
     for bins in (False, True):

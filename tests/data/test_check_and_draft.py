@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tomllib
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,7 +114,7 @@ def test_a_table_that_fits_has_no_findings() -> None:
         ({"patient": ["p1", "p1", "p3"]}, "warning", "patient", "1 of 3 records repeat an identifier"),
     ],
 )
-def test_each_mismatch_is_explained(changes, severity: str, column: str, sentence: str) -> None:
+def test_each_mismatch_is_explained(changes: Any, severity: str, column: str, sentence: str) -> None:
     (finding,) = explain(SCHEMA, GOOD.assign(**changes), "north.csv")
     assert (finding.severity, finding.column) == (severity, column)
     assert finding.sentence.startswith(f"north.csv: {column}: ") and sentence in finding.sentence
@@ -181,7 +182,7 @@ cells = st.sampled_from(
 
 
 @given(st.fixed_dictionaries({name: st.lists(cells, min_size=2, max_size=2) for name in GOOD.columns}))
-def test_errors_are_found_exactly_where_encoding_refuses(columns) -> None:
+def test_errors_are_found_exactly_where_encoding_refuses(columns: Any) -> None:
     table = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     errors = [finding for finding in explain(SCHEMA, table) if finding.severity == "error"]
     try:

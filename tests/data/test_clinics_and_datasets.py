@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,7 +81,7 @@ def test_a_thousand_clinics_take_under_a_second() -> None:
 
 
 @pytest.mark.parametrize("bad", [(0, 5), (2, [1]), (2, [1, -1])])
-def test_impossible_consortia_are_refused(bad) -> None:
+def test_impossible_consortia_are_refused(bad: Any) -> None:
     with pytest.raises(StudyError, match="clinics: expected at least one clinic"):
         clinics(*bad)
     with pytest.raises(StudyError, match="target: expected one of readmitted, disposition, found 'x'"):
@@ -88,7 +90,9 @@ def test_impossible_consortia_are_refused(bad) -> None:
         public_cohort(-1)
 
 
-def test_datasets_are_read_from_the_folder_named_by_the_environment(monkeypatch, tmp_path) -> None:
+def test_datasets_are_read_from_the_folder_named_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("COMITY_DATA", raising=False)
     with pytest.raises(DataError, match=r"COMITY_DATA is not set; set it to the folder that holds adult.parquet"):
         dataset("adult")

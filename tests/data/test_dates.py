@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -137,7 +138,7 @@ def test_days_outside_are_clipped_and_counted_and_missing_ones_filled() -> None:
         ([True], "correct the value, or set format"),
     ],
 )
-def test_another_way_to_write_a_day_is_named_with_its_format(values: list, remedy: str) -> None:
+def test_another_way_to_write_a_day_is_named_with_its_format(values: list[Any], remedy: str) -> None:
     frame = pd.DataFrame({"day": ["2020-01-01", *values]}, dtype=object)
     with pytest.raises(DataError) as caught:
         Encoding(Schema((column(),))).encode(frame, "t.csv")
@@ -227,7 +228,7 @@ days = st.dates(date(1, 1, 1), date(9999, 12, 31))
 
 
 @given(st.lists(days, min_size=1, max_size=5), days, days, st.sampled_from(["day", "week", "month", "year"]))
-def test_rows_lie_within_their_norm_bounds_and_keep_the_order(found: list, a: date, b: date, step: str) -> None:
+def test_rows_lie_within_their_norm_bounds_and_keep_the_order(found: list[Any], a: date, b: date, step: str) -> None:
     low, high = min(a, b), max(a, b)
     try:
         one = Date("day", low, high, step=step)  # type: ignore[arg-type]
@@ -236,7 +237,7 @@ def test_rows_lie_within_their_norm_bounds_and_keep_the_order(found: list, a: da
         return
     frame = pd.DataFrame({"day": pd.Series(sorted(found), dtype=object)})
     for rows in ("none", "clipped", "normalised"):
-        encoding = Encoding(Schema((one, Numeric("x", 0, 1))), rows=rows)  # type: ignore[arg-type]
+        encoding = Encoding(Schema((one, Numeric("x", 0, 1))), rows=rows)
         features = encoding.encode(frame.assign(x=1.0)).records.features
         assert (np.abs(features) <= encoding.bounds.linf).all()
         assert (np.linalg.norm(features, axis=1) <= encoding.bounds.l2 * (1 + 1e-12)).all()

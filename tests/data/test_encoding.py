@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -116,7 +117,7 @@ def test_infinite_values_are_clipped() -> None:
 
 
 @pytest.mark.parametrize("rows", ["none", "scaled", "clipped", "normalised"])
-def test_no_records_are_fine(rows) -> None:
+def test_no_records_are_fine(rows: Any) -> None:
     encoded = Encoding(SCHEMA, rows=rows).encode(frame().iloc[:0])
     assert encoded.records.features.shape == (0, 5) and len(encoded.records) == 0
     assert Encoding(SCHEMA).encode(frame().iloc[:0].astype(object)).records.features.shape == (0, 5)
@@ -155,7 +156,7 @@ def test_no_records_are_fine(rows) -> None:
         ({"cost": ["x" * 99, 1]}, r"column 'cost' expects numbers, found a text of 99 characters in record 1", "cost"),
     ],
 )
-def test_bad_values_name_column_value_record_and_remedy(changes, sentence: str, key: str) -> None:
+def test_bad_values_name_column_value_record_and_remedy(changes: Any, sentence: str, key: str) -> None:
     with pytest.raises(DataError, match=sentence) as caught:
         Encoding(STRICT).encode(strict(**changes), "b.csv")
     assert caught.value.key == key and caught.value.code == "bad-data"

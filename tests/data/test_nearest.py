@@ -21,10 +21,10 @@ KNOWN = ("data", "split", "sizes", "epsilon", "delta", "colluders", "dropouts", 
         ("record_per_party", "records_per_party"),
     ],
 )
-def test_a_slip_is_recognised(found, meant):
+def test_a_slip_is_recognised(found: str, meant: str) -> None:
     assert nearest(found, KNOWN) == meant
 
 
 @pytest.mark.parametrize("found", ["lambda", "date", "slip", "prices", "alpha", "e", "", "dropped"])
-def test_another_word_is_not(found):
+def test_another_word_is_not(found: str) -> None:
     assert nearest(found, [name for name in KNOWN if name != "data"]) is None

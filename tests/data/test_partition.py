@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,12 +17,12 @@ def stream() -> Stream:
     return Stream.public("partition test")
 
 
-def assert_each_once(parts, n: int) -> None:
+def assert_each_once(parts: Any, n: int) -> None:
     assert sorted(index for part in parts for index in part.tolist()) == list(range(n))
 
 
 @given(st.integers(1, 200), st.data())
-def test_even_deals_every_record_once(n: int, data) -> None:
+def test_even_deals_every_record_once(n: int, data: Any) -> None:
     parties = data.draw(st.integers(1, n))
     parts = even(n, parties, stream())
     assert_each_once(parts, n)
@@ -123,7 +125,7 @@ def test_by_features_gives_every_column_to_one_party() -> None:
         ),
     ],
 )
-def test_impossible_requests_say_why(act, kind, sentence: str) -> None:
+def test_impossible_requests_say_why(act: Any, kind: Any, sentence: str) -> None:
     with pytest.raises(kind) as caught:
         act()
     assert sentence in str(caught.value)

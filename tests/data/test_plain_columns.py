@@ -90,7 +90,7 @@ def test_columns_scaled_in_one_pass_have_the_bits_of_the_whole(tmp_path: Path, s
         }
     )
     table.to_parquet(tmp_path / "t.parquet")
-    encoding = Encoding(schema, scaling=scaling, rows=rows, intercept=True, bins=True)  # type: ignore[arg-type]
+    encoding = Encoding(schema, scaling=scaling, rows=rows, intercept=True, bins=True)
     whole = encoding.encode(table).records
     streamed = StreamedRecords.checked(Parquet(tmp_path / "t.parquet"), encoding, piece=64)
     assert streamed.features.tobytes() == whole.features.tobytes()

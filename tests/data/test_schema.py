@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +52,7 @@ def test_parse_reads_every_kind() -> None:
     )
 
 
-def test_load_reads_a_file(tmp_path) -> None:
+def test_load_reads_a_file(tmp_path: Path) -> None:
     path = tmp_path / "schema.toml"
     path.write_text(TEXT)
     assert Schema.load(path) == Schema.parse(TEXT)
@@ -65,7 +68,7 @@ finite = st.floats(-1e12, 1e12)
 
 
 @st.composite
-def schemas(draw) -> Schema:
+def schemas(draw: Any) -> Schema:
     columns = []
     for name in draw(st.lists(names, min_size=3, max_size=6, unique=True)):
         kind = draw(st.sampled_from(["numeric", "categorical", "ordinal", "date"]))

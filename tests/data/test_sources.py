@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def sources(folder: Path) -> list:
+def sources(folder: Path) -> list[Any]:
     return [
         TABLE,
         folder / "t.csv",
@@ -160,7 +161,7 @@ def test_a_file_that_is_not_there_names_what_is_beside_it(folder: Path) -> None:
         ({"source": "sql", "query": "select 1", "url": "y", "path": "z"}, "url: expected path or url, found both"),
     ],
 )
-def test_a_bad_data_table_names_its_key(table: dict, sentence: str) -> None:
+def test_a_bad_data_table_names_its_key(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(StudyError, match=r"site.toml: ") as caught:
         open_source(table, "site.toml")
     assert sentence in str(caught.value)
@@ -175,7 +176,9 @@ def test_bad_queries_are_one_sentence(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "url"), [("duckdb", None), ("sqlalchemy", "postgresql://host/db")])
-def test_without_the_extra_the_sentence_says_what_to_install(monkeypatch, module: str, url: str | None) -> None:
+def test_without_the_extra_the_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, module: str, url: str | None
+) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 

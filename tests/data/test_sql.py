@@ -6,6 +6,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -91,7 +92,9 @@ def test_a_database_file_is_opened_read_only_also_by_its_url(folder: Path) -> No
     assert list((folder / "new").iterdir()) == []
 
 
-def test_a_confined_query_reads_its_own_folder_and_no_network(folder: Path, tmp_path_factory) -> None:
+def test_a_confined_query_reads_its_own_folder_and_no_network(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "private.csv"
     TABLE.to_csv(elsewhere, index=False)
     TABLE.to_csv(folder / "own.csv", index=False)
@@ -113,7 +116,7 @@ def test_a_confined_query_reads_its_own_folder_and_no_network(folder: Path, tmp_
     assert len(open_source({"source": "sql", "query": f"SELECT * FROM '{elsewhere}'"}, base=folder).read()) == 120
 
 
-def test_confined_paths_do_not_leave_their_folder(folder: Path, tmp_path_factory) -> None:
+def test_confined_paths_do_not_leave_their_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for name in ("t.sqlite", "t.duckdb"):
         (elsewhere / name).write_bytes((folder / name).read_bytes())
@@ -194,7 +197,7 @@ def test_a_url_that_has_no_driver_says_what_to_install(url: str, words: str) -> 
         ({"table": "t", "url": "postgresql://h/d?options=-c"}, "url: unknown parameter 'options'"),
     ],
 )
-def test_a_bad_sql_table_names_its_key(table: dict, sentence: str) -> None:
+def test_a_bad_sql_table_names_its_key(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(StudyError) as caught:
         open_source({"source": "sql", **table}, "study.toml")
     assert f"study.toml: {sentence}" in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -92,7 +93,9 @@ def joined(records: StreamedRecords) -> Records:
 
 @pytest.mark.parametrize("kind", ["frame", "parquet", "folder", "csv", "duckdb", "sqlite"])
 @pytest.mark.parametrize("rows", ["none", "scaled", "normalised"])
-def test_blocks_hold_the_same_bits_as_the_whole(sources: dict[str, object], table, kind: str, rows: str) -> None:
+def test_blocks_hold_the_same_bits_as_the_whole(
+    sources: dict[str, object], table: pd.DataFrame, kind: str, rows: Any
+) -> None:
     encoding = Encoding(SCHEMA, rows=rows, intercept=True)
     source, whole = open_source(sources[kind]), encoding.encode(table)
     found = {}

@@ -28,7 +28,7 @@ def blocks() -> list[str]:
     return found
 
 
-def test_a_newcomer_gets_from_an_empty_folder_to_fetched_results(tmp_path):
+def test_a_newcomer_gets_from_an_empty_folder_to_fetched_results(tmp_path: Path) -> None:
     typed = "".join(f"date +%s.%N >> times\n{block}" for block in blocks()) + "date +%s.%N >> times\n"
     script = "set -e\n" + typed.replace("4222", str(free_port()))
     paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

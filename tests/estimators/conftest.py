@@ -7,6 +7,6 @@ from comity.estimators.fits import Fits
 
 
 @pytest.fixture(autouse=True)
-def fresh_process(monkeypatch):
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins like a process that has fitted nothing."""
     monkeypatch.setattr(face, "FITS", Fits())

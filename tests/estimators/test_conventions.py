@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -17,8 +19,8 @@ EXCEPTIONS = {
     "check_fit2d_1sample": "a ValueError for one row; it is a DataError that names the one class",
     "check_regressors_train": "an R² of 0.5, which the one round that is taken here for speed does not reach",
 }
-PUBLIC = {"parties": 1, "rounds": 1, "epsilon": 50.0, "random_state": 0}
-COLUMNS = {"parties": 2, "bounds": (-10, 10), "epsilon": 50.0, "random_state": 0}
+PUBLIC: dict[str, Any] = {"parties": 1, "rounds": 1, "epsilon": 50.0, "random_state": 0}
+COLUMNS: dict[str, Any] = {"parties": 2, "bounds": (-10, 10), "epsilon": 50.0, "random_state": 0}
 MADE = [
     AveragedClassifier(bound=10.0, **PUBLIC),
     AveragedRegressor(bound=5.0, low=-3, high=3, **PUBLIC),
@@ -29,7 +31,7 @@ MADE = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("made", MADE, ids=["classifier", "regressor", "vertical classifier", "vertical regressor"])
-def test_the_checks_of_scikit_learn_hold(made):
+def test_the_checks_of_scikit_learn_hold(made: Any) -> None:
     found = check_estimator(made, on_fail=None)
     failed = {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
     assert set(failed) <= set(EXCEPTIONS), failed

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
 
-def sample(count=300, classes=2, seed=0):
+def sample(count: int = 300, classes: int = 2, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, 4))
     scores = x @ np.random.default_rng(9).normal(size=(4, classes))
@@ -29,11 +31,11 @@ X, Y = sample()
 PUBLIC, _ = sample(100, seed=1)
 
 
-def estimator(**options):
+def estimator(**options: Any) -> SoftLabelClassifier:
     return SoftLabelClassifier(PUBLIC, **{"epsilon": 30.0, "bound": 3.0, "l2": 1e-3, "random_state": 0} | options)
 
 
-def ledger(tmp_path, epsilon=3.0, unit=Unit.PARTY):
+def ledger(tmp_path: Path, epsilon: float = 3.0, unit: Any = Unit.PARTY) -> Any:
     # So few numbers are released that noise of pure epsilon is the quieter one.
     grant = Pure(epsilon)
     return Ledger.create(tmp_path / "x.ledger", dataset="x", grant=grant, unit=unit, neighbours=Neighbours.REPLACE)
@@ -41,7 +43,7 @@ def ledger(tmp_path, epsilon=3.0, unit=Unit.PARTY):
 
 @pytest.mark.parametrize("method", [None, "avg", "soft"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_it_learns_and_predicts_labels_as_they_were_given(method, classes):
+def test_it_learns_and_predicts_labels_as_they_were_given(method: Any, classes: int) -> None:
     x, y = sample(600, classes)
     tested, truth = sample(200, classes, seed=5)
     model = estimator(method=method, epsilon=500.0, parties=30).fit(x, y)
@@ -54,12 +56,12 @@ def test_it_learns_and_predicts_labels_as_they_were_given(method, classes):
     assert model.n_features_in_ == 4 and model.coef_.shape[1] == 5
 
 
-def test_labels_keep_their_type():
+def test_labels_keep_their_type() -> None:
     model = estimator().fit(X, (Y == "birch").astype(int))
     assert model.classes_.dtype.kind == "i" and model.predict(X).dtype.kind == "i"
 
 
-def test_it_is_a_well_behaved_estimator():
+def test_it_is_a_well_behaved_estimator() -> None:
     model = estimator(parties=10)
     assert is_classifier(model)
     copy = clone(model)
@@ -77,13 +79,13 @@ def test_it_is_a_well_behaved_estimator():
     assert GridSearchCV(estimator(), {"l2": [1e-3, 1e-2]}, cv=2).fit(X, Y).best_params_["l2"] in (1e-3, 1e-2)
 
 
-def test_a_frame_keeps_its_column_names():
+def test_a_frame_keeps_its_column_names() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = SoftLabelClassifier(pd.DataFrame(PUBLIC, columns=list("abcd")), bound=3.0, random_state=0).fit(frame, Y)
     assert model.feature_names_in_.tolist() == list("abcd")
 
 
-def test_seeds_repeat_and_their_absence_does_not():
+def test_seeds_repeat_and_their_absence_does_not() -> None:
     same = [estimator(epsilon=1.0).fit(X, Y).coef_ for _ in range(2)]
     np.testing.assert_array_equal(*same)
     # Votes: a model made by self-training depends on the noise through labels only, which often agree.
@@ -92,7 +94,7 @@ def test_seeds_repeat_and_their_absence_does_not():
     assert not fresh[0].guarantee_.seeded and estimator().fit(X, Y).guarantee_.seeded
 
 
-def test_rows_enter_the_unit_ball_by_the_public_bound_alone():
+def test_rows_enter_the_unit_ball_by_the_public_bound_alone() -> None:
     model = estimator(bound=2.0)
     wild = np.vstack([X, [[1e9, 0, 0, 0]], np.zeros((1, 4))])
     for intercept in (True, False):
@@ -103,7 +105,7 @@ def test_rows_enter_the_unit_ball_by_the_public_bound_alone():
     np.testing.assert_allclose(model._rows(short), short / 2, rtol=1e-9)
 
 
-def test_groups_are_the_parties():
+def test_groups_are_the_parties() -> None:
     groups = np.repeat([f"g{i}" for i in range(15)], 20)
     model = estimator().fit(X, Y, groups=groups)
     assert model.result_.parties == 15
@@ -125,14 +127,14 @@ def test_groups_are_the_parties():
         ({"random_state": "x"}, StudyError, "random_state"),
     ],
 )
-def test_bad_parameters_are_named_and_cost_nothing(tmp_path, options, error, said):
+def test_bad_parameters_are_named_and_cost_nothing(tmp_path: Path, options: Any, error: Any, said: str) -> None:
     books = ledger(tmp_path)
     with pytest.raises(error, match=said):
         SoftLabelClassifier(**{"auxiliary": PUBLIC, "ledger": books, "bound": 3.0} | options).fit(X, Y)
     assert len(books.entries()) == 1
 
 
-def test_bad_rows_cost_nothing(tmp_path):
+def test_bad_rows_cost_nothing(tmp_path: Path) -> None:
     books = ledger(tmp_path)
     model = estimator(ledger=books, epsilon=1.0, random_state=None)
     with pytest.raises(ValueError, match="NaN"):
@@ -144,11 +146,11 @@ def test_bad_rows_cost_nothing(tmp_path):
     assert len(books.entries()) == 1
 
 
-def draws(books):
+def draws(books: Any) -> Any:
     return [entry for entry in books.entries() if entry.kind == "draw"]
 
 
-def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
+def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     books = ledger(tmp_path, epsilon=1.2)
     model = estimator(ledger=tmp_path / "x.ledger", epsilon=1.0, random_state=None)
     model.fit(X, Y)
@@ -162,7 +164,7 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
     assert len(draws(books)) == 1
     import comity.estimators.face as module
 
-    def broken(*arguments, **options):
+    def broken(*arguments: Any, **options: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr(module, "simulate", broken)
@@ -174,14 +176,14 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
     books.verify()
 
 
-def test_a_ledger_of_records_pays_the_same_and_a_stronger_unit_is_not_claimed(tmp_path):
+def test_a_ledger_of_records_pays_the_same_and_a_stronger_unit_is_not_claimed(tmp_path: Path) -> None:
     books = ledger(tmp_path, unit=Unit.RECORD)
     estimator(ledger=books, epsilon=1.0, random_state=None).fit(X, Y)
     assert [entry.unit for entry in draws(books)] == ["record"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_cross_validation_is_debited_for_every_fit(tmp_path, jobs):
+def test_cross_validation_is_debited_for_every_fit(tmp_path: Path, jobs: int) -> None:
     books = ledger(tmp_path, epsilon=10.0)
     for number, bound_to in enumerate((books, str(tmp_path / "x.ledger")), start=1):
         model = SoftLabelClassifier(PUBLIC, epsilon=1.0, bound=3.0, ledger=bound_to)
@@ -192,7 +194,7 @@ def test_cross_validation_is_debited_for_every_fit(tmp_path, jobs):
     books.verify()
 
 
-def test_cross_validation_stops_when_the_budget_is_gone(tmp_path):
+def test_cross_validation_stops_when_the_budget_is_gone(tmp_path: Path) -> None:
     books = ledger(tmp_path, epsilon=1.2)
     model = SoftLabelClassifier(PUBLIC, epsilon=1.0, bound=3.0, ledger=books)
     with pytest.raises(BudgetExceeded):
@@ -200,7 +202,7 @@ def test_cross_validation_stops_when_the_budget_is_gone(tmp_path):
     assert len(draws(books)) == 1
 
 
-def test_a_seed_beside_a_ledger_warns_and_pays(tmp_path):
+def test_a_seed_beside_a_ledger_warns_and_pays(tmp_path: Path) -> None:
     books = ledger(tmp_path)
     with pytest.warns(UserWarning, match="protects nobody"):
         model = estimator(ledger=books, epsilon=1.0).fit(X, Y)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +16,19 @@ from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 
 
-def table(rows=1500, width=4):
+def table(rows: int = 1500, width: int = 4) -> Any:
     generator = np.random.default_rng(0)
     X = generator.uniform(-2, 2, (rows, width))
     score = X @ np.array([1.5, -1.0, 0.5, 0.0])[:width] - 0.5
     return X, score, generator
 
 
-def labelled(rows=1500, width=4):
+def labelled(rows: int = 1500, width: int = 4) -> Any:
     X, score, generator = table(rows, width)
     return X, np.where(generator.uniform(size=rows) < 1 / (1 + np.exp(-score)), "yes", "no")
 
 
-def test_a_classifier_learns_from_columns_of_several_parties():
+def test_a_classifier_learns_from_columns_of_several_parties() -> None:
     X, y = labelled()
     for parties in (2, 3):
         made = VerticalClassifier(parties=parties, bounds=(-2, 2), epsilon=20, random_state=1).fit(X, y)
@@ -37,7 +39,7 @@ def test_a_classifier_learns_from_columns_of_several_parties():
         assert "simulation" in str(made.guarantee_).lower()
 
 
-def test_weights_are_those_of_a_logistic_fit_where_noise_is_small():
+def test_weights_are_those_of_a_logistic_fit_where_noise_is_small() -> None:
     from comity.learn.fitting.logistic import logistic
 
     X, y = labelled(4000)
@@ -49,7 +51,7 @@ def test_weights_are_those_of_a_logistic_fit_where_noise_is_small():
     assert np.abs(rows @ (tangent.coef_[0] - wanted)).mean() > 0.3
 
 
-def test_a_regressor_has_intervals_and_says_what_a_ridge_decides():
+def test_a_regressor_has_intervals_and_says_what_a_ridge_decides() -> None:
     X, score, generator = table()
     y = np.clip(score + 0.3 * generator.normal(size=len(X)), -6, 6)
     made = VerticalRegressor(low=-6, high=6, bounds=(-2, 2), epsilon=20, random_state=1).fit(X, y)
@@ -63,7 +65,7 @@ def test_a_regressor_has_intervals_and_says_what_a_ridge_decides():
         assert few.fit(X, y).dominated_.any()
 
 
-def test_groups_name_the_party_of_each_column():
+def test_groups_name_the_party_of_each_column() -> None:
     X, y = labelled(400)
     made = VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y, groups=["east", "west", "west", "north"])
     assert made.result_.outcome.parties == 3
@@ -73,12 +75,12 @@ def test_groups_name_the_party_of_each_column():
         made.fit(X, y, groups=["east"] * 4)
 
 
-def test_one_column_is_enough_for_two_parties():
+def test_one_column_is_enough_for_two_parties() -> None:
     X, y = labelled(400, 1)
     assert VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y).coef_.shape == (1, 2)
 
 
-def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path):
+def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path: Path) -> None:
     X, y = labelled(300)
     ledger = Ledger.create(
         tmp_path / "t.ledger", dataset="t", grant=Approx(2, 1e-5), unit=Unit.RECORD, neighbours=Neighbours.REPLACE
@@ -100,7 +102,7 @@ def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path
     assert any(float(one.spent.gaussian) for one in ledger.summary())
 
 
-def test_the_share_of_clipped_rows_is_told_to_the_caller_alone():
+def test_the_share_of_clipped_rows_is_told_to_the_caller_alone() -> None:
     X, y = labelled(500)
     made = VerticalClassifier(bounds=(-1, 1), random_state=1)
     with pytest.warns(UserWarning, match="no part of what is released"):

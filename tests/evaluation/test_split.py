@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,7 +63,7 @@ def test_a_fixed_number_would_move_others_when_a_record_goes() -> None:
 
 
 def test_where_records_come_and_go_none_moves_another() -> None:
-    given = {"unit": Unit.RECORD, "neighbours": ADD_REMOVE}
+    given: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": ADD_REMOVE}
     numbers = set()
     for number in range(40):
         whole, less = (is_aside(records(count), TERMS, key(number), **given) for count in (8, 7))

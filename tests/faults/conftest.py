@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.faults.consortia import make
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory):
+def small(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The consortium that is made most quickly, of parties that must all be there; for copies."""
     return make(tmp_path_factory.mktemp("faults") / "pristine", "softlabel", runs=2)

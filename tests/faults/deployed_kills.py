@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -146,12 +147,12 @@ def _watch_coordinator(record: seen.Record) -> None:
     seen.at_the_coordinator(record)
     whole_run = deployed.whole_run
 
-    def watched(parties):
+    def watched(parties: Any) -> Any:
         found = whole_run(parties)
         seen.released(record, parties.run, list(found))
         return found
 
-    deployed.whole_run = watched  # type: ignore[assignment]
+    deployed.whole_run = watched
 
 
 def exit_code(child: int, patience: float = _PATIENCE) -> int | None:

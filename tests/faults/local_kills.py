@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class Trial:
             return error.exit_code
         return _DONE
 
-    def _answering(self, party: str):
+    def _answering(self, party: str) -> Any:
         seen.at_a_site(self.record)
         desk = Desk(self.place.site(party))
         return lambda ask: desk.answered(ask).reply

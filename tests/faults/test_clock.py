@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,22 +23,22 @@ YEARS = timedelta(days=20 * 365)
 class Clock:
     """Stands for `datetime` in a module; `ahead` is by how much it is wrong."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.ahead = timedelta()
 
-    def now(self, zone=UTC):
+    def now(self, zone: Any = UTC) -> Any:
         return datetime.now(zone) + self.ahead
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = Clock()
     for module in (ledger_rows, booking):
         monkeypatch.setattr(module, "datetime", made)
     return made
 
 
-def run(place, name, progress=None):
+def run(place: Any, name: Any, progress: Any = None) -> Any:
     desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
         place.study,
@@ -49,11 +51,11 @@ def run(place, name, progress=None):
     return whole_run(parties)
 
 
-def test_a_run_goes_through_a_clock_that_jumps(small, tmp_path, clock):
+def test_a_run_goes_through_a_clock_that_jumps(small: Any, tmp_path: Path, clock: Any) -> None:
     place = small.copied(tmp_path / "consortium")
     jumps = iter([YEARS, -2 * YEARS, 2 * YEARS, -YEARS] * 20)
 
-    def jumping(_):
+    def jumping(_: Any) -> None:
         clock.ahead += next(jumps)
 
     with place.witnessed():

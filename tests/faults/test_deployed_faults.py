@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,30 +28,30 @@ pytestmark = [needs_server, pytest.mark.deploy]
 
 
 @pytest.fixture(autouse=True)
-def over():
+def over() -> Iterator[None]:
     yield
     end_children()
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory):
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Nobody may be lost here: three parties, all of whom must answer."""
     return make(tmp_path_factory.mktemp("deployed") / "pristine", "softlabel", runs=10, deployed=True)
 
 
 @pytest.fixture
-def place(pristine, tmp_path):
+def place(pristine: Any, tmp_path: Path) -> Iterator[Any]:
     made = pristine.copied(tmp_path / "consortium")
     with made.witnessed():
         yield made
 
 
-def run_of(at):
+def run_of(at: Any) -> Any:
     (folder,) = at.runs.iterdir()
     return folder, json.loads((folder / "run.json").read_text())["run"]
 
 
-def held(at):
+def held(at: Any) -> Any:
     """The ledgers' lines of the only run, after they were compared with all that was seen."""
     place, (_, run) = at.place, run_of(at)
     ledgers = {party: place.ledger(party) for party in place.parties}
@@ -60,13 +63,13 @@ def held(at):
 PAID = ["reserve", "draw", "close"]
 
 
-def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(place):
+def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(place: Any) -> None:
     with Deployment(place) as at:
 
-        def dying_at_the_end():
+        def dying_at_the_end() -> None:
             tell = Parties.tell
 
-            def told(self, *words, **more):
+            def told(self: Any, *words: Any, **more: Any) -> Any:
                 os.kill(at.sites["north"], signal.SIGKILL)
                 return tell(self, *words, **more)
 
@@ -85,7 +88,7 @@ def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(pla
 
 
 @contextmanager
-def small_disk(folder):
+def small_disk(folder: Any) -> Iterator[Any]:
     """This folder on a disk of its own, of a few megabytes."""
     kept = folder.with_name(f"{folder.name}-kept")
     folder.rename(kept)
@@ -102,7 +105,7 @@ def small_disk(folder):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def fill(folder):
+def fill(folder: Any) -> None:
     with (folder / "filling").open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
             with_room = True
@@ -114,23 +117,23 @@ def fill(folder):
 
 
 @pytest.mark.parametrize("when", ["before", "paying", "end"])
-def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_room(place, when):
+def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_room(place: Any, when: str) -> None:
     with small_disk(place.folder / "north") as folder, Deployment(place) as at:
         # One that starts on a full disk says so and ends, as services do.
         wait_until(lambda: "is connected to the relay" in at.said("north"), 120)
 
-        def filling():
+        def filling() -> None:
             if when == "before":
                 fill(folder)
                 return
             ask, tell = Parties.ask, Parties.tell
 
-            def asked(self, step, *words, **more):
+            def asked(self: Any, step: Any, *words: Any, **more: Any) -> Any:
                 if when == "paying" and getattr(step, "__name__", step) not in ("ready", "begin", "meet"):
                     fill(folder)
                 return ask(self, step, *words, **more)
 
-            def told(self, *words, **more):
+            def told(self: Any, *words: Any, **more: Any) -> Any:
                 fill(folder)
                 return tell(self, *words, **more)
 
@@ -148,14 +151,14 @@ def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_roo
         assert not at.place.ledger("north").verify().frozen
 
 
-def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place):
+def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
     """Slower than the time after which a party that shows none is lost."""
     with Deployment(place) as at:
         os.kill(at.sites["north"], signal.SIGKILL)
         os.waitpid(at.sites["north"], 0)
         answered = Host.answered
 
-        def slow(self, *words):
+        def slow(self: Any, *words: Any) -> Any:
             reply = answered(self, *words)
             if reply.path is not None and reply.path.mount == "" and reply.refusal is None:
                 time.sleep(SILENT + 3)
@@ -172,7 +175,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place):
         assert held(at)["north"] == PAID
 
 
-def test_two_runs_at_once_are_kept_apart_whoever_is_killed(place):
+def test_two_runs_at_once_are_kept_apart_whoever_is_killed(place: Any) -> None:
     """The sites of both die in the middle, and come back."""
     with Deployment(place) as at:
         both = [at.submit(), at.submit()]

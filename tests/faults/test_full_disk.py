@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,24 +22,24 @@ from tests.faults.consortia import RUN, make
 
 
 @pytest.fixture(scope="module")
-def averaging(tmp_path_factory):
+def averaging(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Of four parties, one of whom may be lost."""
     return make(tmp_path_factory.mktemp("disk") / "pristine", "averaging")
 
 
 @pytest.fixture(params=["small", pytest.param("averaging", marks=pytest.mark.long)])
-def place(request, tmp_path):
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     made = request.getfixturevalue(request.param).copied(tmp_path / "consortium")
     with made.witnessed():
         yield made
 
 
 @contextmanager
-def full(monkeypatch, path):
+def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
     """SQLite finds no room for another page of this file."""
     connected = ledger_file._connected
 
-    def short_of_room(where, *rest, **more):
+    def short_of_room(where: Any, *rest: Any, **more: Any) -> Any:
         connection = connected(where, *rest, **more)
         if where == path:
             (pages,) = connection.execute("pragma page_count").fetchone()
@@ -48,7 +51,7 @@ def full(monkeypatch, path):
         yield
 
 
-def run(place, *, progress=None):
+def run(place: Any, *, progress: Any = None) -> Any:
     desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
         place.study,
@@ -61,7 +64,7 @@ def run(place, *, progress=None):
     return whole_run(parties)
 
 
-def held(place, record):
+def held(place: Any, record: Any) -> Any:
     ledgers = {party: place.ledger(party) for party in place.parties}
     wrong, lines = broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)
     assert not wrong
@@ -69,7 +72,7 @@ def held(place, record):
 
 
 @pytest.fixture
-def record(tmp_path, monkeypatch):
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
@@ -79,7 +82,9 @@ def record(tmp_path, monkeypatch):
     return made
 
 
-def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(place, record, monkeypatch):
+def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(
+    place: Any, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = place.folder / "north" / "north.ledger"
     dropouts = place.study.consortium.dropouts
     with full(monkeypatch, path):
@@ -100,12 +105,14 @@ def test_a_site_whose_disk_is_full_is_lost_or_stops_the_run_which_then_goes_on(p
 
 
 @pytest.mark.long
-def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(place, record, monkeypatch):
+def test_a_disk_that_is_full_in_the_middle_costs_no_second_noise(
+    place: Any, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Full from the first step that pays: whoever has paid before answers as before."""
     path = place.folder / "north" / "north.ledger"
     context = full(monkeypatch, path)
 
-    def filling(step):
+    def filling(step: Any) -> None:
         if step.startswith(("cells", "sum.advertise", "count", "vote", "train")) and not entered:
             entered.append(step)
             context.__enter__()

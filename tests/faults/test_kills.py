@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +28,12 @@ from tests.runtime.nats.relays import needs_server
 
 
 @pytest.fixture(autouse=True)
-def over():
+def over() -> Iterator[None]:
     yield
     end_children()
 
 
-def test_a_few_kills(small, tmp_path):
+def test_a_few_kills(small: Any, tmp_path: Path) -> None:
     tally = local_kills.kills(small, tmp_path, 2, SEED, measured=1)
     assert tally.kills >= 2 and not tally.violations
     assert not tally.number(ENDED)
@@ -38,7 +41,7 @@ def test_a_few_kills(small, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
-def test_two_hundred_kills(method, tmp_path):
+def test_two_hundred_kills(method: Any, tmp_path: Path) -> None:
     tally = local_kills.kills(make(tmp_path / "pristine", method), tmp_path, 200, SEED)
     print(*table.lines(LOCAL, tally, SEED), sep="\n")
     assert not tally.violations
@@ -49,7 +52,7 @@ def test_two_hundred_kills(method, tmp_path):
 @needs_server
 @pytest.mark.deploy
 @pytest.mark.parametrize("method", METHODS)
-def test_kills_of_each_role_over_a_relay(method, tmp_path):
+def test_kills_of_each_role_over_a_relay(method: Any, tmp_path: Path) -> None:
     tally = deployed_kills.kills(make(tmp_path / "pristine", method, runs=40, deployed=True), tmp_path, 3, SEED)
     print(*table.lines(DEPLOYED, tally, SEED), sep="\n")
     assert not tally.violations and not tally.number(ENDED)
@@ -59,7 +62,7 @@ def test_kills_of_each_role_over_a_relay(method, tmp_path):
 
 
 @pytest.fixture
-def watched(small, tmp_path, monkeypatch):
+def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run in this process of which everything is written down; call it again to run it again."""
     place, record = small.copied(tmp_path / "consortium"), seen.Record(tmp_path / "seen")
     for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
@@ -68,13 +71,13 @@ def watched(small, tmp_path, monkeypatch):
     seen.at_a_site(record)
     seen.at_the_coordinator(record)
 
-    def run(journal):
+    def run(journal: Any) -> Any:
         with place.witnessed():
             desks = {party: Desk(place.site(party)) for party in place.parties}
             parties = coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys)
             return whole_run(parties)
 
-    def wrong():
+    def wrong() -> Any:
         with place.witnessed():
             ledgers = {party: place.ledger(party) for party in place.parties}
             return broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)[0]
@@ -87,12 +90,12 @@ class Dies(BaseException):
     """Stands for a kill: nothing catches it."""
 
 
-def test_control_a_site_that_forgets_its_reply_is_seen(watched, monkeypatch):
+def test_control_a_site_that_forgets_its_reply_is_seen(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again after a kill, it draws a second noise for one debit."""
     journal, got = Journal(), Journal.got
     agreed, asked = watched.place.study.agreed, []
 
-    def dying(self, run, path, *rest, **more):
+    def dying(self: Any, run: Any, path: Any, *rest: Any, **more: Any) -> Any:
         if owed(agreed, "north", path) is not None:
             asked.append(path)
             raise Dies
@@ -111,7 +114,7 @@ def test_control_a_site_that_forgets_its_reply_is_seen(watched, monkeypatch):
     assert any(f"answered {asked[0]} in 2 ways" in one for one in watched.wrong())
 
 
-def test_control_a_ledger_that_does_not_pay_is_seen(watched, monkeypatch):
+def test_control_a_ledger_that_does_not_pay_is_seen(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transaction, "draw", lambda self, **what: None)
     watched(Journal())
     assert any("its ledger lacks the draw" in one for one in watched.wrong())

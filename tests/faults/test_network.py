@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +26,7 @@ class Cuttable(Loopback):
 
     stretches: dict[str, Stretch]
 
-    def relay_of(self, name):
+    def relay_of(self, name: Any) -> Any:
         direct = super().relay_of(name)
         if name not in self.stretches:
             self.stretches[name] = Stretch(int(direct.address.rpartition(":")[2]))
@@ -33,11 +36,11 @@ class Cuttable(Loopback):
 class Answers:
     """A site that counts what it answers, once it is let."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked, self.may = threading.Event(), threading.Event()
         self.times = 0
 
-    def __call__(self, ask):
+    def __call__(self, ask: Any) -> Any:
         self.asked.set()
         self.may.wait(60)
         self.times += 1
@@ -45,7 +48,7 @@ class Answers:
 
 
 @pytest.fixture
-def net(tmp_path):
+def net(tmp_path: Path) -> Iterator[Any]:
     made = Cuttable.make(tmp_path / "members", NAMES)
     object.__setattr__(made, "stretches", {})
     made.start()
@@ -66,7 +69,7 @@ def net(tmp_path):
         stretch.close()
 
 
-def asked(channel, answers, what, patience, meanwhile):
+def asked(channel: Any, answers: Any, what: Any, patience: Any, meanwhile: Any) -> Any:
     """Outcomes of an ask by party, of which something happens in the middle."""
     found = {}
     with channel.ask({name: lambda: what for name in NAMES}, patience=patience) as asking:
@@ -79,13 +82,13 @@ def asked(channel, answers, what, patience, meanwhile):
     return found
 
 
-def let(answers):
+def let(answers: Any) -> None:
     for one in answers.values():
         one.may.set()
 
 
-def after(seconds, *calls):
-    def meanwhile():
+def after(seconds: Any, *calls: Any) -> Any:
+    def meanwhile() -> None:
         threading.Event().wait(seconds)
         for call in calls:
             call()
@@ -93,7 +96,7 @@ def after(seconds, *calls):
     return meanwhile
 
 
-def test_a_short_cut_of_any_line_loses_nobody(net):
+def test_a_short_cut_of_any_line_loses_nobody(net: Any) -> None:
     made, answers, channel = net
     for who, way in ((COORDINATOR, "hold"), ("north", "hold"), (COORDINATOR, "cut"), ("north", "cut")):
         for one in answers.values():
@@ -101,7 +104,7 @@ def test_a_short_cut_of_any_line_loses_nobody(net):
             one.may.clear()
         stretch = made.stretches[who]
 
-        def meanwhile(stretch=stretch, way=way):
+        def meanwhile(stretch: Any = stretch, way: Any = way) -> None:
             getattr(stretch, way)()
             after(1.0, stretch.mend, lambda: let(answers))()
 
@@ -109,7 +112,7 @@ def test_a_short_cut_of_any_line_loses_nobody(net):
         assert all(isinstance(one, Replied) for one in found.values()), (who, way, found)
 
 
-def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net):
+def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net: Any) -> None:
     """It hears nobody, and its connection looks alive: what is silent is the line, not the parties."""
     made, answers, channel = net
     stretch = made.stretches[COORDINATOR]
@@ -120,11 +123,11 @@ def test_nobody_is_lost_for_a_long_cut_of_the_coordinators_own_line(net):
     assert all(isinstance(one, Replied) for one in found.values()), found
 
 
-def test_a_party_behind_a_long_cut_is_lost_alone_and_gives_the_same_reply_later(net):
+def test_a_party_behind_a_long_cut_is_lost_alone_and_gives_the_same_reply_later(net: Any) -> None:
     made, answers, channel = net
     stretch = made.stretches["north"]
 
-    def meanwhile():
+    def meanwhile() -> None:
         stretch.hold()
         let(answers)
 

@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -121,13 +121,13 @@ class ChannelConformance:
     def line(self) -> Line:
         raise NotImplementedError
 
-    def test_each_party_is_asked_its_own_and_its_reply_comes_whole(self, line):
+    def test_each_party_is_asked_its_own_and_its_reply_comes_whole(self, line: Any) -> None:
         sizes = {"ash": 0, "birch": 1, "cedar": 70_001, "doum": 3 * MEGA + 7}
         sent = {party: party.encode() * (size // len(party) + 1) for party, size in sizes.items()}
         found = outcomes(line.channel(dict.fromkeys(sent, echo)).ask(asks(sent)))
         assert found == {party: echo(raw) for party, raw in sent.items()}
 
-    def test_a_reply_is_handed_over_when_it_arrives_not_when_all_are_there(self, line):
+    def test_a_reply_is_handed_over_when_it_arrives_not_when_all_are_there(self, line: Any) -> None:
         slow = Slow()
         with line.channel({"ash": slow, "birch": echo}).ask(asks({"ash": b"1", "birch": b"2"})) as asking:
             replied = (event for event in asking if isinstance(event, Replied))
@@ -136,7 +136,7 @@ class ChannelConformance:
             assert next(replied) == Replied("ash", echo(b"1"))
             assert next(replied, None) is None
 
-    def test_messages_are_made_when_they_are_sent_and_not_held(self, line):
+    def test_messages_are_made_when_they_are_sent_and_not_held(self, line: Any) -> None:
         names = [f"site-{number}" for number in range(40)]
         held = Held()
         channel = line.channel(dict.fromkeys(names, lambda raw: raw[:8].strip()))
@@ -144,12 +144,12 @@ class ChannelConformance:
         assert found == {name: name.encode() for name in names}
         assert held.made >= 40 and held.most <= 8
 
-    def test_a_message_may_be_made_again_and_is_the_same(self, line):
+    def test_a_message_may_be_made_again_and_is_the_same(self, line: Any) -> None:
         channel = line.channel({"ash": echo})
         once = asks({"ash": b"the same"})
         assert outcomes(channel.ask(once)) == outcomes(channel.ask(once)) == {"ash": echo(b"the same")}
 
-    def test_replies_that_nobody_takes_are_not_piled_up(self, line):
+    def test_replies_that_nobody_takes_are_not_piled_up(self, line: Any) -> None:
         names = [f"site-{number}" for number in range(24)]
         reply = bytes(4 * MEGA)
         channel = line.channel(dict.fromkeys(names, lambda raw: reply))
@@ -163,14 +163,14 @@ class ChannelConformance:
             tracemalloc.stop()
         assert peak < (70 + line.copies * 24 * 4) * MEGA
 
-    def test_a_party_that_is_gone_is_lost_and_the_others_count(self, line):
+    def test_a_party_that_is_gone_is_lost_and_the_others_count(self, line: Any) -> None:
         line.take_away("birch")
         channel = line.channel({"ash": echo, "birch": echo, "cedar": echo})
         found = outcomes(channel.ask(asks(dict.fromkeys(("ash", "birch", "cedar"), b"?")), patience=Patience(silent=2)))
         assert found.pop("birch") in (ABSENT, SILENT)
         assert found == dict.fromkeys(("ash", "cedar"), echo(b"?"))
 
-    def test_a_party_that_computes_shows_life_and_is_not_gone(self, line):
+    def test_a_party_that_computes_shows_life_and_is_not_gone(self, line: Any) -> None:
         slow, seen = Slow(), []
         with line.channel({"ash": slow}).ask(asks({"ash": b"a long step"}), patience=Patience(silent=1.5)) as asking:
             timer = threading.Timer(3.5, slow.go.set)
@@ -179,7 +179,7 @@ class ChannelConformance:
         assert seen[-1] == Replied("ash", echo(b"a long step"))
         assert len(seen) > 2 and set(seen[:-1]) == {Alive("ash")}
 
-    def test_who_answers_after_the_deadline_is_late_and_has_answered_the_next_time(self, line):
+    def test_who_answers_after_the_deadline_is_late_and_has_answered_the_next_time(self, line: Any) -> None:
         slow = Slow()
         channel = line.channel({"ash": slow, "birch": echo})
         both = asks({"ash": b"1", "birch": b"2"})
@@ -187,7 +187,7 @@ class ChannelConformance:
         slow.go.set()
         assert outcomes(channel.ask(both)) == {"ash": echo(b"1"), "birch": echo(b"2")}
 
-    def test_whoever_asked_may_hurry_and_a_nearer_deadline_stays(self, line):
+    def test_whoever_asked_may_hurry_and_a_nearer_deadline_stays(self, line: Any) -> None:
         slow = Slow()
         began = time.monotonic()
         with line.channel({"ash": slow}).ask(asks({"ash": b"1"}), patience=Patience(deadline=SOON)) as asking:
@@ -198,15 +198,15 @@ class ChannelConformance:
         assert time.monotonic() - began < SOON / 2
 
     @pytest.mark.parametrize("way", ["ask", "reply"])
-    def test_what_is_too_large_loses_its_party_alone(self, line, way):
+    def test_what_is_too_large_loses_its_party_alone(self, line: Any, way: str) -> None:
         big = bytes(3000)
         channel = line.channel({"ash": lambda raw: big if way == "reply" else b"no", "birch": echo}, most=2000)
         found = outcomes(channel.ask(asks({"ash": big if way == "ask" else b"?", "birch": b"?"})))
         assert found == {"ash": SIZE, "birch": echo(b"?")}
 
-    def test_an_ask_is_cancelled_from_another_thread(self, line):
+    def test_an_ask_is_cancelled_from_another_thread(self, line: Any) -> None:
         slow = {name: Slow() for name in ("ash", "birch")}
-        made = []
+        made: Any = []
         late = [f"site-{number}" for number in range(30)]
 
         def stuck(raw: bytes) -> bytes:
@@ -226,7 +226,8 @@ class ChannelConformance:
         time.sleep(0.3)
         assert len(made) <= count + 4, "what was being made then, and no more"
 
-    def test_after_the_block_is_left_nothing_is_sent_and_nothing_is_heard(self, line):
+    def test_after_the_block_is_left_nothing_is_sent_and_nothing_is_heard(self, line: Any) -> None:
+        made: Any
         slow, made = Slow(), []
         names = ["ash", *(f"site-{number}" for number in range(30))]
         channel = line.channel(dict.fromkeys(names, slow))
@@ -244,7 +245,7 @@ class ChannelConformance:
         assert list(asking) == [] and len(made) <= count + 4
         assert outcomes(channel.ask(asks({"ash": b"again"}))) == {"ash": echo(b"again")}
 
-    def test_many_asks_at_once_do_not_mix(self, line):
+    def test_many_asks_at_once_do_not_mix(self, line: Any) -> None:
         names = ("ash", "birch", "cedar")
         channel = line.channel({name: lambda raw, name=name: name.encode() + raw for name in names})
         wrong: list[object] = []
@@ -263,21 +264,21 @@ class ChannelConformance:
             one.join(3 * SOON)
         assert not wrong and not any(one.is_alive() for one in threads)
 
-    def test_a_site_that_raises_is_a_lost_party(self, line):
+    def test_a_site_that_raises_is_a_lost_party(self, line: Any) -> None:
         def broken(raw: bytes) -> bytes:
             raise ZeroDivisionError("/home/owner/secret.csv")
 
         found = outcomes(line.channel({"ash": broken, "birch": echo}).ask(asks({"ash": b"?", "birch": b"?"})))
         assert found == {"ash": FAILED, "birch": echo(b"?")}
 
-    def test_a_message_that_can_not_be_made_ends_the_ask_with_its_error(self, line):
+    def test_a_message_that_can_not_be_made_ends_the_ask_with_its_error(self, line: Any) -> None:
         def unmakeable() -> bytes:
             raise LookupError("the journal lacks a box")
 
         with pytest.raises(LookupError, match="lacks a box"):
             outcomes(line.channel({"ash": echo, "birch": echo}).ask({**asks({"birch": b"?"}), "ash": unmakeable}))
 
-    def test_nobody_is_lost_while_the_line_itself_is_down(self, line):
+    def test_nobody_is_lost_while_the_line_itself_is_down(self, line: Any) -> None:
         if not line.can_go_down:
             return
         channel = line.channel({"ash": echo, "birch": echo})
@@ -296,10 +297,10 @@ class ChannelConformance:
         ],
         ids=["loss", "duplicate", "reordering", "slow", "all of it"],
     )
-    def test_a_bad_line_changes_nothing_that_is_heard(self, line, bad):
+    def test_a_bad_line_changes_nothing_that_is_heard(self, line: Any, bad: Any) -> None:
         """Each is answered once, whole, whatever became of the pieces on the way."""
         sizes = {"ash": 1, "birch": 70_001, "cedar": MEGA + 7}
-        answered = {party: [] for party in sizes}
+        answered: Any = {party: [] for party in sizes}
 
         def site(party: str) -> Site:
             return lambda raw: answered[party].append(raw) or echo(raw)
@@ -314,7 +315,7 @@ class ChannelConformance:
         }
 
     @pytest.mark.parametrize("ends", [("ash",), ("",), ("", "ash", "birch")], ids=["a site's", "the asker's", "all"])
-    def test_a_connection_that_breaks_is_made_again_and_nobody_is_lost(self, line, ends):
+    def test_a_connection_that_breaks_is_made_again_and_nobody_is_lost(self, line: Any, ends: Any) -> None:
         slow = Slow()
         channel = line.channel({"ash": slow, "birch": echo})
         both = asks({"ash": b"1", "birch": b"2"})
@@ -326,7 +327,7 @@ class ChannelConformance:
             assert outcomes(asking) == {"ash": echo(b"1"), "birch": echo(b"2")}
         assert outcomes(channel.ask(both, patience=Patience(silent=SOON))) == {"ash": echo(b"1"), "birch": echo(b"2")}
 
-    def test_cancelling_one_of_two_asks_for_the_same_leaves_the_other(self, line):
+    def test_cancelling_one_of_two_asks_for_the_same_leaves_the_other(self, line: Any) -> None:
         slow = Slow()
         channel = line.channel({"ash": slow})
         same = asks({"ash": b"the same"})
@@ -339,12 +340,12 @@ class ChannelConformance:
         # Nor is what was cancelled lost: asked again, it is answered.
         assert outcomes(channel.ask(same)) == {"ash": echo(b"the same")}
 
-    def test_what_is_as_large_as_allowed_is_carried_both_ways(self, line):
+    def test_what_is_as_large_as_allowed_is_carried_both_ways(self, line: Any) -> None:
         raw = bytes(2000 - line.margin)
         channel = line.channel({"ash": lambda asked: asked}, most=2000)
         assert outcomes(channel.ask(asks({"ash": raw}))) == {"ash": raw}
 
-    def test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same(self, line):
+    def test_a_line_that_breaks_in_the_middle_of_a_long_message_carries_it_all_the_same(self, line: Any) -> None:
         sent = {"ash": bytes(range(256)) * (40 * MEGA // 256), "birch": b"?"}
         channel = line.channel(dict.fromkeys(sent, lambda raw: raw[::-1]))
         with channel.ask(asks(sent), patience=Patience(silent=SOON)) as asking:

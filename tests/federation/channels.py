@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from comity.federation.messages.asking import ABSENT, Asking, Replied
 from comity.federation.messages.channel import FOR_EVER, MOST, Channel, Message, Patience
@@ -41,7 +42,7 @@ class WholeLocal(Whole):
         self.local = LocalChannel(hosts)
 
     @property
-    def refusals(self):
+    def refusals(self) -> Any:
         return self.local.refusals
 
     def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:

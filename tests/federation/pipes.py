@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from .channels import Whole
 from .children import fork
@@ -17,7 +18,9 @@ class PipeChannel(Whole):
     """`answering` makes a party's answer to an ask, in that party's process. A site that died is lost. The numbers of
     the processes stand in `folder`, by party."""
 
-    def __init__(self, folder: Path, names: Iterable[str], answering: Callable[[str], Callable[[bytes], bytes]]):
+    def __init__(
+        self, folder: Path, names: Iterable[str], answering: Callable[[str], Callable[[bytes], bytes]]
+    ) -> None:
         self.sites = {}
         for name in names:
             to_site, to_us = os.pipe(), os.pipe()
@@ -35,7 +38,7 @@ class PipeChannel(Whole):
         (folder / "pids.new").write_text(" ".join(str(pid) for pid, *_ in self.sites.values()))
         (folder / "pids.new").rename(folder / PIDS)  # whoever kills finds all of them, or no file
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         for name, message in messages.items():
             with contextlib.suppress(BrokenPipeError):
                 send(self.sites[name][1], message)
@@ -50,7 +53,7 @@ def send(descriptor: int, message: bytes) -> None:
 
 
 def receive(descriptor: int) -> bytes | None:
-    def exactly(count):
+    def exactly(count: Any) -> Any:
         out = b""
         while len(out) < count:
             piece = os.read(descriptor, count - len(out))
@@ -63,7 +66,7 @@ def receive(descriptor: int) -> bytes | None:
     return None if head is None else exactly(int.from_bytes(head, "big"))
 
 
-def _serve(answering, name: str, inward: int, outward: int) -> None:
+def _serve(answering: Any, name: str, inward: int, outward: int) -> None:
     try:
         answer = answering(name)
         while (ask := receive(inward)) is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,21 +20,21 @@ from comity.privacy.unit import Neighbours, Unit
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, host, path_of, setup
 
 
-def accounts(hosts):
+def accounts(hosts: Any) -> Any:
     return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}
 
 
-def again(parties, hosts, **options):
+def again(parties: Any, hosts: Any, **options: Any) -> Any:
     """The same run, over the same journal, with everybody reachable."""
     resumed, _ = setup(parties.protocol, parties.consortium, hosts=hosts, run=parties.run, **options)
     resumed.journal = parties.journal
     return resumed
 
 
-def changing_its_mind(parties, hosts, name="cedar"):
+def changing_its_mind(parties: Any, hosts: Any, name: str = "cedar") -> Any:
     """A party that was ready, and whose owner has withdrawn the approval when it is to begin."""
 
-    def meddling(path):
+    def meddling(path: Any) -> None:
         if path == "run.begin[0]":
             hosts[name].policy = Policy()
 
@@ -39,7 +42,7 @@ def changing_its_mind(parties, hosts, name="cedar"):
     return parties
 
 
-def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
+def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     who = consortium()
     parties, hosts = setup(who=who)
     before = accounts(hosts)
@@ -54,7 +57,7 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
         assert decode(answer(one, ask_for("average[0]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
 
 
-def test_a_refused_run_is_over_and_says_so():
+def test_a_refused_run_is_over_and_says_so() -> None:
     who = consortium()
     parties, hosts = setup(who=who)
     with pytest.raises(Refused, match="approval"):
@@ -65,7 +68,7 @@ def test_a_refused_run_is_over_and_says_so():
     assert run(setup(who=who, hosts=hosts, run="run-2")[0])["result"].shape == (3,)
 
 
-def test_a_refusal_by_somebody_else_costs_no_approval():
+def test_a_refusal_by_somebody_else_costs_no_approval() -> None:
     who = consortium()
     once = Policy(approved={STUDY: 1})
     hosts = {name: host(Rounds(), who, name, policy=once) for name in who.parties}
@@ -77,7 +80,7 @@ def test_a_refusal_by_somebody_else_costs_no_approval():
         run(setup(who=who, hosts=hosts, run="run-3")[0])
 
 
-def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved():
+def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved() -> None:
     """Else a coordinator would read what is disclosed exactly as often as it likes."""
     one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
@@ -86,7 +89,7 @@ def test_an_abandoned_run_in_which_anything_was_answered_counts_as_approved():
     assert decode(answer(one, ask_for("run.begin[0]", run="run-2")))["refused"] == "approval"
 
 
-def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later():
+def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later() -> None:
     who = consortium()
     _, hosts = setup(who=who)
     before = accounts(hosts)
@@ -101,7 +104,7 @@ def test_whoever_is_away_while_a_refused_run_is_abandoned_hears_it_later():
     assert hosts["elm"].store.runs_open() == [] and accounts(hosts) == before
 
 
-def test_the_end_stays_open_until_everybody_has_heard_it():
+def test_the_end_stays_open_until_everybody_has_heard_it() -> None:
     lose = [("doum", "sum.mask[mean/0]")]
     parties, hosts = setup(Rounds(rounds=0), lose=lose, noise=NoNoise())
     released = run(parties)["result"]
@@ -120,7 +123,7 @@ def test_the_end_stays_open_until_everybody_has_heard_it():
     assert resumed.channel.asked == []
 
 
-def test_whoever_was_away_at_the_beginning_can_not_begin_later():
+def test_whoever_was_away_at_the_beginning_can_not_begin_later() -> None:
     """Its reply may have been lost, not its reservation; or its ask may still be on the way."""
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)
@@ -133,11 +136,11 @@ def test_whoever_was_away_at_the_beginning_can_not_begin_later():
     assert not any(entry.kind == "reserve" for entry in hosts["elm"].store.ledger.entries())
 
 
-def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end():
+def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end() -> None:
     class Deaf(LossyChannel):
         """Hears what it is asked, and its answer to the beginning is lost."""
 
-        def carry(self, messages):
+        def carry(self, messages: Any) -> Any:
             replies = super().carry(messages)
             if path_of(next(iter(messages.values()))) == "run.begin[0]":
                 del replies["elm"]
@@ -153,10 +156,10 @@ def test_a_reservation_whose_reply_was_lost_is_freed_at_the_end():
     assert accounts({"elm": hosts["elm"]}) == before
 
 
-def test_a_party_that_refuses_the_end_has_heard_it():
+def test_a_party_that_refuses_the_end_has_heard_it() -> None:
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
 
-    def meddling(path):
+    def meddling(path: Any) -> None:
         if path == "run.end[0]":
             hosts["elm"].store.abandon("run-1")
 
@@ -170,7 +173,7 @@ def test_a_party_that_refuses_the_end_has_heard_it():
 # At a site, by its owner.
 
 
-def test_an_owner_abandons_a_run_for_good():
+def test_an_owner_abandons_a_run_for_good() -> None:
     one = host(Rounds(protection=Noised), consortium(), "ash")
     fresh = accounts({"ash": one})
     answer(one, ask_for("run.begin[0]"))
@@ -189,7 +192,7 @@ def test_an_owner_abandons_a_run_for_good():
     one.store.ledger.verify()
 
 
-def test_a_run_that_never_began_is_closed_too():
+def test_a_run_that_never_began_is_closed_too() -> None:
     one = host(Rounds(), consortium(), "ash")
     fresh, before = accounts({"ash": one}), one.store.ledger.commit_head().count
     one.store.abandon("run-9")
@@ -198,7 +201,7 @@ def test_a_run_that_never_began_is_closed_too():
     assert "ok" in decode(answer(one, ask_for("run.begin[0]", run="run-1")))
 
 
-def test_any_store_over_the_ledger_abandons(tmp_path, monkeypatch):
+def test_any_store_over_the_ledger_abandons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a command does, that knows the file and nothing of the study."""
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     one = host(Rounds(), consortium(), "ash", tmp_path)
@@ -207,7 +210,7 @@ def test_any_store_over_the_ledger_abandons(tmp_path, monkeypatch):
     assert one.store.runs_open() == []
 
 
-def test_a_run_without_a_party_that_abandoned_it_goes_on():
+def test_a_run_without_a_party_that_abandoned_it_goes_on() -> None:
     parties, hosts = setup(noise=NoNoise())
     begin(parties)
     hosts["elm"].store.abandon("run-1")
@@ -221,7 +224,7 @@ def test_a_run_without_a_party_that_abandoned_it_goes_on():
         run(again(parties, hosts, noise=NoNoise()))
 
 
-def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path):
+def test_a_journal_remembers_across_processes_that_a_run_was_refused(tmp_path: Path) -> None:
     who = consortium()
     _, hosts = setup(who=who)
     parties, _ = setup(who=who, hosts=hosts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def random_lists(size: int, seed: int = 0, count: int = 40) -> list[list[str]]:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_every_party_gets_the_common_people_in_one_order(method, size):
+def test_every_party_gets_the_common_people_in_one_order(method: Any, size: int) -> None:
     lists = random_lists(size)
     parties, hosts = started(lists, method)
     rows = Aligned(method).align.coordinate_alignment(parties)
@@ -114,7 +115,7 @@ def test_every_party_gets_the_common_people_in_one_order(method, size):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_rows_of_a_run_are_a_dimension_of_its_later_releases(method):
+def test_the_rows_of_a_run_are_a_dimension_of_its_later_releases(method: Any) -> None:
     lists = random_lists(3)
     parties, hosts = started(lists, method)
     rows = Aligned(method).align.coordinate_alignment(parties)
@@ -131,7 +132,7 @@ def test_the_rows_of_a_run_are_a_dimension_of_its_later_releases(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_whole_run_leaves_no_key_order_or_rows_behind(method):
+def test_a_whole_run_leaves_no_key_order_or_rows_behind(method: Any) -> None:
     lists = random_lists(3)
     parties, hosts = started(lists, method)
     run(parties)
@@ -140,7 +141,7 @@ def test_a_whole_run_leaves_no_key_order_or_rows_behind(method):
             assert hosts[name].store.state("run-1", state) is None
 
 
-def test_ids_are_compared_in_their_canonical_form():
+def test_ids_are_compared_in_their_canonical_form() -> None:
     lists = [["Ame\u0301lie", " padded ", "plain"], ["Am\u00e9lie", "padded", "plain"]]
     parties, hosts = started(lists)
     assert Aligned().align.coordinate_alignment(parties) == 3
@@ -151,7 +152,7 @@ def test_ids_are_compared_in_their_canonical_form():
 @pytest.mark.parametrize(
     "texts", [["a", "bc", "def"], ["a b", "c"], [" a", "b "], ["é", "b"], ["one"], ["x\ty", "z\n"], ["\x1fa", "b"], []]
 )
-def test_the_quick_and_the_thorough_way_to_canonical_bytes_agree(texts):
+def test_the_quick_and_the_thorough_way_to_canonical_bytes_agree(texts: Any) -> None:
     assert list(canonical(texts)) == [one.strip().encode() for one in texts]
 
 
@@ -173,7 +174,7 @@ def test_the_quick_and_the_thorough_way_to_canonical_bytes_agree(texts):
         (None, "birch has no ids"),
     ],
 )
-def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, ids, says):
+def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method: Any, ids: Any, says: str) -> None:
     parties, hosts = started([["a", "b", "c"], ids], method)
     with pytest.raises(Stopped) as stopped:
         Aligned(method).align.coordinate_alignment(parties)
@@ -183,7 +184,7 @@ def test_bad_ids_are_an_error_at_their_owner_and_a_stop_for_the_others(method, i
     assert decode(replies[-1][:-SIGNATURE_BYTES]) == {"refused": "stopped", "key": ""}
 
 
-def test_errors_show_no_id():
+def test_errors_show_no_id() -> None:
     for ids in (["secret-name", "secret-name"], ["secret-name", 3], ["secret-name", ""]):
         with pytest.raises(DataError) as error:
             distinct(b"".join(hashlib.md5(one).digest() for one in canonical(ids)), 16)
@@ -192,7 +193,7 @@ def test_errors_show_no_id():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("lists", [[["a", "b"], ["c"]], [["a", "b"], []], [["a", "b"], ["b", "c"], ["c", "a"]]])
-def test_an_empty_intersection_ends_the_study(method, lists):
+def test_an_empty_intersection_ends_the_study(method: Any, lists: Any) -> None:
     parties, hosts = started(lists, method)
     with pytest.raises(DataError, match="share nobody") as error:
         Aligned(method).align.coordinate_alignment(parties)
@@ -204,8 +205,8 @@ def test_an_empty_intersection_ends_the_study(method, lists):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
-    def begin(allowed):
+def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method: Any) -> None:
+    def begin(allowed: Any) -> Any:
         one = host(
             Aligned(method),
             consortium(3, dropouts=0),
@@ -218,7 +219,7 @@ def test_a_site_whose_policy_keeps_sizes_at_home_takes_no_part(method):
     assert "ok" in begin({"sizes_may_leave"})
 
 
-def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it():
+def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it() -> None:
     parties, _ = setup(Aligned(declares=False), consortium(3, dropouts=0))
     with pytest.raises(Malformed, match="not declared"):
         Alignment().coordinate_alignment(parties)
@@ -227,7 +228,7 @@ def test_a_protocol_that_does_not_declare_its_alignment_can_not_run_it():
         Alignment("keyed").coordinate_alignment(parties)
 
 
-def test_the_declaration_says_what_is_exact():
+def test_the_declaration_says_what_is_exact() -> None:
     for method in METHODS:
         part = Alignment(method).declare(consortium(3, dropouts=0))
         texts = {release.name: release.protection.text for release in part.releases}
@@ -248,7 +249,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method in METHODS for path in STEPS[method]])
-def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method, path, tmp_path):
+def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method: Any, path: Any, tmp_path: Path) -> None:
     lists = random_lists(3)
     parties, _ = started(lists, method, tmp_path, lose=[("ash", path)])
     with pytest.raises(SiteLost, match="ash"):
@@ -263,12 +264,12 @@ def test_a_run_waits_for_every_party_and_goes_on_where_it_was(method, path, tmp_
 # Steps out of turn, withheld or altered messages.
 
 
-def ask(parties, hosts, name, path, mail=(), **values):
+def ask(parties: Any, hosts: Any, name: Any, path: Any, mail: Any = (), **values: Any) -> Any:
     nonce = parties.journal.nonce(parties.run)
     return decode(answer(hosts[name], ask_for(path, run=parties.run, nonce=nonce, mail=mail, **values)))
 
 
-def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it():
+def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it() -> None:
     parties, hosts = started(random_lists(3))
     assert ask(parties, hosts, "birch", "align.deal_key[0]")["refused"] == "align"
     assert ask(parties, hosts, "birch", "align.pseudonyms[0]")["refused"] == "align"
@@ -282,7 +283,7 @@ def test_a_key_comes_from_the_first_party_alone_and_nothing_leaves_without_it():
     assert ask(parties, hosts, "birch", "align.blind[0]")["refused"] == "no-step"
 
 
-def test_lists_go_around_the_ring_once_and_in_turn():
+def test_lists_go_around_the_ring_once_and_in_turn() -> None:
     parties, hosts = started(random_lists(4), "ecdh")
     assert ask(parties, hosts, "ash", "align.relay[0]")["refused"] == "align"
     view = parties.under("align")
@@ -304,7 +305,7 @@ def test_lists_go_around_the_ring_once_and_in_turn():
 @pytest.mark.parametrize(
     "positions", [[0, 0], [0, 99], [-1, 0], [0, 1, 2], np.array([0.0, 1.0]), np.array([[0], [1]], "<i8")]
 )
-def test_positions_are_distinct_rows_of_the_list(positions):
+def test_positions_are_distinct_rows_of_the_list(positions: Any) -> None:
     parties, hosts = started(random_lists(2))
     view = parties.under("align")
     view.ask("deal_key", to=["ash"])
@@ -313,7 +314,7 @@ def test_positions_are_distinct_rows_of_the_list(positions):
     assert early["refused"] == "form"  # the dimension has to be known before what it measures
     view.ask("pseudonyms")
 
-    def place(array):
+    def place(array: Any) -> Any:
         return ask(parties, hosts, "ash", "align.place[0]", rows=2, own={"positions": array})
 
     assert place(array)["refused"] == "form"
@@ -321,10 +322,12 @@ def test_positions_are_distinct_rows_of_the_list(positions):
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw[:-16] + raw[:16]])
-def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(monkeypatch, change):
+def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(
+    monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
     honest = alignment._shuffled
 
-    def lying(site, tokens, width):
+    def lying(site: Any, tokens: Any, width: Any) -> Any:
         sent = honest(site, tokens, width)
         return change(sent) if site.party == "birch" else sent
 
@@ -337,7 +340,7 @@ def test_a_list_that_is_cut_or_repeats_a_token_is_refused_by_the_coordinator(mon
 # What the coordinator and the parties see.
 
 
-def views(parties):
+def views(parties: Any) -> Any:
     """Tokens per owner as the coordinator opens them, and all bytes that passed it."""
     tokens, everything, declared = {}, b"", parties.protocol.align.declare(parties.consortium)
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
@@ -353,7 +356,7 @@ def views(parties):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_id_key_or_secret_passes_the_coordinator(method):
+def test_no_id_key_or_secret_passes_the_coordinator(method: Any) -> None:
     lists = [[f"person-{place}-{i}" for i in range(20)] + ["somebody-whom-all-hold"] for place in range(3)]
     parties, hosts = started(lists, method)
     Aligned(method).align.coordinate_alignment(parties)
@@ -370,7 +373,7 @@ def test_no_id_key_or_secret_passes_the_coordinator(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parties_are_told_positions_and_never_tokens(method):
+def test_parties_are_told_positions_and_never_tokens(method: Any) -> None:
     parties, _ = started(random_lists(3), method)
     Aligned(method).align.coordinate_alignment(parties)
     tokens, _ = views(parties)
@@ -384,7 +387,7 @@ def test_parties_are_told_positions_and_never_tokens(method):
                 assert all(raw[at : at + width] not in exchange.message for at in range(0, len(raw), width)), party
 
 
-def places(lists, method, times):
+def places(lists: Any, method: Any, times: Any) -> Any:
     """Where in each list the coordinator sees the rows that two parties share, as a fraction of its length."""
     found, tokens = [], []
     for _ in range(times):
@@ -405,7 +408,7 @@ FAR = [[f"{i * 977}@x" for i in range(30)], [f"y{i}" for i in range(20)] + [f"{i
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_view_of_the_coordinator_is_the_same_for_any_people_with_the_same_overlaps(method):
+def test_the_view_of_the_coordinator_is_the_same_for_any_people_with_the_same_overlaps(method: Any) -> None:
     worlds = [places(lists, method, 25) for lists in (NEAR, FAR)]
     for owner in (0, 1):
         assert stats.ks_2samp(worlds[0][0][owner], worlds[1][0][owner]).pvalue > 1e-5
@@ -419,7 +422,7 @@ def test_the_view_of_the_coordinator_is_the_same_for_any_people_with_the_same_ov
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_unshuffled_lists_would_tell_the_two_worlds_apart(method, monkeypatch):
+def test_unshuffled_lists_would_tell_the_two_worlds_apart(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: without the secret order, the place of a row says where in the file somebody stands."""
     monkeypatch.setattr(alignment, "_order", lambda seed, count: np.arange(count))
     worlds = [places(lists, method, 3) for lists in (NEAR, FAR)]
@@ -427,7 +430,7 @@ def test_unshuffled_lists_would_tell_the_two_worlds_apart(method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_two_runs_over_the_same_people_have_no_token_in_common(method):
+def test_two_runs_over_the_same_people_have_no_token_in_common(method: Any) -> None:
     seen = []
     for _ in range(2):
         parties, _ = started(NEAR, method)

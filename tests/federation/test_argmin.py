@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,14 +131,14 @@ def cases_of(count: int) -> list[Any]:
 
 @pytest.mark.parametrize("dealer", METHODS)
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_the_index_is_that_of_the_plain_values(count, dealer):
+def test_the_index_is_that_of_the_plain_values(count: int, dealer: Any) -> None:
     cases = cases_of(count)
     parties, _ = wired(smallest(cases, dealer))
     assert run(parties)["found"].tolist() == oracle(cases)
 
 
 @pytest.mark.parametrize("dealer", METHODS)
-def test_fifty_candidates(dealer):
+def test_fifty_candidates(dealer: Any) -> None:
     cases = [RNG.integers(-(2**40), 2**40, 50)]
     parties, _ = wired(smallest(cases, dealer))
     assert run(parties)["found"].tolist() == oracle(cases)
@@ -145,7 +146,7 @@ def test_fifty_candidates(dealer):
     assert asked == parties.protocol.argmin.tournament.rounds + (2 if dealer is None else 1)
 
 
-def test_one_candidate_needs_no_message():
+def test_one_candidate_needs_no_message() -> None:
     parties, _ = wired(smallest([[5]]))
     assert run(parties)["found"].tolist() == [0]
     assert not any(line.path.startswith("argmin.") for line in parties.transcript)
@@ -154,12 +155,12 @@ def test_one_candidate_needs_no_message():
 # What the curator sees.
 
 
-def seen_by_coordinator(monkeypatch, protocol: Smallest) -> dict[str, list[bytes]]:
+def seen_by_coordinator(monkeypatch: pytest.MonkeyPatch, protocol: Smallest) -> dict[str, list[bytes]]:
     """Everything that the representative told the coordinator in a run, by release, in order."""
     seen: dict[str, list[bytes]] = defaultdict(list)
     ask = Parties.ask
 
-    def listening(self, *args, **values):
+    def listening(self: Any, *args: Any, **values: Any) -> Any:
         answers = ask(self, *args, **values)
         for name, value in answers.get(SIDE, {}).items():
             seen[name].append(value)
@@ -203,7 +204,10 @@ def repeated(values: list[int], kind: type[Argmin] = Argmin, times: int = REPEAT
     protocol = smallest([values] * times, DEALER, kind, bits=5, fan_in=3)
     curator = np.arange(1, len(values) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     theirs = np.array(values, np.uint64) - curator
-    shares = {"curator": (tuple(curator.tolist()),) * times, "parties_": (tuple(theirs.tolist()),) * times}
+    shares: dict[str, Any] = {
+        "curator": (tuple(curator.tolist()),) * times,
+        "parties_": (tuple(theirs.tolist()),) * times,
+    }
     return replace(protocol, **shares)
 
 
@@ -240,7 +244,7 @@ class Bare(Argmin):
         return Triples(*np.zeros((3, self.tournament.triples), np.uint8))
 
 
-def test_what_the_curator_is_told_does_not_depend_on_the_values(monkeypatch):
+def test_what_the_curator_is_told_does_not_depend_on_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [seen_by_coordinator(monkeypatch, repeated(values)) for values in (FIRST, SECOND)]
     part = repeated(FIRST).argmin
     one, two = (views(told, part) for told in seen)
@@ -253,7 +257,7 @@ def test_what_the_curator_is_told_does_not_depend_on_the_values(monkeypatch):
     assert set(seen[0]) == {"run_key", "remembered", "masked_by_parties", "index_share"}
 
 
-def test_columns_of_transfers_do_not_depend_on_the_values_either(monkeypatch):
+def test_columns_of_transfers_do_not_depend_on_the_values_either(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [[9, 3, 80], [120, 1, 2]]
     seen = [seen_by_coordinator(monkeypatch, smallest([values] * 4)) for values in cases]
     assert set(seen[0]) == {
@@ -268,7 +272,7 @@ def test_columns_of_transfers_do_not_depend_on_the_values_either(monkeypatch):
         assert not bytes_differ(seen[0][name], seen[1][name])
 
 
-def test_control_without_masks_bytes_and_bits_tell_the_values_apart(monkeypatch):
+def test_control_without_masks_bytes_and_bits_tell_the_values_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [seen_by_coordinator(monkeypatch, repeated(values, Bare, 6)) for values in (FIRST, SECOND)]
     one, two = (views(told, repeated(FIRST, Bare, 6).argmin) for told in seen)
     assert bits_differ(one) and bits_differ(one, two)
@@ -276,7 +280,9 @@ def test_control_without_masks_bytes_and_bits_tell_the_values_apart(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", [Argmin, Reusing])
-def test_control_a_triple_that_serves_twice_shows_how_the_values_differ(monkeypatch, kind):
+def test_control_a_triple_that_serves_twice_shows_how_the_values_differ(
+    monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
     """The curator adds up the first messages of two uses: with the same masks the parties' bits are left over."""
     protocol = smallest([[7, 1], [40, -3]], DEALER, kind)
     seen = seen_by_coordinator(monkeypatch, protocol)
@@ -288,7 +294,9 @@ def test_control_a_triple_that_serves_twice_shows_how_the_values_differ(monkeypa
 
 
 @pytest.mark.parametrize("kind", [Argmin, Reusing])
-def test_control_a_dealer_in_league_with_the_curator_reads_the_values(monkeypatch, kind):
+def test_control_a_dealer_in_league_with_the_curator_reads_the_values(
+    monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
     values = [1_000, 77]
     protocol = smallest([values], DEALER, kind)
     seen = seen_by_coordinator(monkeypatch, protocol)
@@ -312,11 +320,11 @@ class Killed(BaseException):
 class Fragile(WholeLocal):
     """Dies at one ask, before it is sent or before its reply is journalled, and remembers all that crossed."""
 
-    def __init__(self, hosts, crossed, at=None, moment="before"):
+    def __init__(self, hosts: Any, crossed: Any, at: Any = None, moment: str = "before") -> None:
         super().__init__(hosts)
         self.crossed, self.at, self.moment, self.asks = crossed, at, moment, 0
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         self.asks += 1
         if self.asks == self.at and self.moment == "before":
             raise Killed
@@ -327,18 +335,18 @@ class Fragile(WholeLocal):
         return replies
 
 
-def coordinator(protocol, channel, journal):
+def coordinator(protocol: Any, channel: Any, journal: Any) -> Parties:
     who = consortium(3, dropouts=0)
     keys = identity(COORDINATOR)
     return Parties(Agreed(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
-def sites(protocol, folder):
+def sites(protocol: Any, folder: Any) -> Any:
     who = consortium(3, dropouts=0)
     return {name: host(protocol, who, name, folder) for name in who.parties}
 
 
-def play(protocol, folder, crossed, at=None, moment="before"):
+def play(protocol: Any, folder: Any, crossed: Any, at: Any = None, moment: str = "before") -> Any:
     """One life of the coordinator and of the sites, each from its files."""
     journal = Journal(folder / "journal")
     channel = Fragile(sites(protocol, folder), crossed, at, moment)
@@ -348,7 +356,7 @@ def play(protocol, folder, crossed, at=None, moment="before"):
         journal.close()
 
 
-def said_once(crossed):
+def said_once(crossed: Any) -> Any:
     """Per round of each site one ask and one reply ever, so that no triple masked two inputs."""
     said = defaultdict(set)
     for party, message, reply in crossed:
@@ -358,7 +366,7 @@ def said_once(crossed):
 
 
 @pytest.mark.parametrize("dealer", METHODS)
-def test_killed_at_every_ask_a_run_ends_with_the_same_index_and_says_nothing_twice(tmp_path, dealer):
+def test_killed_at_every_ask_a_run_ends_with_the_same_index_and_says_nothing_twice(tmp_path: Path, dealer: Any) -> None:
     # Base transfers take their time, and two uses are of interest to the mail of a dealer.
     cases = [[3, -2], [1, 2]][: 2 if dealer else 1]
     protocol = smallest(cases, dealer, bits=3)
@@ -381,12 +389,15 @@ def test_killed_at_every_ask_a_run_ends_with_the_same_index_and_says_nothing_twi
 
 @pytest.mark.parametrize("moment", ["before commit", "after commit"])
 @pytest.mark.parametrize("dealer", METHODS)
-def test_a_site_killed_around_its_commit_answers_a_round_with_one_mask(tmp_path, dealer, moment):
+def test_a_site_killed_around_its_commit_answers_a_round_with_one_mask(
+    tmp_path: Path, dealer: Any, moment: str
+) -> None:
     protocol = smallest([[5, -2, 4]], dealer, bits=9)
+    crossed: list[Any]
     hosts, crossed = sites(protocol, tmp_path), []
     commit = hosts[SIDE].store.commit
 
-    def dying(study, run_id, path, *rest, **more):
+    def dying(study: Any, run_id: Any, path: Any, *rest: Any, **more: Any) -> Any:
         if str(path) == "argmin.multiply[2]" and moment == "before commit":
             raise Killed
         body = commit(study, run_id, path, *rest, **more)
@@ -404,7 +415,9 @@ def test_a_site_killed_around_its_commit_answers_a_round_with_one_mask(tmp_path,
 
 
 @pytest.mark.parametrize("forgets", [False, True])
-def test_control_a_curator_that_forgets_its_seed_has_triples_that_do_not_fit(monkeypatch, forgets):
+def test_control_a_curator_that_forgets_its_seed_has_triples_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, forgets: bool
+) -> None:
     """Why the seed is journalled: a new one makes other choices than those that the site has answered."""
     _, view, protocol, hosts = at_first_round(None)
     if forgets:
@@ -416,7 +429,7 @@ def test_control_a_curator_that_forgets_its_seed_has_triples_that_do_not_fit(mon
     assert bool((((a ^ d) & (b ^ e)) == (c ^ f)).all()) is not forgets
 
 
-def test_other_shares_in_a_resumed_run_are_refused():
+def test_other_shares_in_a_resumed_run_are_refused() -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     parties, _ = begun(protocol)
     assert protocol.coordinate(parties)["found"].tolist() == [1]
@@ -439,7 +452,7 @@ def at_first_round(dealer: str | None, values: Any = (5, -2, 4)) -> tuple[Partie
 
 @pytest.mark.parametrize("dealer", METHODS)
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: b"", lambda m: m + bytes(1), lambda m: m + bytes(9999)])
-def test_a_message_of_another_size_is_refused_and_leaves_no_trace(dealer, change):
+def test_a_message_of_another_size_is_refused_and_leaves_no_trace(dealer: Any, change: Any) -> None:
     view, protocol, hosts = at_first_round(dealer)[1:]
     proper = bytes(-(-2 * protocol.argmin.tournament.gates[0] // 8))
     with pytest.raises(Malformed if len(change(proper)) > 9000 else Refused):
@@ -448,7 +461,7 @@ def test_a_message_of_another_size_is_refused_and_leaves_no_trace(dealer, change
     assert "argmin.multiply[0]" not in hosts[SIDE].store.replies("run-1")
 
 
-def test_unused_bits_that_are_set_are_refused():
+def test_unused_bits_that_are_set_are_refused() -> None:
     view, protocol, _ = at_first_round(DEALER, (5, -2))[1:]
     gates = protocol.argmin.tournament.gates[0]
     assert 2 * gates % 8
@@ -456,7 +469,7 @@ def test_unused_bits_that_are_set_are_refused():
         view.ask("multiply", to=[SIDE], masked_by_curator=b"\xff" * -(-2 * gates // 8))
 
 
-def test_another_message_for_an_answered_round_is_refused():
+def test_another_message_for_an_answered_round_is_refused() -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     parties, hosts = begun(protocol)
     protocol.coordinate(parties)
@@ -469,12 +482,12 @@ def test_another_message_for_an_answered_round_is_refused():
 
 @pytest.mark.parametrize("name", ["masked_by_parties", "index_share", "transfer_offer", "transfer_columns"])
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: m + bytes(9999)])
-def test_the_curator_refuses_a_reply_of_another_size(monkeypatch, name, change):
+def test_the_curator_refuses_a_reply_of_another_size(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     protocol = smallest([[5, -2, 4]])
     parties, _ = begun(protocol)
     ask = Parties._read
 
-    def changed(self, path):
+    def changed(self: Any, path: Any) -> Any:
         answers = ask(self, path)
         for values in answers.values():
             if name in values:
@@ -486,7 +499,7 @@ def test_the_curator_refuses_a_reply_of_another_size(monkeypatch, name, change):
         protocol.coordinate(parties)
 
 
-def test_a_reply_beyond_its_declared_size_does_not_leave_the_site():
+def test_a_reply_beyond_its_declared_size_does_not_leave_the_site() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Loud(Argmin):
         @step(times=1 << 10, gives=("masked_by_parties",))
@@ -499,7 +512,7 @@ def test_a_reply_beyond_its_declared_size_does_not_leave_the_site():
 
 
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: m[:-1] + bytes([m[-1] ^ 1])])
-def test_altered_triples_are_refused(change):
+def test_altered_triples_are_refused(change: Any) -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     parties, _ = begun(protocol)
     parties.ask(protocol.lay, to=[SIDE], shares=np.array(protocol.parties_[0], np.uint64))
@@ -512,12 +525,14 @@ def test_altered_triples_are_refused(change):
 
 
 @pytest.mark.parametrize("direction", ["ask", "reply"])
-def test_a_bit_that_is_altered_on_the_way_is_refused_and_the_run_goes_on_without_it(tmp_path, direction):
+def test_a_bit_that_is_altered_on_the_way_is_refused_and_the_run_goes_on_without_it(
+    tmp_path: Path, direction: str
+) -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     hosts, journal = sites(protocol, tmp_path), Journal(tmp_path / "journal")
 
     class Altering(WholeLocal):
-        def carry(self, messages):
+        def carry(self, messages: Any) -> Any:
             here = any(path_of(message) == "argmin.multiply[3]" for message in messages.values())
             if here and direction == "ask":
                 messages = {party: flipped(message) for party, message in messages.items()}
@@ -534,7 +549,7 @@ def flipped(message: bytes) -> bytes:
     return message[:middle] + bytes([message[middle] ^ 4]) + message[middle + 1 :]
 
 
-def test_without_the_representative_the_run_waits_for_it(tmp_path):
+def test_without_the_representative_the_run_waits_for_it(tmp_path: Path) -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     parties, hosts = setup(protocol, consortium(3, dropouts=0), tmp_path, lose=[(SIDE, "argmin.multiply[4]")])
     with pytest.raises(SiteLost):
@@ -546,7 +561,7 @@ def test_without_the_representative_the_run_waits_for_it(tmp_path):
         protocol.argmin._told(resumed.under("argmin"), "open", 1)
 
 
-def test_triples_of_one_use_do_not_serve_another():
+def test_triples_of_one_use_do_not_serve_another() -> None:
     protocol = smallest([[5, -2], [3, 1]], DEALER)
     parties, _ = begun(protocol)
     for use in (0, 1):
@@ -558,7 +573,7 @@ def test_triples_of_one_use_do_not_serve_another():
         view.ask("multiply", to=[SIDE], label=part.rounds, masked_by_curator=message)
 
 
-def test_rounds_come_in_order_and_not_more_often_than_declared():
+def test_rounds_come_in_order_and_not_more_often_than_declared() -> None:
     parties, view, protocol, _ = at_first_round(DEALER)
     part = protocol.argmin
     for label, code in ((1, "argmin"), (part.rounds, "too-often")):
@@ -572,7 +587,7 @@ def test_rounds_come_in_order_and_not_more_often_than_declared():
         part.coordinate_argmin(parties, np.zeros(3, np.uint64), use=1)
 
 
-def test_only_the_representative_and_the_dealer_have_parts():
+def test_only_the_representative_and_the_dealer_have_parts() -> None:
     parties, _ = begun(smallest([[5, -2, 4]], DEALER))
     view = parties.under("argmin")
     for name, party in (("open", DEALER), ("offer", SIDE), ("offer", DEALER)):
@@ -584,25 +599,25 @@ def test_only_the_representative_and_the_dealer_have_parts():
 
 
 @pytest.mark.parametrize("dealer", [SIDE, COORDINATOR])
-def test_a_dealer_that_is_a_side_is_refused(dealer):
+def test_a_dealer_that_is_a_side_is_refused(dealer: Any) -> None:
     with pytest.raises(StudyError, match="outside both sides"):
         smallest([[1, 2]], dealer)
 
 
 @pytest.mark.parametrize("names", [{"representative": "nobody"}, {"dealer": "nobody"}])
-def test_strangers_are_refused_before_anything_begins(names):
+def test_strangers_are_refused_before_anything_begins(names: Any) -> None:
     protocol = smallest([[1, 2]], DEALER)
     with pytest.raises(StudyError, match="nobody"):
         wired(replace(protocol, argmin=replace(protocol.argmin, **names)))
 
 
 @pytest.mark.parametrize("sizes", [{"uses": 0}, {"count": 0}, {"bits": 64}, {"fan_in": 1}])
-def test_sizes_that_can_not_work_are_refused(sizes):
+def test_sizes_that_can_not_work_are_refused(sizes: Any) -> None:
     with pytest.raises(StudyError):
         replace(smallest([[1, 2]]).argmin, **sizes)
 
 
-def test_shares_are_laid_down_once_and_before_the_first_round():
+def test_shares_are_laid_down_once_and_before_the_first_round() -> None:
     protocol = smallest([[5, -2, 4]], DEALER)
     parties, hosts = begun(protocol)
     with pytest.raises(Refused, match="argmin"):
@@ -615,7 +630,7 @@ def test_shares_are_laid_down_once_and_before_the_first_round():
         protocol.argmin.hold(site, np.zeros(4, np.uint64))
 
 
-def test_the_releases_of_the_part_belong_into_the_declaration():
+def test_the_releases_of_the_part_belong_into_the_declaration() -> None:
     protocol = smallest([[5, -2]], DEALER)
     parties, _ = begun(protocol)
     other = replace(protocol.argmin, index=Public("something else"))
@@ -623,7 +638,7 @@ def test_the_releases_of_the_part_belong_into_the_declaration():
         other.coordinate_argmin(parties, np.zeros(2, np.uint64))
 
 
-def test_an_exact_index_is_a_disclosure_that_every_party_must_allow():
+def test_an_exact_index_is_a_disclosure_that_every_party_must_allow() -> None:
     protocol = smallest([[5, -2]], DEALER, index=Disclosed("who is smallest", "sizes_may_leave"))
     who = consortium(3, dropouts=0)
     strict = Policy(disclosures=frozenset(), approved={STUDY: 1})
@@ -634,7 +649,7 @@ def test_an_exact_index_is_a_disclosure_that_every_party_must_allow():
         run(parties)
 
 
-def test_the_declaration_names_the_adversary():
+def test_the_declaration_names_the_adversary() -> None:
     who = consortium(3)
     assert "never both" in smallest([[1, 2]]).declare(who).adversary
     assert f"except the dealer {DEALER}" in smallest([[1, 2]], DEALER).declare(who).adversary

@@ -6,6 +6,7 @@ import threading
 import time
 import tracemalloc
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +33,11 @@ SOON = 20.0
 class Held:
     """A host that keeps its reply to one step back until it is let go."""
 
-    def __init__(self, host, path, change=lambda reply: reply):
+    def __init__(self, host: Any, path: Any, change: Any = lambda reply: reply) -> None:
         self.host, self.path, self.change = host, path, change
         self.go, self.begun = threading.Event(), threading.Event()
 
-    def answered(self, raw):
+    def answered(self, raw: Any) -> Any:
         answer = self.host.answered(raw)
         if path_of(raw) != self.path:
             return answer
@@ -45,7 +46,7 @@ class Held:
         return Answer(self.change(answer.reply))
 
 
-def held(party, path, **options):
+def held(party: Any, path: Any, **options: Any) -> Any:
     """A run whose `party` keeps its reply to `path` back; options are those of the coordinator."""
     parties, hosts = setup(Rounds(protection=Noised, rounds=1), noise=NoNoise())
     for name, value in options.items():
@@ -58,11 +59,11 @@ def held(party, path, **options):
 # The journal.
 
 
-def test_nothing_is_locked_while_a_value_is_made_that_is_made_once():
+def test_nothing_is_locked_while_a_value_is_made_that_is_made_once() -> None:
     journal, making, go = Journal(None), threading.Event(), threading.Event()
     values = []
 
-    def long():
+    def long() -> str:
         making.set()
         assert go.wait(SOON)
         return "slow"
@@ -89,7 +90,7 @@ def test_nothing_is_locked_while_a_value_is_made_that_is_made_once():
 class Dropping:
     """Makes every message, as a channel that sends does, and lets go of it."""
 
-    def ask(self, messages, *, patience=FOR_EVER):
+    def ask(self, messages: Any, *, patience: Any = FOR_EVER) -> Any:
         asking = Asking(messages, patience, most=MOST)
         for party, make in messages.items():
             make()
@@ -97,7 +98,7 @@ class Dropping:
         return asking
 
 
-def test_a_broadcast_to_many_is_held_once_not_once_for_each():
+def test_a_broadcast_to_many_is_held_once_not_once_for_each() -> None:
     size, names = 2 << 20, [f"p{number}" for number in range(60)]
     journal, path = Journal(None), StepPath("", "average", "0")
     own = ((name, Own(encode({}), encode([]), [])) for name in names)
@@ -114,7 +115,7 @@ def test_a_broadcast_to_many_is_held_once_not_once_for_each():
     assert peak < 5 * size
 
 
-def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other():
+def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other() -> None:
     size, names = 1 << 20, [f"p{number}" for number in range(40)]
     journal = Journal(None)
     tracemalloc.start()
@@ -127,7 +128,7 @@ def test_what_each_party_gets_of_its_own_is_written_down_one_after_the_other():
     assert peak < 6 * size
 
 
-def test_replies_that_are_taken_out_together_wait_no_longer_than_said():
+def test_replies_that_are_taken_out_together_wait_no_longer_than_said() -> None:
     asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, beat=2 * SOON, every=0.05)
     found = []
     taker = threading.Thread(target=lambda: found.append(next(iter(asking))), daemon=True)
@@ -138,7 +139,7 @@ def test_replies_that_are_taken_out_together_wait_no_longer_than_said():
     assert found == [Replied("ash", b"reply")]
 
 
-def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out():
+def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out() -> None:
     asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
     asking.replied("ash", b"first")
     events = iter(asking)
@@ -153,7 +154,7 @@ def test_a_carrier_that_can_wait_waits_while_replies_are_taken_out():
     assert not handed.is_alive()
 
 
-def test_a_carrier_that_waits_is_let_go_where_nobody_takes_anything_out_any_more():
+def test_a_carrier_that_waits_is_let_go_where_nobody_takes_anything_out_any_more() -> None:
     asking = Asking(["ash", "birch"], FOR_EVER, most=MOST, every=0.05)
     asking.replied("ash", b"first")
     next(iter(asking))
@@ -167,10 +168,10 @@ def test_a_carrier_that_waits_is_let_go_where_nobody_takes_anything_out_any_more
 class Counted:
     """Hosts that count how many of them are at work at once."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: Any) -> None:
         self.seconds, self.now, self.most, self.lock = seconds, 0, 0, threading.Lock()
 
-    def answered(self, raw):
+    def answered(self, raw: Any) -> Answer:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -181,7 +182,9 @@ class Counted:
 
 
 @pytest.mark.parametrize(("seconds", "at_once"), [(0.0, {1}), (0.2, {2, 3, 4})])
-def test_hosts_run_one_at_a_time_while_their_steps_are_short(seconds, at_once, monkeypatch):
+def test_hosts_run_one_at_a_time_while_their_steps_are_short(
+    seconds: float, at_once: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local, "_LONG", 0.05 if seconds else SOON)
     host, names = Counted(seconds), [f"p{number}" for number in range(6)]
     with LocalChannel(dict.fromkeys(names, host)).ask(dict.fromkeys(names, lambda: b"ask")) as asking:
@@ -189,7 +192,7 @@ def test_hosts_run_one_at_a_time_while_their_steps_are_short(seconds, at_once, m
     assert host.most in at_once
 
 
-def test_a_carrier_that_can_wait_waits_until_there_is_room():
+def test_a_carrier_that_can_wait_waits_until_there_is_room() -> None:
     half = bytes(ROOM // 2 + 1)
     asking = Asking(["ash", "birch", "cedar"], FOR_EVER, most=MOST)
     assert asking.replied("ash", half, wait=True) and asking.replied("birch", half, wait=True)
@@ -202,14 +205,14 @@ def test_a_carrier_that_can_wait_waits_until_there_is_room():
     assert not third.is_alive()
 
 
-def test_room_is_claimed_before_a_reply_is_pulled_and_one_always_has_room():
+def test_room_is_claimed_before_a_reply_is_pulled_and_one_always_has_room() -> None:
     asking = Asking(["ash", "birch"], FOR_EVER, most=4 * ROOM)
     assert asking.claim("ash", 2 * ROOM) and not asking.claim("birch", 1)
     assert asking.replied("ash", b"shorter in the end")
     assert asking.claim("birch", 1) and not asking.claim("ash", 1)
 
 
-def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dropped():
+def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dropped() -> None:
     asking = Asking(["ash", "birch"], FOR_EVER, most=MOST)
     asking.alive("ash")
     assert asking.replied("ash", b"first") and not asking.replied("ash", b"second")
@@ -225,7 +228,7 @@ def test_the_first_outcome_of_a_party_counts_and_what_comes_after_the_end_is_dro
     assert closed == [1, 2] and not asking.replied("ash", b"third")
 
 
-def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss():
+def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss() -> None:
     """Signs of life that a carrier shows itself are looked for before the clock is."""
     asking = Asking(["ash", "birch"], Patience(silent=0.2), most=MOST, showing=lambda: ["birch"])
     asking.replied("ash", b"a long one")
@@ -242,7 +245,7 @@ def test_whoever_is_busy_with_a_reply_takes_nobodys_silence_for_a_loss():
 # How long is waited, and for how many.
 
 
-def test_when_enough_have_answered_the_others_get_a_grace_and_no_more():
+def test_when_enough_have_answered_the_others_get_a_grace_and_no_more() -> None:
     parties, _, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
     began = time.monotonic()
     run(parties)
@@ -250,14 +253,14 @@ def test_when_enough_have_answered_the_others_get_a_grace_and_no_more():
     assert parties.lost == {"elm": "average[0]: no answer in time"} and time.monotonic() - began < SOON
 
 
-def test_without_a_grace_the_last_one_is_waited_for():
+def test_without_a_grace_the_last_one_is_waited_for() -> None:
     parties, _, slow = held("elm", "average[0]")
     threading.Timer(0.3, slow.go.set).start()
     run(parties)
     assert parties.lost == {}
 
 
-def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough():
+def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough() -> None:
     """Else whoever carries the bytes could push honest parties out by inventing replies."""
     parties, hosts, slow = held("elm", "average[0]")
     begin(parties)
@@ -269,7 +272,7 @@ def test_a_reply_that_does_not_verify_is_not_one_of_those_that_are_enough():
     assert list(parties.lost) == ["ash"] and "altered" in parties.lost["ash"]
 
 
-def test_too_few_before_the_deadline_stop_the_run_and_it_is_resumed():
+def test_too_few_before_the_deadline_stop_the_run_and_it_is_resumed() -> None:
     parties, hosts, slow = held("elm", "average[0]")
     begin(parties)
     with pytest.raises(SiteLost, match=r"4 of the 5 needed .* elm \(no answer in time\)"):
@@ -278,7 +281,7 @@ def test_too_few_before_the_deadline_stop_the_run_and_it_is_resumed():
     assert list(parties.ask("average", need=5)) == list(hosts)
 
 
-def test_once_too_few_can_answer_the_rest_is_not_waited_for():
+def test_once_too_few_can_answer_the_rest_is_not_waited_for() -> None:
     parties, hosts, slow = held("elm", "average[0]", patience=Patience(grace=0.1))
     begin(parties)
     hosts.pop("ash"), hosts.pop("birch")
@@ -288,12 +291,12 @@ def test_once_too_few_can_answer_the_rest_is_not_waited_for():
     slow.go.set()
 
 
-def test_a_last_word_waits_for_all_whatever_one_says():
+def test_a_last_word_waits_for_all_whatever_one_says() -> None:
     """The end of a run is everybody's: a refusal decides nothing there, and no grace begins."""
     parties, hosts, slow = held("elm", "run.abandon[0]", patience=Patience(grace=0.0))
 
     class Refusing:
-        def answered(self, raw):
+        def answered(self, raw: Any) -> Answer:
             return Answer(sign_reply(identity("ash"), "ash", raw, encode({"refused": "closed", "key": "run"})))
 
     parties.channel = LocalChannel({**hosts, "ash": Refusing(), "elm": slow})
@@ -301,7 +304,7 @@ def test_a_last_word_waits_for_all_whatever_one_says():
     assert parties.under("run").tell("abandon", parties.consortium.parties)
 
 
-def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost():
+def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost() -> None:
     heard = []
     parties, hosts, slow = held("elm", "average[0]", watch=lambda *what: heard.append(what))
     hosts.pop("doum")
@@ -316,11 +319,11 @@ def test_whoever_watches_hears_who_computes_who_answered_and_who_is_lost():
 # Cancelling.
 
 
-def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch):
+def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "HELD", 1)
     parties, hosts, slow = held("elm", "average[0]")
 
-    def cancel():
+    def cancel() -> None:
         assert slow.begun.wait(SOON)
         while len(parties.journal.answered("run-1", "average[0]")) < 4:
             time.sleep(0.01)
@@ -344,7 +347,7 @@ def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch):
         assert [entry.kind for entry in host.store.ledger.entries()].count("draw") == 2
 
 
-def test_a_run_that_was_cancelled_asks_no_more():
+def test_a_run_that_was_cancelled_asks_no_more() -> None:
     parties, _ = setup()
     parties.under("run").cancel()
     with pytest.raises(Stopped, match="cancelled"):
@@ -352,12 +355,12 @@ def test_a_run_that_was_cancelled_asks_no_more():
     assert parties.channel.asked == []
 
 
-def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch):
+def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "HELD", 1)
     parties, _ = setup(Rounds(protection=Noised, rounds=0), noise=NoNoise())
     got, batches = parties.journal.got, []
 
-    def counting(run_id, path, replies, **rest):
+    def counting(run_id: Any, path: Any, replies: Any, **rest: Any) -> None:
         batches.append((path, len(replies), rest["decided"]))
         got(run_id, path, replies, **rest)
 
@@ -370,6 +373,6 @@ def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch):
 
 @pytest.mark.parametrize("key", ["deadline", "silent", "grace"])
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
-def test_patience_is_a_number_of_seconds(key, value):
+def test_patience_is_a_number_of_seconds(key: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"patience.{key}"):
         Patience(**{key: value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from comity.federation.declaring.bounds import Ball, Diamond, Opened, Simplex
 SHAPE = (3,)
 
 
-def wild(count=400):
+def wild(count: int = 400) -> Any:
     """Values of every size, some of them on an axis, some of opposite signs."""
     generator = np.random.default_rng(8)
     values = generator.normal(size=(count, *SHAPE)) * 10.0 ** generator.uniform(-3, 6, (count, 1))
@@ -21,12 +22,12 @@ def wild(count=400):
     return np.concatenate([values, -values, axes])
 
 
-def spread(values, order):
+def spread(values: Any, order: Any) -> Any:
     flat = values.reshape(len(values), -1)
     return max(float(np.linalg.norm(flat - one, ord=order, axis=1).max()) for one in flat)
 
 
-def test_a_ball_holds_whatever_is_sent_and_is_as_wide_as_it_says():
+def test_a_ball_holds_whatever_is_sent_and_is_as_wide_as_it_says() -> None:
     ball = Ball(1.5)
     inside = ball.enforce(wild(), SHAPE)
     assert np.linalg.norm(inside, axis=1).max() == pytest.approx(1.5, rel=1e-9)
@@ -36,7 +37,7 @@ def test_a_ball_holds_whatever_is_sent_and_is_as_wide_as_it_says():
     np.testing.assert_array_equal(ball.enforce(within, SHAPE), within)
 
 
-def test_a_diamond_holds_whatever_is_sent_and_is_as_wide_as_it_says():
+def test_a_diamond_holds_whatever_is_sent_and_is_as_wide_as_it_says() -> None:
     diamond = Diamond(1.5)
     inside = diamond.enforce(wild(), SHAPE)
     assert np.abs(inside).sum(axis=1).max() == pytest.approx(1.5, rel=1e-9)
@@ -46,7 +47,9 @@ def test_a_diamond_holds_whatever_is_sent_and_is_as_wide_as_it_says():
 
 @pytest.mark.parametrize("bound", [Ball(1.5), Diamond(1.5)], ids=["ball", "diamond"])
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_becomes_the_neutral_value_and_leaves_the_rest_of_a_stack_alone(bound, broken):
+def test_what_is_not_finite_becomes_the_neutral_value_and_leaves_the_rest_of_a_stack_alone(
+    bound: Any, broken: Any
+) -> None:
     stack = np.array([[1.0, broken, 0.0], [0.5, 0.0, 0.0], [1e300, 1e300, -1e300]])
     inside = bound.enforce(stack, SHAPE)
     np.testing.assert_array_equal(inside[0], bound.neutral(SHAPE))
@@ -54,7 +57,7 @@ def test_what_is_not_finite_becomes_the_neutral_value_and_leaves_the_rest_of_a_s
     assert np.isfinite(inside).all() and bound.limit >= np.abs(inside).max() > 0
 
 
-def test_only_distributions_are_votes_and_two_of_them_are_as_far_apart_as_declared():
+def test_only_distributions_are_votes_and_two_of_them_are_as_far_apart_as_declared() -> None:
     votes = Simplex(rows=2, classes=3)
     corners = [np.eye(3)[[i, j]] for i in range(3) for j in range(3)]
     inside = np.stack([votes.enforce(one, (2, 3)) for one in corners])
@@ -66,7 +69,7 @@ def test_only_distributions_are_votes_and_two_of_them_are_as_far_apart_as_declar
             votes.enforce(np.array([outside, [1.0, 0, 0]]), (2, 3))
 
 
-def test_bounds_say_whether_their_neutral_value_lies_within():
+def test_bounds_say_whether_their_neutral_value_lies_within() -> None:
     for bound, shape in ((Ball(2.0), SHAPE), (Diamond(2.0), SHAPE), (Simplex(2, 3), (2, 3))):
         assert bound.neutral_within
         np.testing.assert_array_equal(bound.enforce(bound.neutral(shape), shape), bound.neutral(shape))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,10 +21,10 @@ from .toy import identity
 class Function:
     """A site that is a function, as the local channel calls it."""
 
-    def __init__(self, site):
+    def __init__(self, site: Any) -> None:
         self._site = site
 
-    def answered(self, raw):
+    def answered(self, raw: Any) -> Answer:
         return Answer(self._site(raw))
 
 
@@ -31,20 +33,20 @@ class Local:
     copies = 0
     margin = 0
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.gone = set()
 
-    def channel(self, sites, *, most=MOST):
+    def channel(self, sites: Any, *, most: Any = MOST) -> LocalChannel:
         return LocalChannel({name: Function(site) for name, site in sites.items() if name not in self.gone}, most=most)
 
-    def take_away(self, party):
+    def take_away(self, party: Any) -> None:
         self.gone.add(party)
 
-    def cut(self, party):
+    def cut(self, party: Any) -> bool:
         """Hosts are called: there is no connection."""
         return False
 
-    def worsen(self, **bad):
+    def worsen(self, **bad: Any) -> bool:
         """Nothing is on a way either."""
         return False
 
@@ -54,13 +56,13 @@ class Sealed(Local):
 
     margin = 500
 
-    def channel(self, sites, *, most=MOST):
+    def channel(self, sites: Any, *, most: Any = MOST) -> SealedChannel:
         inner = super().channel({name: self._boxed(name, site) for name, site in sites.items()}, most=most + 2_000)
         return SealedChannel(inner, {name: identity(name).public for name in sites})
 
     @staticmethod
-    def _boxed(name, site):
-        def answer(raw):
+    def _boxed(name: Any, site: Any) -> Any:
+        def answer(raw: Any) -> Any:
             ask = opened_ask(identity(name), name, raw)
             return ask.reply(site(ask.raw))
 
@@ -72,21 +74,21 @@ class Queues(Bad):
     copies = 0
     margin = 0
 
-    def channel(self, sites, *, most=MOST):
+    def channel(self, sites: Any, *, most: Any = MOST) -> QueueChannel:
         return QueueChannel(sites, self, most=most)
 
-    def take_away(self, party):
+    def take_away(self, party: Any) -> None:
         self.gone.add(party)
 
-    def down(self, seconds):
+    def down(self, seconds: Any) -> None:
         self.down_until = time.monotonic() + seconds
 
-    def cut(self, party):
+    def cut(self, party: Any) -> bool:
         """Frames have no connections: what is on the way is lost, for a moment."""
         self.down(0.1)
         return True
 
-    def worsen(self, *, loss=0.0, twice=0.0, swapped=0.0, delay=0.0):
+    def worsen(self, *, loss: float = 0.0, twice: float = 0.0, swapped: float = 0.0, delay: float = 0.0) -> bool:
         """Frames that are delayed differently overtake each other."""
         self.loss, self.twice, self.delay = loss, twice, max(delay, 0.01 if swapped else 0.002)
         return True
@@ -94,19 +96,19 @@ class Queues(Bad):
 
 class TestLocal(ChannelConformance):
     @pytest.fixture
-    def line(self):
+    def line(self) -> Local:
         return Local()
 
 
 class TestSealed(ChannelConformance):
     @pytest.fixture
-    def line(self):
+    def line(self) -> Sealed:
         return Sealed()
 
 
 class TestOverABadLine(ChannelConformance):
     @pytest.fixture
-    def line(self, request):
+    def line(self, request: pytest.FixtureRequest) -> Iterator[Any]:
         line = Queues(seed=len(request.node.name))
         yield line
         line.end()

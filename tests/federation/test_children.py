@@ -7,13 +7,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from .children import at_once, end_children, fork
 
 
-def lives(pid):
+def lives(pid: Any) -> Any:
     """Whether it runs: an orphan that nobody has collected yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -21,7 +22,7 @@ def lives(pid):
         return False
 
 
-def stuck(pipe):
+def stuck(pipe: Any) -> None:
     """A child that waits for ever, with a child of its own that does the same and whose id it tells."""
     own = fork()
     if own:
@@ -31,7 +32,7 @@ def stuck(pipe):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
-def test_children_and_their_children_end_with_the_test():
+def test_children_and_their_children_end_with_the_test() -> None:
     inward, outward = os.pipe()
     child = fork()
     if child == 0:
@@ -52,7 +53,7 @@ def test_children_and_their_children_end_with_the_test():
         os.waitpid(child, os.WNOHANG)
 
 
-def test_a_child_that_was_waited_for_is_no_trouble():
+def test_a_child_that_was_waited_for_is_no_trouble() -> None:
     child = fork()
     if child == 0:
         os._exit(0)
@@ -60,7 +61,7 @@ def test_a_child_that_was_waited_for_is_no_trouble():
     end_children()
 
 
-def test_an_alarm_ends_a_child_whose_test_is_gone(monkeypatch):
+def test_an_alarm_ends_a_child_whose_test_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.federation.children.LONGEST", 1)
     child = fork()
     if child == 0:
@@ -71,10 +72,10 @@ def test_an_alarm_ends_a_child_whose_test_is_gone(monkeypatch):
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGALRM
 
 
-def test_threads_give_their_results_raise_their_errors_and_are_not_waited_for_for_ever():
+def test_threads_give_their_results_raise_their_errors_and_are_not_waited_for_for_ever() -> None:
     assert at_once(lambda: 1, lambda: 2) == [1, 2]
 
-    def fails():
+    def fails() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):

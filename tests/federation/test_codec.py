@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ values = st.recursive(
 )
 
 
-def same(a, b):
+def same(a: Any, b: Any) -> Any:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, list):
@@ -43,7 +45,7 @@ def same(a, b):
 
 @given(values)
 @settings(max_examples=400, deadline=None)
-def test_values_come_back_and_equal_values_give_equal_bytes(value):
+def test_values_come_back_and_equal_values_give_equal_bytes(value: Any) -> None:
     raw = encode(value)
     assert same(decode(raw), value)
     assert encode(decode(raw)) == raw
@@ -51,7 +53,7 @@ def test_values_come_back_and_equal_values_give_equal_bytes(value):
 
 @given(st.binary(max_size=300))
 @settings(max_examples=3000, deadline=None)
-def test_any_bytes_give_a_canonical_value_or_malformed(raw):
+def test_any_bytes_give_a_canonical_value_or_malformed(raw: bytes) -> None:
     for message in (raw, MAGIC + raw):
         try:
             value = decode(message)
@@ -60,7 +62,7 @@ def test_any_bytes_give_a_canonical_value_or_malformed(raw):
         assert encode(value) == message
 
 
-def examples():
+def examples() -> Any:
     return [
         encode(
             [
@@ -78,7 +80,7 @@ def examples():
     ]
 
 
-def test_a_hundred_thousand_mutated_messages_never_raise_anything_else():
+def test_a_hundred_thousand_mutated_messages_never_raise_anything_else() -> None:
     generator = np.random.default_rng(11)
     originals = examples()
     outcomes = {"value": 0, "refused": 0}
@@ -106,7 +108,7 @@ def test_a_hundred_thousand_mutated_messages_never_raise_anything_else():
     assert outcomes["value"] > 1000 and outcomes["refused"] > 50_000
 
 
-def bombs():
+def bombs() -> Iterator[Any]:
     huge = (2**32 - 1).to_bytes(4, "big")
     yield MAGIC + b"l" + huge
     yield MAGIC + b"d" + huge
@@ -119,7 +121,7 @@ def bombs():
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_bombs_are_refused_without_the_memory_they_ask_for(place):
+def test_bombs_are_refused_without_the_memory_they_ask_for(place: int) -> None:
     raw = list(bombs())[place]
     tracemalloc.start()
     with pytest.raises(Malformed):
@@ -129,12 +131,12 @@ def test_bombs_are_refused_without_the_memory_they_ask_for(place):
     assert peak < 32 * len(raw) + (1 << 20)
 
 
-def test_messages_over_the_limit_are_refused_before_they_are_read():
+def test_messages_over_the_limit_are_refused_before_they_are_read() -> None:
     with pytest.raises(Malformed, match="over the limit"):
         decode(encode(b"x" * 2000), limit=1000)
 
 
-def test_objects_do_not_cross():
+def test_objects_do_not_cross() -> None:
     for value in (object(), {1: 2}, np.array(["a"]), np.array([1 + 2j]), np.array([True]), {1, 2}, 2**200):
         with pytest.raises(TypeError):
             encode(value)
@@ -157,14 +159,14 @@ def test_objects_do_not_cross():
         b"",
     ],
 )
-def test_forms_that_are_not_canonical_are_refused(raw):
+def test_forms_that_are_not_canonical_are_refused(raw: Any) -> None:
     with pytest.raises(Malformed):
         decode(raw)
 
 
 @pytest.mark.parametrize("leaf", ["text", b"bytes", 1, None, [], {}, np.zeros(2)])
 @pytest.mark.parametrize("around", [lambda value: [value], lambda value: {"key": value}])
-def test_every_kind_of_value_may_lie_equally_deep(leaf, around):
+def test_every_kind_of_value_may_lie_equally_deep(leaf: Any, around: Any) -> None:
     deep = leaf
     for _ in range(DEPTH):
         deep = around(deep)

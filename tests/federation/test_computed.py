@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Any:
     return one
 
 
-def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_again(tmp_path):
+def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_again(tmp_path: Path) -> None:
     one = begun(Stumps(), tmp_path)
     first = answer(one, ask_for("choose[0]"))
     assert decode(first)["ok"]["split"] in (0, 1, 2) and draws(one) == [("split", 0)]
@@ -149,7 +150,7 @@ def test_a_choice_leaves_with_one_debit_and_is_the_same_when_it_is_asked_for_aga
     assert decode(answer(again, ask_for("choose[2]")))["refused"] == "too-often"
 
 
-def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else():
+def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None:
     parties, hosts = setup(Stumps(stays=True))
     released = run(parties)
     assert set(released) == {"result"} and "split" not in parties.kept
@@ -159,7 +160,7 @@ def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else():
     assert len(seen) == 10 and all(reply["ok"] == {} for reply in seen)
 
 
-def test_a_choice_is_charged_like_noise():
+def test_a_choice_is_charged_like_noise() -> None:
     shown = plan("study", Stumps(), consortium())
     assert shown.rows[0].protection == "computed at the site by noisy max" and shown.rows[0].loss == "eps 1.00"
     parties, hosts = setup(Stumps())
@@ -209,7 +210,7 @@ class Wrong(Stumps):
         ("too_often[2]", True, "too-often"),
     ],
 )
-def test_what_is_wrong_is_found_before_the_debit(path, stays, code):
+def test_what_is_wrong_is_found_before_the_debit(path: str, stays: bool, code: str) -> None:
     one = begun(Wrong(stays=stays))
     assert decode(answer(one, ask_for(path)))["refused"] == code
     assert draws(one) == []
@@ -224,7 +225,7 @@ def test_what_is_wrong_is_found_before_the_debit(path, stays, code):
         (Stumps(most=-1), "choose[0]"),
     ],
 )
-def test_what_is_wrong_after_the_draw_is_debited_and_stopped_for_good(protocol, path):
+def test_what_is_wrong_after_the_draw_is_debited_and_stopped_for_good(protocol: Any, path: str) -> None:
     one = begun(protocol)
     assert "stopped" in decode(answer(one, ask_for(path)))
     assert len(draws(one)) == 1
@@ -241,13 +242,13 @@ class Telling(Stumps):
         return {"result": np.full(1, float(site.compute(gains(site.features))))}
 
 
-def test_a_result_that_can_not_leave_does_not_say_so_for_free():
+def test_a_result_that_can_not_leave_does_not_say_so_for_free() -> None:
     one = begun(Telling())
     assert "stopped" in decode(answer(one, ask_for("tell[0]")))
     assert draws(one) == [("split", 0)]
 
 
-def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays():
+def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
     parties, _ = setup(Stumps())
     begin(parties)
     with pytest.raises(Refused, match="there is no sum"):
@@ -269,8 +270,8 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays():
         require_stacks(Stumps(), Stumps().declare(consortium()), consortium())
 
 
-def test_a_seeded_simulation_chooses_the_same_again():
-    def splits(seed):
+def test_a_seeded_simulation_chooses_the_same_again() -> None:
+    def splits(seed: Any) -> Any:
         parties = {name: records(name) for name in ("ash", "birch", "cedar")}
         found = simulate(Stumps(), parties=parties, epsilon=2, delta=1e-6, unit="record", seed=seed)
         return found.released["split"]
@@ -285,7 +286,7 @@ def chosen(mechanism: BestOf, scores: np.ndarray, count: int, seed: int) -> np.n
 
 
 @pytest.mark.parametrize(("narrower", "holds"), [(1.0, True), (0.4, False)])
-def test_the_choice_of_neighbours_is_no_clearer_than_charged(narrower, holds):
+def test_the_choice_of_neighbours_is_no_clearer_than_charged(narrower: float, holds: bool) -> None:
     """One record moved from one column's larger side to the other's; a mechanism with too little noise is caught."""
     mechanism = BestOf(Pure(1), narrower=narrower)
     one, other = (chosen(mechanism, np.array(scores), 4000, 5) for scores in ([10, 9], [9, 10]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_counts_lie_on_the_grid_and_pay_for_no_rounding(loss: Pure | Approx, par
     )
     noise = Laplace(loss) if isinstance(loss, Pure) else Gaussian(loss)
     size, bound = 400, Counts((1,) * 9, False, 1000)
-    summed = {
+    summed: dict[str, Any] = {
         "name": "tables",
         "source": EVERY_PARTY,
         "to": COORDINATOR,

@@ -9,6 +9,8 @@ import signal
 import time
 import traceback
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,16 +31,16 @@ STANDING = (Life, SecureSum)
 _MEASURED_EVERY = 100
 
 
-def members():
+def members() -> Any:
     return consortium(4)
 
 
-def answering(folder):
+def answering(folder: Any) -> Any:
     """What a site's process answers with."""
     return lambda name: host(PROTOCOL, members(), name, folder).answer
 
 
-def coordinate(folder):
+def coordinate(folder: Any) -> Any:
     """Run or resume in a child process of its own group; returns its id."""
     child = fork()
     if child:
@@ -57,7 +59,7 @@ def coordinate(folder):
         os._exit(code)
 
 
-def kill(pid, which, folder):
+def kill(pid: Any, which: Any, folder: Any) -> None:
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         if which == "everyone":
             os.killpg(pid, signal.SIGKILL)
@@ -68,7 +70,7 @@ def kill(pid, which, folder):
             os.kill(int(pids[int(which)]), signal.SIGKILL)
 
 
-def crash_and_resume(folder, which, delay):
+def crash_and_resume(folder: Any, which: Any, delay: Any) -> Any:
     for name in members().parties:
         host(PROTOCOL, members(), name, folder)  # create the ledgers
     pid = coordinate(folder)
@@ -97,7 +99,7 @@ def crash_and_resume(folder, which, delay):
     return died, replies
 
 
-def undisturbed(folder):
+def undisturbed(folder: Any) -> Any:
     folder.mkdir()
     for name in members().parties:
         host(PROTOCOL, members(), name, folder)
@@ -108,7 +110,7 @@ def undisturbed(folder):
     return time.perf_counter() - started
 
 
-def crashes(tmp_path, count, seed):
+def crashes(tmp_path: Path, count: Any, seed: Any) -> Any:
     """So many kills, one in each of as many equal parts of the length of a run: how many runs did not survive theirs,
     and how many replies each site had stored when it came.
 
@@ -116,6 +118,7 @@ def crashes(tmp_path, count, seed):
     run survives.
     """
     generator = np.random.default_rng(seed)
+    stages: Counter[Any]
     places, ended, stages = generator.permutation(count), 0, Counter()
     for trial, place in enumerate(places):
         if trial % _MEASURED_EVERY == 0:
@@ -133,18 +136,18 @@ def crashes(tmp_path, count, seed):
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def test_random_kills(tmp_path, home):
+def test_random_kills(tmp_path: Path, home: None) -> None:
     ended, _ = crashes(tmp_path, 8, seed=1)
     assert ended >= 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("tenth", range(10))
-def test_a_thousand_kills_spread_over_a_run(tmp_path, home, tenth):
+def test_a_thousand_kills_spread_over_a_run(tmp_path: Path, home: None, tenth: int) -> None:
     ended, stages = crashes(tmp_path, 100, seed=2 + tenth)
     print(f"{ended} of 100 kills ended a run; replies stored when they came: {sorted(stages.items())}")
     assert ended >= 15

@@ -104,7 +104,7 @@ RUNNING = PrefixSums(loss=ZCDP(0.05), rounds=3)
 
 
 @pytest.mark.parametrize("noise", [WHITE, Walk(), RUNNING], ids=["white", "correlated", "prefix sums"])
-def test_each_round_has_noise_of_its_own_and_the_same_when_resumed(noise):
+def test_each_round_has_noise_of_its_own_and_the_same_when_resumed(noise: Any) -> None:
     parties, hosts = setup(Curated(noise=noise), noise=SeededNoise(5), epsilon=50)
     first = rounds(parties)
     assert len(first) == 3 and len({one.tobytes() for one in first}) == 3
@@ -113,12 +113,12 @@ def test_each_round_has_noise_of_its_own_and_the_same_when_resumed(noise):
     assert [one.tobytes() for one in rounds(again)] == [one.tobytes() for one in first]
 
 
-def test_a_run_that_was_killed_between_rounds_goes_on_with_what_it_drew():
+def test_a_run_that_was_killed_between_rounds_goes_on_with_what_it_drew() -> None:
     """Correlated noise needs what was drawn before; the journal has it, the process that drew it is gone."""
     drawn = [np.full(3, 2**k, np.int64) for k in range(3)]
 
     class Powers(NoNoise):
-        def rounded_gaussian(self, sigma, shape, *, permit):
+        def rounded_gaussian(self, sigma: Any, shape: Any, *, permit: Any) -> Any:
             permit.use()
             return drawn[permit.index]
 
@@ -133,14 +133,14 @@ def test_a_run_that_was_killed_between_rounds_goes_on_with_what_it_drew():
     assert [one.tolist() for one in steps] == [[2.0] * 3, [4.0] * 3]
 
 
-def test_no_more_rounds_than_declared():
+def test_no_more_rounds_than_declared() -> None:
     parties, _ = setup(Curated(asked=4), noise=SeededNoise(5), epsilon=50)
     with pytest.raises(Refused, match="declared 3 times") as found:
         rounds(parties)
     assert found.value.code == "too-often"
 
 
-def test_a_curator_draws_no_more_often_than_the_parties_paid_for():
+def test_a_curator_draws_no_more_often_than_the_parties_paid_for() -> None:
     """One entrusted release and three noises of it would cost three times what its ledgers say."""
     with pytest.raises(ValueError, match="noised 3 times and mean is paid for 1"):
         Curated(entrusted=1).declare(consortium()).accept(consortium())
@@ -186,12 +186,12 @@ class Giving(Protocol):
         return {"columns": site.features.shape[1]}
 
 
-def test_a_step_that_contributes_keeps_its_other_values():
+def test_a_step_that_contributes_keeps_its_other_values() -> None:
     parties, _ = setup(Giving())
     assert run(parties) == {}
 
 
-def test_where_more_is_given_than_a_contribution_nothing_is_neutral():
+def test_where_more_is_given_than_a_contribution_nothing_is_neutral() -> None:
     """A party whose fit failed contributes neutrally; but there is no neutral value of what it gives beside that."""
     one = host(Giving(fails=True), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
@@ -199,12 +199,12 @@ def test_where_more_is_given_than_a_contribution_nothing_is_neutral():
     assert not [entry for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 
-def test_steps_on_stacks_give_nothing_beside_their_contribution():
+def test_steps_on_stacks_give_nothing_beside_their_contribution() -> None:
     with pytest.raises(ValueError, match="gives nothing else"):
         step(sends="mean", gives=("columns",), stacked=True)
 
 
-def test_running_sums_have_the_noise_of_one_seed():
+def test_running_sums_have_the_noise_of_one_seed() -> None:
     """The first round draws the seed; the others are functions of it, so that no later draw could be made twice."""
     parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
     found = rounds(parties)
@@ -216,13 +216,13 @@ def test_running_sums_have_the_noise_of_one_seed():
     assert [one.tolist() for one in steps] == [(b - a).tolist() for a, b in pairwise(expected)]
 
 
-def test_running_sums_lie_on_their_grid():
+def test_running_sums_lie_on_their_grid() -> None:
     """A sum that is rounded anew in each round moves by another unit in each that follows a change, not in one."""
     parties, _ = setup(Curated(noise=RUNNING), noise=SeededNoise(5), epsilon=50)
     with pytest.raises(Malformed, match="summand by summand"):
         parties.perturb("noisy", np.full(3, 2.0**-11))
 
 
-def test_noise_is_laid_out_for_as_many_rounds_as_are_made():
+def test_noise_is_laid_out_for_as_many_rounds_as_are_made() -> None:
     with pytest.raises(ValueError, match="made 4 times and its noise is laid out for 3"):
         Curated(noise=RUNNING, rounds=4).declare(consortium()).accept(consortium())

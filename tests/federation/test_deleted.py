@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,13 +74,13 @@ class Secretive(Rounds):
         site.keep("heard", [*site.received("whisper").values(), *site.received("shout").values()])
 
 
-def ran(folder, who=None):
+def ran(folder: Any, who: Any = None) -> Any:
     """A finished run: what was secret in it, what crossed, and the keys of that run, taken from memory meanwhile."""
     parties, hosts = setup(Secretive(), who or consortium(3, dropouts=0), folder)
     parties.journal = Journal(folder / "journal")
     line, secrets, keys = recorded(parties), {}, {}
 
-    def watching(path):
+    def watching(path: Any) -> None:
         if path != "run.end[0]":
             return
         for name, host in hosts.items():
@@ -90,10 +92,10 @@ def ran(folder, who=None):
 
     parties.progress = watching
     # The files as they are before the end: else the search below could not fail.
-    taken = {}
+    taken: dict[Any, Any] = {}
     settle = parties.journal.settle
 
-    def settling(study, run_id, *, keeping=()):
+    def settling(study: Any, run_id: Any, *, keeping: Any = ()) -> None:
         if not taken:
             taken.update(files(folder))
             secrets[COORDINATOR, "run key"] = keys[COORDINATOR] = parties.journal.made(run_id, "run:key")
@@ -106,23 +108,23 @@ def ran(folder, who=None):
     return parties, hosts, line, secrets, keys, taken, released
 
 
-def files(folder):
+def files(folder: Any) -> Any:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     folder = tmp_path / "run"
     folder.mkdir()
     return folder
 
 
-def holding(found, secret):
+def holding(found: Any, secret: Any) -> Any:
     return [name for name, raw in found.items() if secret in raw]
 
 
-def test_no_secret_of_a_finished_run_is_in_any_file(home):
+def test_no_secret_of_a_finished_run_is_in_any_file(home: Any) -> None:
     parties, hosts, _, secrets, _, before, _ = ran(home)
     assert any(name.endswith("-wal") for name in before), "the log is where deleted rows would stay"
     for whose, secret in secrets.items():
@@ -137,7 +139,7 @@ def test_no_secret_of_a_finished_run_is_in_any_file(home):
     assert parties.journal.runs() == ["run-1"]
 
 
-def test_no_reply_of_a_finished_run_is_in_an_owners_file(home):
+def test_no_reply_of_a_finished_run_is_in_an_owners_file(home: Any) -> None:
     _, _, line, *_ = ran(home)
     after = files(home)
     bodies = [raw[:-SIGNATURE_BYTES] for _, raw in line.replies]
@@ -145,13 +147,13 @@ def test_no_reply_of_a_finished_run_is_in_an_owners_file(home):
     assert masked and all(holding(after, words) == [] for words in masked)
 
 
-def letters_of(line):
+def letters_of(line: Any) -> Iterator[Any]:
     for party, raw in line.asks:
         for letter in decode(raw[:-SIGNATURE_BYTES])[5]:
             yield party, letter
 
 
-def boxes_of(line):
+def boxes_of(line: Any) -> Iterator[Any]:
     """Values that crossed sealed between the coordinator and a site, with their heads."""
     for party, raw in line.asks:
         study, run_id, path, _, own, *_ = decode(raw[:-SIGNATURE_BYTES])
@@ -164,7 +166,7 @@ def boxes_of(line):
             yield COORDINATOR, reply["confessed"], Head(study, run_id, "tell[0]", party, COORDINATOR, "confessed")
 
 
-def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home):
+def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home: Any) -> None:
     _, _, line, _, keys, _, _ = ran(home)
     assert len(list(letters_of(line))) >= 3 * 3 and len(list(boxes_of(line))) == 6
     for party, letter in letters_of(line):
@@ -183,7 +185,7 @@ def test_stolen_pinned_keys_and_recorded_traffic_open_nothing_after_the_run(home
         assert Identity(keys[party]).open(box, context)
 
 
-def test_an_abandoned_run_leaves_no_secret_either(home):
+def test_an_abandoned_run_leaves_no_secret_either(home: Any) -> None:
     parties, hosts = setup(Secretive(), consortium(3, dropouts=0), home)
     from .toy import begin
 
@@ -201,7 +203,7 @@ def test_an_abandoned_run_leaves_no_secret_either(home):
 # The journal.
 
 
-def test_a_journal_is_its_owners_alone_from_the_first_moment(home):
+def test_a_journal_is_its_owners_alone_from_the_first_moment(home: Any) -> None:
     before = os.umask(0)
     try:
         parties, *_ = ran(home)
@@ -216,7 +218,7 @@ def test_a_journal_is_its_owners_alone_from_the_first_moment(home):
     assert stat.S_IMODE((home / "journal").stat().st_mode) == 0o600
 
 
-def test_a_new_journal_is_never_open_to_others(tmp_path, monkeypatch):
+def test_a_new_journal_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.umask(0)
     try:
         # Not even for the moment before its mode could be changed.
@@ -227,7 +229,7 @@ def test_a_new_journal_is_never_open_to_others(tmp_path, monkeypatch):
     assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o600
 
 
-def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_what_it_was_made_of(home):
+def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_what_it_was_made_of(home: Any) -> None:
     parties, hosts, line, *_, released = ran(home)
     first, asks = parties.transcript, len(line.asks)
     assert first.rounds == len({line.path for line in first}) > 8 and first.bytes > 10_000
@@ -239,7 +241,7 @@ def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_wh
     assert list(again.journal.traffic(again.study, "run-1")) == []
 
 
-def test_sizes_and_digests_of_the_transcript_are_those_of_what_crossed(home):
+def test_sizes_and_digests_of_the_transcript_are_those_of_what_crossed(home: Any) -> None:
     import hashlib
 
     parties, _, line, *_ = ran(home)
@@ -253,7 +255,7 @@ def test_sizes_and_digests_of_the_transcript_are_those_of_what_crossed(home):
         assert (lines[path].bytes, lines[path].digest) == (sum(map(len, messages)), digest), path
 
 
-def test_a_journal_of_another_version_is_not_read(tmp_path):
+def test_a_journal_of_another_version_is_not_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal._connection.execute("pragma user_version = 1")
     journal.close()
@@ -274,7 +276,7 @@ class Released(Rounds):
         return {**made, "heard": parties.once("made", lambda: np.arange(3.0))}
 
 
-def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home):
+def test_the_coordinators_own_chance_is_deleted_and_what_it_released_stays(home: Any) -> None:
     parties, _ = setup(Released(), consortium(3, dropouts=0), home)
     run(parties)
     assert parties.journal.made("run-1", "made") is None

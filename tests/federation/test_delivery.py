@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ HINT = np.arange(3) - 0.987654321
 class Delivering(Rounds):
     """Also tells one role something that is for it alone, and leaves each party a model of its own."""
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         declared = super().declare(who)
         mean, centre, slope, result = declared.releases
         alone = Release(
@@ -40,11 +41,11 @@ class Delivering(Rounds):
         )
         return Declaration((mean, replace(centre, times=self.rounds), slope, result, alone), declared.adversary)
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         return {**super().coordinate(parties), "hint": HINT[: self.columns]}
 
     @step(sends="mean")
-    def average(self, site):
+    def average(self, site: Any) -> None:
         site.contribute(site.features.mean(axis=-2))
         site.deliver("own-model", {"weights": OWN + ord(site.party[0])})
 
@@ -59,7 +60,7 @@ def crossed(parties: Any) -> bytes:
     return b"".join(exchange.message + (exchange.reply or b"") for exchange in exchanges)
 
 
-def test_every_party_has_what_was_released_to_it_and_nothing_else():
+def test_every_party_has_what_was_released_to_it_and_nothing_else() -> None:
     parties, hosts = setup(Delivering(protection=Noised), who())
     released = run(parties)
     for party, one in hosts.items():
@@ -73,7 +74,7 @@ def test_every_party_has_what_was_released_to_it_and_nothing_else():
     np.testing.assert_array_equal(parties.kept["centre"], hosts["ash"].received("run-1").releases["centre"])
 
 
-def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire():
+def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire() -> None:
     parties, hosts = setup(Delivering(protection=Noised), who())
     released = run(parties)
     wire = crossed(parties)
@@ -88,17 +89,17 @@ def test_what_stays_with_an_owner_and_what_is_for_one_are_not_on_the_wire():
 class OpenedToAll(Rounds):
     """The opened sum, and what each party noised, are for everybody."""
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Any:
         declared = super().declare(who)
         return replace(declared, releases=tuple(replace(one, to=EVERYONE) for one in declared.releases))
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         total = parties.sum(self.average)
         return {"result": total.value / total.parties}
 
 
 @pytest.mark.parametrize("protection", [Summed, Noised])
-def test_sums_that_are_for_everybody_reach_everybody(protection):
+def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
     parties, hosts = setup(OpenedToAll(protection=protection), consortium(4))
     run(parties)
     found = hosts["ash"].received("run-1").releases["mean"]
@@ -139,7 +140,7 @@ def boxed(one: Any, values: Any, **head: Any) -> bytes:
         ({"run_keys": {}}, "undeclared"),
     ],
 )
-def test_a_party_refuses_what_was_not_declared_to_it_or_has_another_form(released, code):
+def test_a_party_refuses_what_was_not_declared_to_it_or_has_another_form(released: Any, code: str) -> None:
     one = begun()
     reply = decode(answer(one, ask_for("run.end[0]", heads={}, released=released)))
     assert reply["refused"] == code
@@ -149,7 +150,7 @@ def test_a_party_refuses_what_was_not_declared_to_it_or_has_another_form(release
     assert set(one.received("run-1").releases) == {"centre", "result"}
 
 
-def test_a_box_of_another_ask_or_with_a_name_twice_is_refused():
+def test_a_box_of_another_ask_or_with_a_name_twice_is_refused() -> None:
     one = begun()
     good = {"result": np.ones(3)}
     for wrong in ({"run": "run-2"}, {"to": "birch"}, {"path": "lean[0]"}, {"study": "6" * 64}):
@@ -162,7 +163,7 @@ def test_a_box_of_another_ask_or_with_a_name_twice_is_refused():
     assert "ok" in decode(answer(one, ask_for("run.end[0]", heads={}, yours=boxed(one, good))))
 
 
-def test_a_second_end_with_another_value_changes_nothing():
+def test_a_second_end_with_another_value_changes_nothing() -> None:
     one = begun()
     first = ask_for("run.end[0]", heads={}, released={"result": np.ones(3)})
     assert "ok" in decode(answer(one, first)) and answer(one, first) == answer(one, first)
@@ -171,7 +172,7 @@ def test_a_second_end_with_another_value_changes_nothing():
     np.testing.assert_array_equal(one.received("run-1").releases["result"], np.ones(3))
 
 
-def test_a_value_that_a_step_brought_is_not_contradicted_by_the_end():
+def test_a_value_that_a_step_brought_is_not_contradicted_by_the_end() -> None:
     one = host(Rounds(protection=Noised), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     answer(one, ask_for("lean[0]", centre=np.ones(3)))
@@ -186,7 +187,7 @@ POINTS += [("elm", moment) for moment in ("before-commit", "after-commit")]
 
 
 @pytest.mark.parametrize(("whom", "moment"), POINTS)
-def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path, whom, moment):
+def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path: Path, whom: Any, moment: Any) -> None:
     protocol = Delivering(protection=Noised)
     parties, hosts = setup(protocol, who(), tmp_path)
     kill_at(parties, hosts, (whom, "run.end[0]", moment))
@@ -204,7 +205,7 @@ def test_whoever_is_killed_at_the_end_each_party_has_everything_once(tmp_path, w
         assert one.store.runs_open() == []
 
 
-def test_a_party_that_was_lost_has_it_when_it_hears_the_end(tmp_path):
+def test_a_party_that_was_lost_has_it_when_it_hears_the_end(tmp_path: Path) -> None:
     protocol = Delivering(protection=Noised)
     parties, hosts = setup(protocol, who(), tmp_path, lose=[("elm", "lean[1]")])
     released = run(parties)
@@ -217,7 +218,7 @@ def test_a_party_that_was_lost_has_it_when_it_hears_the_end(tmp_path):
     assert len(found["centre"]) == 1, "what it was asked, and no more"
 
 
-def test_an_abandoned_run_leaves_nothing():
+def test_an_abandoned_run_leaves_nothing() -> None:
     one = begun()
     assert set(one.received("run-1").releases) == {"centre"}
     one.store.abandon("run-1")
@@ -230,14 +231,14 @@ class Twice(Rounds):
     values: tuple[Any, ...] = (1, 1)
 
     @step(sends="mean")
-    def average(self, site):
+    def average(self, site: Any) -> None:
         for value in self.values:
             site.deliver(self.name_, value)
         site.contribute(site.features.mean(axis=-2))
 
 
 @pytest.mark.parametrize(("name", "values"), [("own", (1, 2)), ("result", (1,)), ("a b", (1,)), ("", (1,))])
-def test_one_value_under_a_name_that_no_release_has(name, values):
+def test_one_value_under_a_name_that_no_release_has(name: str, values: Any) -> None:
     one = host(Twice(protection=Noised, name_=name, values=values), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     reply = decode(answer(one, ask_for("average[0]")))
@@ -250,20 +251,20 @@ def test_one_value_under_a_name_that_no_release_has(name, values):
 @dataclass(frozen=True)
 class Failing(Rounds):
     @step(sends="mean")
-    def average(self, site):
+    def average(self, site: Any) -> None:
         site.deliver("own", 1)
         site.contribute(site.features.mean(axis=-2))
         raise ZeroDivisionError
 
 
-def test_a_step_that_stops_after_its_draw_leaves_nothing_with_its_owner():
+def test_a_step_that_stops_after_its_draw_leaves_nothing_with_its_owner() -> None:
     one = host(Failing(protection=Noised), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("average[0]")))["stopped"] is True
     assert one.received("run-1").own == {}
 
 
-def test_stacks_of_parties_keep_no_results():
+def test_stacks_of_parties_keep_no_results() -> None:
     from comity.runtime.local.cohort import Stack
 
     with pytest.raises(Refused, match="keep no results"):

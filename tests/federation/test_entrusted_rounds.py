@@ -83,7 +83,7 @@ def drawn(one: Any) -> list[tuple[str, int]]:
     return [(entry.release, entry.index) for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 
-def test_all_rounds_are_one_debit_paid_with_the_first():
+def test_all_rounds_are_one_debit_paid_with_the_first() -> None:
     parties, hosts = setup(Ranked(), noise=SeededNoise(5))
     run(parties)
     for one in hosts.values():
@@ -97,7 +97,7 @@ def test_all_rounds_are_one_debit_paid_with_the_first():
 
 
 @pytest.mark.parametrize("label", [0, 2])
-def test_whichever_round_is_asked_for_first_pays(label):
+def test_whichever_round_is_asked_for_first_pays(label: int) -> None:
     """A coordinator that skips the first round buys nothing by it; and what fails takes part neutrally, and pays."""
     one = host(Ranked(fails_in=label), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
@@ -114,7 +114,7 @@ def told(parties: Parties) -> list[bytes]:
     return [one.tobytes() for one in parties.kept["told"]]
 
 
-def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed():
+def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed() -> None:
     loose = replace(TOP, loss=Pure(0.01))
 
     @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def test_a_curator_s_choice_is_drawn_once_and_is_the_same_when_resumed():
     assert found[0] == found[1] != told(other)
 
 
-def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from():
+def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from() -> None:
     parties, _ = setup(Ranked(asked=4), noise=SeededNoise(5))
     with pytest.raises(Refused, match="declared 3 times") as found:
         told(parties)
@@ -146,7 +146,7 @@ def test_no_more_choices_than_declared_and_none_of_what_can_not_be_chosen_from()
         parties.compute("numbers", np.zeros(5))
 
 
-def test_what_nobody_pays_for_is_not_made():
+def test_what_nobody_pays_for_is_not_made() -> None:
     who = consortium()
     with pytest.raises(ValueError, match="told is made by the coordinator, and no round"):
         Ranked(pays_for=("others",)).declare(who).accept(who)
@@ -158,7 +158,7 @@ def test_what_nobody_pays_for_is_not_made():
     replace(Ranked().declare(who), releases=(Ranked().declare(who)["numbers"], noisy)).accept(who)
 
 
-def test_the_page_and_the_transcript_know_what_is_in_clear():
+def test_the_page_and_the_transcript_know_what_is_in_clear() -> None:
     parties, _ = setup(Ranked(), noise=SeededNoise(5))
     run(parties)
     coordinator, each = views(parties.declaration, parties.consortium)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +17,13 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, sign_
 from .toy import STUDY, LossyChannel, NoNoise, Rounds, ask_for, consortium, host, identity, setup
 
 
-def recorded():
+def recorded() -> Any:
     """Every message of a whole run with secure sums, with the reply it got."""
     parties, hosts = setup(noise=NoNoise())
-    crossed = []
+    crossed: list[Any] = []
 
     class Recorder(LossyChannel):
-        def carry(self, messages):
+        def carry(self, messages: Any) -> Any:
             replies = super().carry(messages)
             crossed.extend((party, message, replies[party]) for party, message in messages.items())
             return replies
@@ -32,19 +33,19 @@ def recorded():
     return hosts, crossed
 
 
-def places(size, generator):
+def places(size: Any, generator: Any) -> Any:
     """Bits to flip: in the first and last bytes, and at random in between."""
     inside = generator.integers(0, size, 4)
     return [(at, int(generator.integers(0, 8))) for at in (0, 1, size - 1, size - 65, *inside)]
 
 
-def flipped(raw, at, bit):
+def flipped(raw: Any, at: Any, bit: Any) -> bytes:
     out = bytearray(raw)
     out[at] ^= 1 << bit
     return bytes(out)
 
 
-def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused():
+def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused() -> None:
     hosts, crossed = recorded()
     generator = np.random.default_rng(5)
     for party, message, _ in crossed:
@@ -55,7 +56,7 @@ def test_a_flipped_bit_anywhere_in_any_ask_of_a_run_is_refused():
             assert reply["refused"] == "signature", (party, at)
 
 
-def test_a_flipped_bit_anywhere_in_any_reply_of_a_run_is_refused():
+def test_a_flipped_bit_anywhere_in_any_reply_of_a_run_is_refused() -> None:
     _, crossed = recorded()
     generator = np.random.default_rng(6)
     for party, message, reply in crossed:
@@ -68,11 +69,11 @@ def test_a_flipped_bit_anywhere_in_any_reply_of_a_run_is_refused():
 class Corrupting(LossyChannel):
     """Alters one message to or from ash, once."""
 
-    def __init__(self, hosts, where):
+    def __init__(self, hosts: Any, where: Any) -> None:
         super().__init__(hosts)
         self.where, self.faults = where, [True]
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         hit = self.faults and b"average" in next(iter(messages.values()))
         if hit:
             self.faults.clear()
@@ -86,7 +87,7 @@ class Corrupting(LossyChannel):
 
 
 @pytest.mark.parametrize("where", ["ask", "reply"])
-def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unaltered(where):
+def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unaltered(where: str) -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
     parties.channel = Corrupting(hosts, where)
@@ -99,14 +100,14 @@ def test_a_run_stops_at_an_altered_message_and_goes_on_when_it_is_repeated_unalt
 
 
 @pytest.mark.parametrize("where", ["ask", "reply"])
-def test_an_altered_message_costs_a_run_of_many_no_more_than_one_party(where):
+def test_an_altered_message_costs_a_run_of_many_no_more_than_one_party(where: str) -> None:
     parties, hosts = setup(noise=NoNoise())
     parties.channel = Corrupting(hosts, where)
     run(parties)
     assert set(parties.lost) == {"ash"} and "altered on the way" in parties.lost["ash"]
 
 
-def test_each_way_of_moving_a_message_is_refused():
+def test_each_way_of_moving_a_message_is_refused() -> None:
     ask = ask_for("run.begin[0]")
     raw = sign_ask(identity(COORDINATOR), "ash", ask)
     one, other = (host(Rounds(), consortium(), name) for name in ("ash", "birch"))
@@ -114,7 +115,7 @@ def test_each_way_of_moving_a_message_is_refused():
     keys = {name: identity(name).public for name in ("ash", "birch", COORDINATOR)}
     assert "ok" in decode(verify_reply(keys["ash"], "ash", raw, good))
 
-    def refused(site, message):
+    def refused(site: Any, message: Any) -> Any:
         return decode(site.answer(message)[:-SIGNATURE_BYTES])["refused"]
 
     assert refused(other, raw) == "signature", "an ask for another site"
@@ -135,11 +136,11 @@ def test_each_way_of_moving_a_message_is_refused():
         verify_reply(keys["ash"], "ash", raw, sign_reply(identity("birch"), "ash", raw, good[:-SIGNATURE_BYTES]))
 
 
-def test_a_reply_from_whoever_was_not_asked_is_not_read():
+def test_a_reply_from_whoever_was_not_asked_is_not_read() -> None:
     parties, hosts = setup(noise=NoNoise())
 
     class Intruding(LossyChannel):
-        def carry(self, messages):
+        def carry(self, messages: Any) -> Any:
             replies = super().carry(messages)
             return {**replies, "stranger": next(iter(replies.values()))}
 
@@ -149,7 +150,7 @@ def test_a_reply_from_whoever_was_not_asked_is_not_read():
     assert not any("stranger" in exchanges for _, exchanges in parties.journal.traffic(STUDY, "run-1"))
 
 
-def test_a_site_whose_roster_has_no_coordinator_answers_nobody():
+def test_a_site_whose_roster_has_no_coordinator_answers_nobody() -> None:
     who = consortium()
     roster = {name: key for name, key in who.roster.items() if name != COORDINATOR}
     one = host(Rounds(), replace(who, roster=roster), "ash")
@@ -157,12 +158,12 @@ def test_a_site_whose_roster_has_no_coordinator_answers_nobody():
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "stranger", "key": ""}
 
 
-def test_no_party_is_called_like_a_role():
+def test_no_party_is_called_like_a_role() -> None:
     with pytest.raises(StudyError, match="'coordinator'"):
         replace(consortium(), parties=("ash", COORDINATOR))
 
 
-def test_two_participants_can_not_have_one_key():
+def test_two_participants_can_not_have_one_key() -> None:
     """A coordinator that is also a party would see what neither may see alone."""
     who = consortium()
     with pytest.raises(StudyError, match="the same key"):

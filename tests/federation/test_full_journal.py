@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from comity.errors import Stopped
@@ -15,14 +18,14 @@ from .toy import Rounds, setup
 class Full(Journal):
     """Takes a few pages, and then no more."""
 
-    def __init__(self, path, pages):
+    def __init__(self, path: Any, pages: Any) -> None:
         super().__init__(path)
         (taken,) = self._connection.execute("pragma page_count").fetchone()
         self._connection.execute(f"pragma max_page_count = {taken + pages}")
 
 
 @pytest.mark.parametrize("pages", [0, 12])
-def test_a_coordinator_whose_disk_is_full_goes_on_once_there_is_room(tmp_path, pages):
+def test_a_coordinator_whose_disk_is_full_goes_on_once_there_is_room(tmp_path: Path, pages: int) -> None:
     protocol = Rounds(rounds=1)
     parties, hosts = setup(protocol, folder=tmp_path)
     parties.journal = Full(tmp_path / "journal", pages)

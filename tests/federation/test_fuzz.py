@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ from .fuzzing import (
 from .toy import LossyChannel, NoNoise, consortium, host, path_of, setup
 
 
-def flooded(count, seed, change, flood):
+def flooded(count: Any, seed: Any, change: Any, flood: Any) -> Any:
     """Feed `count` messages to sites in every stage of a run; after `flood` of them it is the next stage's turn."""
     _, whole = recorded()
     stages, seen, sites = whole.rounds, 0, {}
@@ -57,11 +59,11 @@ def flooded(count, seed, change, flood):
     return sites
 
 
-def nonce_of(ask):
+def nonce_of(ask: Any) -> Any:
     return decode(ask[:-SIGNATURE_BYTES])[6]
 
 
-def unsigned(sites, corpus, chance, nonce):
+def unsigned(sites: Any, corpus: Any, chance: Any, nonce: Any) -> None:
     one = chance.choice(corpus)
     altered = carried(one.ask, chance.choice(corpus).ask, chance)
     party = one.party if chance.random() < 0.9 else chance.choice(sorted(sites))
@@ -70,8 +72,8 @@ def unsigned(sites, corpus, chance, nonce):
         sites[party].take(altered, carried_only=foreign, verified=chance.random() < 0.1)
 
 
-def resigned(outcomes):
-    def change(sites, corpus, chance, nonce):
+def resigned(outcomes: Any) -> Any:
+    def change(sites: Any, corpus: Any, chance: Any, nonce: Any) -> None:
         one = chance.choice(corpus)
         # A run that has ended answers nothing any more: there would be little left to try.
         while one.path == "run.end[0]" and chance.random() < 0.95:
@@ -88,11 +90,11 @@ def resigned(outcomes):
 class Lying(LossyChannel):
     """Sites of which one, in one round, sends something else than it meant to, signed like anything else."""
 
-    def __init__(self, hosts, liar, path, chance, corpus):
+    def __init__(self, hosts: Any, liar: Any, path: Any, chance: Any, corpus: Any) -> None:
         super().__init__(hosts)
         self.liar, self.path, self.chance, self.corpus = liar, path, chance, corpus
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         replies = super().carry(messages)
         if self.liar in replies and path_of(messages[self.liar]) == self.path:
             lie = replied_otherwise(replies[self.liar], self.corpus, self.chance)
@@ -100,7 +102,7 @@ class Lying(LossyChannel):
         return replies
 
 
-def lied_to(count, seed):
+def lied_to(count: Any, seed: Any) -> Any:
     """Runs in which one reply of one party is a lie: how many released their result without it, and how many not."""
     _, whole = recorded(noise=NoNoise())
     ended = {"released": 0, "stopped": 0}
@@ -126,30 +128,30 @@ def lied_to(count, seed):
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
+def _quiet() -> Iterator[None]:
     with silent():
         yield
 
 
-def test_what_nobody_signed_is_refused_and_changes_nothing():
+def test_what_nobody_signed_is_refused_and_changes_nothing() -> None:
     sites = flooded(17_500, seed_of("carried", fixed=1), unsigned, flood=1_000)
     assert sum(site.outcomes["refused"] for site in sites.values()) > 200
 
 
-def test_an_active_coordinator_gets_nothing_twice_and_nothing_unpaid():
-    outcomes = {}
+def test_an_active_coordinator_gets_nothing_twice_and_nothing_unpaid() -> None:
+    outcomes: dict[Any, Any] = {}
     flooded(2_480, seed_of("active coordinator", fixed=2), resigned(outcomes), flood=130)
     # The mutants must get past the signature, and some past all checks, or nothing was tried.
     assert outcomes["answered"] > 100 and len(outcomes) > 8
 
 
-def test_a_party_that_lies_raises_nothing_foreign_at_the_coordinator():
+def test_a_party_that_lies_raises_nothing_foreign_at_the_coordinator() -> None:
     ended = lied_to(20, seed_of("lying party", fixed=3))
     # It is lost, and the run goes on without it; but for a refusal at the beginning, which ends a run for all.
     assert ended["released"] > 15
 
 
-def test_the_fuzzer_sees_a_site_that_answers_twice():
+def test_the_fuzzer_sees_a_site_that_answers_twice() -> None:
     """Positive control: without its memory of replies a site gives two noises under one key."""
     one = host(PROTOCOL, consortium(PARTIES), "ash", epsilon=50.0)
     site = Watched(one)
@@ -170,10 +172,10 @@ def test_the_fuzzer_sees_a_site_that_answers_twice():
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
-def test_a_million_mutated_messages(part):
+def test_a_million_mutated_messages(part: int) -> None:
     """778,000 that nobody signed, 220,000 of an active coordinator, 2,000 of parties that lie; a twentieth of each."""
     started, seed = time.perf_counter(), seed_of("a million")
-    outcomes = {}
+    outcomes: dict[Any, Any] = {}
     flooded(38_900, f"{seed}/{part}/carried", unsigned, flood=2_000)
     flooded(11_000, f"{seed}/{part}/active", resigned(outcomes), flood=250)
     ended = lied_to(100, f"{seed}/{part}/lying")

@@ -33,22 +33,22 @@ from comity.runtime.local.channel import LocalChannel
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, setup
 
 
-def ask(host, path, **values):
+def ask(host: Any, path: Any, **values: Any) -> Any:
     return answer(host, ask_for(path, **values))
 
 
-def begun(**kwargs):
+def begun(**kwargs: Any) -> Any:
     protocol = kwargs.pop("protocol", Rounds(protection=Noised))
     one = host(protocol, consortium(), "ash", **kwargs)
     assert "ok" in decode(ask(one, "run.begin[0]"))
     return one
 
 
-def draws(host):
+def draws(host: Any) -> Any:
     return [(e.release, e.index) for e in host.store.ledger.entries() if e.kind == "draw"]
 
 
-def test_the_same_ask_gets_the_same_bytes_and_is_debited_once():
+def test_the_same_ask_gets_the_same_bytes_and_is_debited_once() -> None:
     one = begun()
     first = ask(one, "average[0]")
     assert "ok" in decode(first)
@@ -56,14 +56,14 @@ def test_the_same_ask_gets_the_same_bytes_and_is_debited_once():
     assert len(draws(one)) == 1
 
 
-def test_a_different_ask_under_the_same_key_is_refused():
+def test_a_different_ask_under_the_same_key_is_refused() -> None:
     one = begun()
     assert "ok" in decode(ask(one, "lean[0]", centre=np.zeros(3)))
     assert decode(ask(one, "lean[0]", centre=np.ones(3)))["refused"] == "asked-before"
     assert len(draws(one)) == 1
 
 
-def test_without_the_rule_two_asks_would_average_the_noise_away():
+def test_without_the_rule_two_asks_would_average_the_noise_away() -> None:
     """Positive control: a site that forgets its replies draws again for one reservation, were it not for the ledger."""
     one = begun()
     first = decode(ask(one, "average[0]"))["ok"]["mean"]
@@ -111,7 +111,7 @@ def test_without_the_rule_two_asks_would_average_the_noise_away():
         ("lean[0]", {"centre": "zero"}, "form"),
     ],
 )
-def test_asks_that_are_not_declared_are_refused_and_cost_nothing(path, values, code):
+def test_asks_that_are_not_declared_are_refused_and_cost_nothing(path: str, values: Any, code: str) -> None:
     one = begun()
     assert decode(ask(one, path, **values))["refused"] == code
     assert draws(one) == []
@@ -128,7 +128,7 @@ class Aliased(Rounds):
     again = note
 
 
-def test_a_step_has_one_path_and_is_answered_once():
+def test_a_step_has_one_path_and_is_answered_once() -> None:
     """A second way to write its path would run it again, outside of how often it may be asked for."""
     one = begun(protocol=Aliased(protection=Noised))
     assert "ok" in decode(ask(one, "note[0]"))
@@ -138,13 +138,13 @@ def test_a_step_has_one_path_and_is_answered_once():
     assert set(one.store.replies("run-1")) == {"run.begin[0]", "note[0]"}
 
 
-def test_a_run_id_is_plain_text():
+def test_a_run_id_is_plain_text() -> None:
     one = begun()
     for run_id in ("run\x1b[2J", "run\n1", "r\u0301un", "x" * 201):
         assert decode(ask(one, "average[0]", run=run_id))["refused"] == "form"
 
 
-def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
+def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused() -> None:
     one = begun()
     assert decode(ask(one, "average[0]", study="6" * 64))["refused"] == "study"
     assert "refused" in decode(ask(one, "average[0]", run="run-2"))
@@ -154,7 +154,7 @@ def test_another_study_a_run_that_did_not_begin_and_garbage_are_refused():
     assert draws(one) == []
 
 
-def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home():
+def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home() -> None:
     one = host(Rounds(), consortium(), "ash", epsilon=0.5)
     answered = one.answered(sign_ask(identity(COORDINATOR), "ash", ask_for("run.begin[0]")))
     reply = answered.reply[:-SIGNATURE_BYTES]
@@ -164,7 +164,7 @@ def test_an_exhausted_ledger_refuses_with_a_code_and_keeps_the_figures_at_home()
     assert [e.kind for e in one.store.ledger.entries()] == ["create"]
 
 
-def test_a_run_that_ended_never_draws_again():
+def test_a_run_that_ended_never_draws_again() -> None:
     one = begun()
     assert "ok" in decode(ask(one, "run.end[0]", heads={}))
     assert decode(ask(one, "average[0]"))["refused"] == "closed"
@@ -206,13 +206,13 @@ class Leaky(Rounds):
 
 
 @pytest.mark.parametrize("name", ["peek", "misuse", "whisper", "wrong_shape"])
-def test_a_step_can_send_only_what_is_declared(name):
+def test_a_step_can_send_only_what_is_declared(name: str) -> None:
     one = begun(protocol=Leaky(protection=Noised))
     assert decode(ask(one, f"{name}[0]"))["refused"] in ("undeclared", "form")
     assert draws(one) == []
 
 
-def test_a_failure_after_the_draw_is_spent_and_stopped_for_ever():
+def test_a_failure_after_the_draw_is_spent_and_stopped_for_ever() -> None:
     one = begun(protocol=Leaky(protection=Noised))
     for name in ("fails_after", "twice"):
         fresh = begun(protocol=Leaky(protection=Noised))
@@ -223,13 +223,13 @@ def test_a_failure_after_the_draw_is_spent_and_stopped_for_ever():
     assert draws(one) == []
 
 
-def test_a_failed_fit_takes_part_neutrally():
+def test_a_failed_fit_takes_part_neutrally() -> None:
     one = begun(protocol=Leaky(protection=Noised), noise=NoNoise())
     np.testing.assert_array_equal(decode(ask(one, "fails_before[0]"))["ok"]["mean"], np.zeros(3))
     assert draws(one) == [("mean", 0)]
 
 
-def test_data_that_can_not_be_read_look_like_any_other_stop():
+def test_data_that_can_not_be_read_look_like_any_other_stop() -> None:
     one = host(Rounds(), consortium(), "ash")
 
     def unreadable() -> Records:
@@ -245,7 +245,7 @@ def test_data_that_can_not_be_read_look_like_any_other_stop():
     assert "ok" in decode(ask(one, "average[0]"))
 
 
-def test_values_outside_the_bound_are_brought_inside_before_the_noise():
+def test_values_outside_the_bound_are_brought_inside_before_the_noise() -> None:
     one = begun(noise=NoNoise())
     one.__dict__["records"] = Records(np.full((4, 3), 1e200))
     units = decode(ask(one, "average[0]"))["ok"]["mean"]
@@ -261,7 +261,7 @@ def test_values_outside_the_bound_are_brought_inside_before_the_noise():
     np.testing.assert_array_equal(decode(ask(one, "average[0]"))["ok"]["mean"], np.zeros(3))
 
 
-def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound():
+def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound() -> None:
     """Through the masks too: what is summed is what was projected."""
     parties, hosts = setup(Rounds(rounds=0), consortium(3, dropouts=0), noise=NoNoise())
     for name, one in hosts.items():
@@ -269,7 +269,7 @@ def test_a_party_outside_its_bound_moves_an_opened_sum_no_further_than_the_bound
     np.testing.assert_allclose(3 * run(parties)["result"], np.ones(3), atol=1e-3)
 
 
-def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study():
+def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_study() -> None:
     """Alignment and the set-up of sums draw nothing, so no reservation guards them: the beginning of the run does."""
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={}))
     assert decode(ask(one, "run.begin[0]"))["refused"] == "approval"
@@ -284,7 +284,7 @@ def test_nothing_is_answered_before_a_run_begins_after_it_ends_or_for_another_st
 
 
 @pytest.mark.parametrize("name", ["sum.advertise", "sum.deal", "sum.meet", "run.end"])
-def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name):
+def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name: str) -> None:
     """Else two different wills would be locked under one key, and two products masked with one mask."""
     one = begun(protocol=Rounds())
     assert decode(ask(one, f"{name}[mean/0]"))["refused"] == "too-often"
@@ -293,7 +293,7 @@ def test_a_step_for_the_whole_run_is_not_asked_again_under_a_sums_label(name):
 # One answer at a time, one declaration for all of them.
 
 
-def test_a_repeated_ask_in_flight_is_computed_once():
+def test_a_repeated_ask_in_flight_is_computed_once() -> None:
     """The second thread waits for the first one's answer: the same bytes, one computation, one draw."""
     calls, inside, go = [], threading.Event(), threading.Event()
 
@@ -320,7 +320,7 @@ def test_a_repeated_ask_in_flight_is_computed_once():
     assert draws(one) == [("slope", 0), ("mean", 0)]
 
 
-def test_two_asks_of_one_run_do_not_both_find_that_nothing_was_given_out():
+def test_two_asks_of_one_run_do_not_both_find_that_nothing_was_given_out() -> None:
     """What a site gives once it gives once, also where a coordinator asks in two ways at the same moment."""
     both = threading.Barrier(2)
 
@@ -349,7 +349,7 @@ def test_two_asks_of_one_run_do_not_both_find_that_nothing_was_given_out():
     assert sorted(reply.get("refused", "") for reply in replies) == ["", "once"] and len(draws(one)) == 1
 
 
-def test_refusals_of_asks_that_are_answered_at_once_do_not_mix():
+def test_refusals_of_asks_that_are_answered_at_once_do_not_mix() -> None:
     """Each answer has its own sentence, whatever other threads are told meanwhile."""
     one = begun()
     asks = [ask_for("average[7]"), ask_for("nothing[0]"), ask_for("average[0]", study="6" * 64)] * 20
@@ -362,7 +362,7 @@ def test_refusals_of_asks_that_are_answered_at_once_do_not_mix():
         assert (code == "study") == (b"6" * 64 in message) and (code == "no-step") == (b"nothing" in message)
 
 
-def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party():
+def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party() -> None:
     parties, hosts = setup(who=consortium(3, dropouts=0), epsilon=5.0)
     hosts["birch"] = host(Rounds(), consortium(3, dropouts=0), "birch", epsilon=0.5)
     parties.channel = LocalChannel(hosts)
@@ -372,8 +372,8 @@ def test_a_local_channel_keeps_the_sentence_of_each_refusal_by_party():
     assert isinstance(parties.channel.refusals["birch"], BudgetExceeded)
 
 
-def test_declarations_are_made_once_for_a_host(monkeypatch):
-    made = []
+def test_declarations_are_made_once_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = []
     for kind in (Rounds, SecureSum, Life):
         declare = kind.declare
         monkeypatch.setattr(kind, "declare", lambda self, who, d=declare, k=kind: made.append(k) or d(self, who))
@@ -417,7 +417,9 @@ class Unprintable(Exception):
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("where", ["loader", "step", "store", "noise", "roster", "policy"])
-def test_answering_never_raises_and_tells_nothing(error, where, monkeypatch, caplog):
+def test_answering_never_raises_and_tells_nothing(
+    error: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     one = host(Leaky(protection=Noised), consortium(), "ash", noise=NoNoise())
 
     def fail(*args: Any, **more: Any) -> Any:
@@ -467,7 +469,7 @@ class Posting(Protocol):
         return Declaration((release,), adversary="nobody")
 
 
-def test_two_parts_can_not_call_their_letters_alike():
+def test_two_parts_can_not_call_their_letters_alike() -> None:
     @dataclass(frozen=True)
     class Both(Rounds):
         parts = {"one": Posting(), "two": Posting()}
@@ -483,7 +485,7 @@ def test_two_parts_can_not_call_their_letters_alike():
         host(Shadowed(), consortium(), "ash")
 
 
-def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all():
+def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all() -> None:
     @dataclass(frozen=True)
     class Listing(Rounds):
         size: int = 9
@@ -499,7 +501,7 @@ def test_a_protocol_lists_a_parts_letter_as_it_is_or_not_at_all():
 
 
 @pytest.mark.parametrize("mount", ["run", "sum", "a.b", "", "x[0]", "a b"])
-def test_a_part_has_a_plain_name_of_its_own(mount):
+def test_a_part_has_a_plain_name_of_its_own(mount: str) -> None:
     @dataclass(frozen=True)
     class Odd(Rounds):
         parts = {mount: Posting()}
@@ -509,7 +511,7 @@ def test_a_part_has_a_plain_name_of_its_own(mount):
 
 
 @pytest.mark.parametrize("name", ["a/0", "in:x", "a[0]", "", "a b", "é"])
-def test_a_release_has_a_plain_name(name):
+def test_a_release_has_a_plain_name(name: str) -> None:
     """It stands in paths, labels and the names of kept state."""
 
     @dataclass(frozen=True)
@@ -522,7 +524,7 @@ def test_a_release_has_a_plain_name(name):
         host(Odd(), consortium(), "ash")
 
 
-def test_there_is_no_host_without_a_policy_or_an_agreement():
+def test_there_is_no_host_without_a_policy_or_an_agreement() -> None:
     one = host(Rounds(), consortium(), "ash")
     with pytest.raises(TypeError, match="policy"):
         Host(one.agreed, "ash", records=one.records, keys=one.keys, store=one.store, noise=one.noise)

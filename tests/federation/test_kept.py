@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from tests.federation.toy import NoNoise, Rounds, setup
 
 
 @pytest.mark.parametrize("protection", [Summed, Noised])
-def test_sums_values_on_the_way_and_results_are_kept(protection):
+def test_sums_values_on_the_way_and_results_are_kept(protection: Any) -> None:
     parties, _ = setup(Rounds(protection=protection), noise=NoNoise())
     released, kept = whole_run(parties)
     declared = parties.declaration
@@ -27,13 +30,13 @@ def test_sums_values_on_the_way_and_results_are_kept(protection):
         np.testing.assert_allclose(sum(kept["mean"].values()) * grid / 5, kept["centre"][0])
 
 
-def test_masked_vectors_are_not_kept():
+def test_masked_vectors_are_not_kept() -> None:
     parties, _ = setup()
     _, kept = whole_run(parties)
     assert set(kept) == {"mean", "centre", "slope"}
 
 
-def test_a_run_that_is_run_again_finds_them(tmp_path):
+def test_a_run_that_is_run_again_finds_them(tmp_path: Path) -> None:
     parties, hosts = setup(folder=tmp_path)
     first = whole_run(parties)
     again = whole_run(setup(folder=tmp_path, hosts=hosts)[0])

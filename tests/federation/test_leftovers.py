@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,17 +21,17 @@ PUBLIC = {"run:nonce", "sum.members", "sum.list/mean/0", "sum.masked/mean/0", "s
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def run_and_listen(folder):
+def run_and_listen(folder: Any) -> Any:
     """A whole run over files, what was secret in the middle of it, and which of that stood in the files then."""
     parties, hosts = setup(Rounds(rounds=0), folder=folder, noise=NoNoise())
     secrets, seen = {}, {}
     carry = parties.channel.carry
 
-    def listening(messages):
+    def listening(messages: Any) -> Any:
         if path_of(next(iter(messages.values()))) == LAST:
             for name, one in hosts.items():
                 with one.store.ledger.reading() as connection:
@@ -47,12 +49,12 @@ def run_and_listen(folder):
     return secrets, seen
 
 
-def found_in(folder, secrets):
+def found_in(folder: Any, secrets: Any) -> Any:
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     return {which: [name for name, raw in files.items() if secret in raw] for which, secret in secrets.items()}
 
 
-def test_no_secret_of_a_run_is_left_in_any_file(tmp_path):
+def test_no_secret_of_a_run_is_left_in_any_file(tmp_path: Path) -> None:
     sites = tmp_path / "sites"
     sites.mkdir()
     secrets, seen = run_and_listen(sites)
@@ -64,7 +66,7 @@ def test_no_secret_of_a_run_is_left_in_any_file(tmp_path):
     assert not left
 
 
-def test_the_journal_is_its_owners_alone(tmp_path):
+def test_the_journal_is_its_owners_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         parties, _ = setup(Rounds(rounds=0), folder=tmp_path, noise=NoNoise())
@@ -77,16 +79,16 @@ def test_the_journal_is_its_owners_alone(tmp_path):
         os.umask(before)
 
 
-def sums(one):
+def sums(one: Any) -> Any:
     (account,) = one.store.ledger.summary()
     return account.spent_epsilon, account.reserved_epsilon, account.left
 
 
-def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
+def test_a_refusal_at_the_beginning_frees_what_the_others_reserved() -> None:
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
     before = {name: sums(one) for name, one in hosts.items()}
 
-    def meddling(path):
+    def meddling(path: Any) -> None:
         if path == "run.begin[0]":
             hosts["elm"].policy = Policy(approved={})
 
@@ -104,10 +106,10 @@ def test_a_refusal_at_the_beginning_frees_what_the_others_reserved():
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_run_that_its_owner_abandoned_never_begins_and_draws_nothing(begun):
+def test_a_run_that_its_owner_abandoned_never_begins_and_draws_nothing(begun: bool) -> None:
     one = host(Rounds(rounds=0), consortium(), "ash", noise=NoNoise())
 
-    def ask(path):
+    def ask(path: Any) -> Any:
         return decode(answer(one, ask_for(path)))
 
     before = sums(one)

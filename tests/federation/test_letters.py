@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ class Shout(Protocol):
 
     name = "shout"
 
-    def declare(self, who):
-        def release(name, to, protection):
+    def declare(self, who: Any) -> Declaration:
+        def release(name: Any, to: Any, protection: Any) -> Release:
             return Release(name=name, source=EVERY_PARTY, to=to, protection=protection, form=Array((SIZE,)))
 
         names = Release(
@@ -58,21 +59,21 @@ class Shout(Protocol):
         return {"heard": sum(site.take("word").values())}
 
 
-def told(folder=None, run="run-1"):
+def told(folder: Any = None, run: str = "run-1") -> Any:
     parties, hosts = setup(Shout(), consortium(3, dropouts=0), folder, run=run)
     begin(parties)
     parties.ask(Shout.tell)
     return parties, hosts
 
 
-def letter_from(parties, sender, to):
+def letter_from(parties: Any, sender: Any, to: Any) -> Any:
     """As the site would get it."""
     found = next(m for m in parties._memory.mail[to] if Head.of(m).sender == sender)
     box = parties.journal._box(parties.run, found["bulk"])
     return {**{name: part for name, part in found.items() if name != "bulk"}, "box": box}
 
 
-def test_everybody_hears_everybody_else():
+def test_everybody_hears_everybody_else() -> None:
     parties, _ = told()
     heard = parties.ask(Shout.hear)
     first = {name: float(ord(name[0])) for name in parties.alive}
@@ -80,7 +81,7 @@ def test_everybody_hears_everybody_else():
         np.testing.assert_array_equal(values["heard"], sum(first.values()) - first[name])
 
 
-def test_a_box_is_journalled_once_and_sites_do_not_store_what_they_took(tmp_path):
+def test_a_box_is_journalled_once_and_sites_do_not_store_what_they_took(tmp_path: Path) -> None:
     parties, hosts = told(tmp_path)
     parties.ask(Shout.hear)
     connection = parties.journal._connection
@@ -92,7 +93,7 @@ def test_a_box_is_journalled_once_and_sites_do_not_store_what_they_took(tmp_path
         assert all(host.store.state("run-1", f"in:word:{name}") is None for name in parties.alive)
 
 
-def test_an_ask_has_the_same_bytes_when_it_is_read_again_and_a_reply_those_that_were_signed(tmp_path):
+def test_an_ask_has_the_same_bytes_when_it_is_read_again_and_a_reply_those_that_were_signed(tmp_path: Path) -> None:
     parties, hosts = told(tmp_path)
     parties.ask(Shout.hear)
     before, traced = dict(parties.journal.traffic(parties.study, "run-1")), parties.transcript
@@ -107,11 +108,11 @@ def test_an_ask_has_the_same_bytes_when_it_is_read_again_and_a_reply_those_that_
     assert parties.transcript == traced
 
 
-def flipped(raw, at):
+def flipped(raw: Any, at: Any) -> Any:
     return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 
 
-def another_key(letter, head, receiver):
+def another_key(letter: Any, head: Any, receiver: Any) -> Any:
     """What the coordinator can make by itself: its own value under its own key, sealed to the receiver."""
     key = fresh_seed()
     box = lock(key, encode(np.zeros(SIZE)), head.common)
@@ -139,12 +140,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("case", "code"), CASES.items())
-def test_what_is_not_as_it_was_sent_does_not_arrive(case, code):
+def test_what_is_not_as_it_was_sent_does_not_arrive(case: Any, code: Any) -> None:
     parties, hosts = told()
     letter, to = letter_from(parties, "birch", "ash"), "ash"
     head = Head.of(letter)
 
-    def readdressed(**changes):
+    def readdressed(**changes: Any) -> Any:
         return Head(**{**head.__dict__, **changes}).raw
 
     if case == "a bit of the box":
@@ -183,7 +184,7 @@ def test_what_is_not_as_it_was_sent_does_not_arrive(case, code):
         assert heard(parties, hosts, to, [letter]) == code
 
 
-def heard(parties, hosts, to, mail):
+def heard(parties: Any, hosts: Any, to: Any, mail: Any) -> Any:
     """Who is heard at a site that gets this mail, or the code of its refusal; the site is asked and forgets."""
     nonce = parties.journal.nonce(parties.run)
     reply = decode(answer(hosts[to], ask_for("count[0]", run=parties.run, nonce=nonce, mail=mail)))
@@ -196,12 +197,12 @@ def heard(parties, hosts, to, mail):
     return dict.fromkeys(name for name in decode(reply["ok"]["names"]))
 
 
-def test_a_letter_whose_box_never_came_is_not_relayed():
+def test_a_letter_whose_box_never_came_is_not_relayed() -> None:
     parties, hosts = setup(Shout(), consortium(3, dropouts=0))
     begin(parties)
 
     class Withholding(LossyChannel):
-        def carry(self, messages):
+        def carry(self, messages: Any) -> Any:
             replies = super().carry(messages)
             if path_of(messages["ash"]) == "tell[0]":
                 reply = decode(replies["ash"][:-64])
@@ -216,7 +217,7 @@ def test_a_letter_whose_box_never_came_is_not_relayed():
 # The first letter stays.
 
 
-def letters_of(parties, hosts, sender, to, values):
+def letters_of(parties: Any, hosts: Any, sender: Any, to: Any, values: Any) -> Any:
     """Letters that a party wrote and signed itself, each in another ask."""
     out = []
     receiver = PublicIdentity.from_sealing(parties.run_keys[to]["key"])
@@ -226,14 +227,14 @@ def letters_of(parties, hosts, sender, to, values):
     return out
 
 
-def test_a_later_letter_replaces_nothing():
+def test_a_later_letter_replaces_nothing() -> None:
     """A sender that says one thing before a step and another after it is heard with the first."""
     parties, hosts = setup(Shout(), consortium(3, dropouts=0))
     begin(parties)
     first, second = letters_of(parties, hosts, "birch", "ash", [np.ones(SIZE), np.zeros(SIZE)])
     nonce = parties.journal.nonce("run-1")
 
-    def asked(path, mail):
+    def asked(path: Any, mail: Any) -> Any:
         return decode(answer(hosts["ash"], ask_for(path, nonce=nonce, mail=mail)))
 
     assert "ok" in asked("count[0]", [first])
@@ -250,7 +251,7 @@ class Listing(Shout):
 
     parts = {"part": Shout()}
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         word, heard, names = super().declare(who).releases
         notice = Release(
             name="notice", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form
@@ -268,14 +269,14 @@ class Listing(Shout):
         ("part", "word"),
     ],
 )
-def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path, name):
+def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path: str, name: str) -> None:
     """Even if its sender signed it: what is read under a name was written under it."""
     parties, hosts = setup(Listing(), consortium(3, dropouts=0))
     begin(parties)
     receiver = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
     nonce = parties.journal.nonce("run-1")
 
-    def held(number, at, called):
+    def held(number: Any, at: Any, called: Any) -> Any:
         head = Head(parties.study, "run-1", at, "birch", "ash", called)
         letter = seal(identity("birch"), receiver, head, encode(np.ones(SIZE)))
         assert "ok" in decode(answer(hosts["ash"], ask_for(f"count[{number}]", nonce=nonce, mail=[letter])))
@@ -285,7 +286,7 @@ def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path, name):
     assert held(1, "part.tell[0]", "word")
 
 
-def test_names_of_parties_do_not_mix_up_letters():
+def test_names_of_parties_do_not_mix_up_letters() -> None:
     """Parties may be called anything: a slash or a colon in a name is no way to another's letters."""
     names = ("ash", "word:ash", "word/ash", "in:word:ash")
     who = replace(
@@ -299,7 +300,7 @@ def test_names_of_parties_do_not_mix_up_letters():
         np.testing.assert_array_equal(values["heard"], others)
 
 
-def test_a_step_writes_to_a_party_once_under_a_name():
+def test_a_step_writes_to_a_party_once_under_a_name() -> None:
     class Twice(Shout):
         @step()
         def tell(self, site: Any) -> None:
@@ -315,7 +316,7 @@ def test_a_step_writes_to_a_party_once_under_a_name():
 # Keys of the run.
 
 
-def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused():
+def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused() -> None:
     """A coordinator in the middle would read every letter."""
     parties, hosts = setup(Shout(), consortium(3, dropouts=0))
     view = parties.under("run")
@@ -333,12 +334,12 @@ def test_a_key_of_the_run_that_its_party_did_not_sign_is_refused():
 class Whisper(Shout):
     """All tell the first party something, and nobody else."""
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         word = Release(name="word", source=EVERY_PARTY, to="ash", protection=Sealed("a vector"), form=Array((SIZE,)))
         return Declaration((word,), adversary="nobody")
 
 
-def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to():
+def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to() -> None:
     met = {}
     for protocol in (Shout(), Whisper()):
         parties, _ = setup(protocol, consortium(4, dropouts=0))
@@ -356,7 +357,7 @@ def test_a_party_is_shown_the_keys_of_those_that_it_may_write_to():
     assert met["shout", Whisper] == {party: {"ash"} for party in everyone - {"ash"}}
 
 
-def test_a_key_of_another_run_is_refused():
+def test_a_key_of_another_run_is_refused() -> None:
     earlier, _ = told(run="run-0")
     parties, _ = setup(Shout(), consortium(3, dropouts=0))
     view = parties.under("run")
@@ -366,16 +367,16 @@ def test_a_key_of_another_run_is_refused():
         parties.ask(Shout.tell)
 
 
-def test_without_having_met_nobody_writes():
+def test_without_having_met_nobody_writes() -> None:
     parties, _ = setup(Shout(), consortium(3, dropouts=0))
     parties.under("run").ask("begin", coordinator_key=identity("x").public.sealing())
     with pytest.raises(Refused, match="sealed"):
         parties.ask(Shout.tell)
 
 
-def test_what_is_not_declared_as_sealed_is_not_sent():
+def test_what_is_not_declared_as_sealed_is_not_sent() -> None:
     class Loud(Shout):
-        def declare(self, who):
+        def declare(self, who: Any) -> Declaration:
             word, heard, _ = super().declare(who).releases
             open_word = Release(
                 name="word", source=EVERY_PARTY, to=EVERY_PARTY, protection=Public("in clear"), form=word.form

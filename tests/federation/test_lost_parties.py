@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,11 @@ from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, identi
 class Lying(LossyChannel):
     """One party's replies to one step are replaced by what `lie` makes of them, under its own signature."""
 
-    def __init__(self, hosts, path, lie, party="ash"):
+    def __init__(self, hosts: Any, path: Any, lie: Any, party: str = "ash") -> None:
         super().__init__(hosts)
         self.path, self.lie, self.party = path, lie, party
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         replies = super().carry(messages)
         if self.party in messages and path_of(messages[self.party]) == self.path:
             message = messages[self.party]
@@ -39,12 +40,12 @@ class Lying(LossyChannel):
         return replies
 
 
-def letter(reply, *, to="nobody", path="average[0]", sender="ash", name="word"):
+def letter(reply: Any, *, to: str = "nobody", path: str = "average[0]", sender: str = "ash", name: str = "word") -> Any:
     head = Head(STUDY, "run-1", path, sender, to, name)
     return {"to": to, "head": head.raw, "box": b"", "signature": bytes(64)}
 
 
-def ok(reply, **changes):
+def ok(reply: Any, **changes: Any) -> Any:
     return {**reply, "ok": {**reply["ok"], **changes}}
 
 
@@ -87,7 +88,7 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", LIES)
-def test_a_bad_reply_costs_its_party_and_nobody_else(case):
+def test_a_bad_reply_costs_its_party_and_nobody_else(case: Any) -> None:
     parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES[case])
     released = run(parties)["result"]
@@ -97,7 +98,7 @@ def test_a_bad_reply_costs_its_party_and_nobody_else(case):
 
 
 @pytest.mark.parametrize("case", LIES)
-def test_where_nobody_may_be_missing_the_run_says_who_and_why(case):
+def test_where_nobody_may_be_missing_the_run_says_who_and_why(case: Any) -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(protocol=Rounds(protection=Noised), who=who, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES[case])
@@ -113,7 +114,7 @@ def test_where_nobody_may_be_missing_the_run_says_who_and_why(case):
     assert len(parties.ask(Rounds.average)) == 5
 
 
-def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path):
+def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path: Path) -> None:
     """A lie that was journalled would be read again by every resumed run."""
     who = consortium(dropouts=0)
     parties, hosts = setup(Rounds(protection=Noised), who, tmp_path, noise=NoNoise())
@@ -127,7 +128,7 @@ def test_a_reply_is_looked_at_before_the_ask_is_closed(tmp_path):
     np.testing.assert_array_equal(run(resumed)["result"], run(plain)["result"])
 
 
-def test_why_a_party_was_lost_is_remembered_by_a_resumed_run(tmp_path):
+def test_why_a_party_was_lost_is_remembered_by_a_resumed_run(tmp_path: Path) -> None:
     parties, hosts = setup(Rounds(protection=Noised), folder=tmp_path, noise=NoNoise())
     parties.channel = Lying(hosts, "average[0]", LIES["a refusal"])
     begin(parties)
@@ -138,7 +139,7 @@ def test_why_a_party_was_lost_is_remembered_by_a_resumed_run(tmp_path):
     assert again.lost == parties.lost == {"ash": "average[0]: refused: sum (x)"}
 
 
-def test_more_bad_parties_than_may_be_lost_stop_the_run():
+def test_more_bad_parties_than_may_be_lost_stop_the_run() -> None:
     parties, hosts = setup(protocol=Rounds(protection=Noised), noise=NoNoise(), lose=[("birch", "average[0]")])
     parties.channel = Lying(hosts, "average[0]", LIES["garbage"])
     parties.channel.lose = {("birch", "average[0]")}
@@ -146,9 +147,9 @@ def test_more_bad_parties_than_may_be_lost_stop_the_run():
         run(parties)
 
 
-def test_a_stop_after_a_draw_is_a_lost_party():
+def test_a_stop_after_a_draw_is_a_lost_party() -> None:
     class Broken(NoNoise):
-        def rounded_gaussian(self, sigma, shape, *, permit):
+        def rounded_gaussian(self, sigma: Any, shape: Any, *, permit: Any) -> None:
             raise MemoryError
 
     parties, hosts = setup(protocol=Rounds(protection=Noised))
@@ -163,11 +164,11 @@ def test_a_stop_after_a_draw_is_a_lost_party():
         run(parties)
 
 
-def unsigned(reply):
+def unsigned(reply: Any) -> Any:
     return ok(reply, run_key={**reply["ok"]["run_key"], "signature": bytes(64)})
 
 
-def no_key_at_all(reply):
+def no_key_at_all(reply: Any) -> Any:
     """Of the right length, signed, and not a key that anybody could seal to."""
     key = b"\xff" * 1216
     signature = identity("ash").sign(encode([STUDY, "run-1", "run key", "ash", key]))
@@ -175,14 +176,14 @@ def no_key_at_all(reply):
 
 
 @pytest.mark.parametrize("lie", [unsigned, no_key_at_all])
-def test_a_bad_key_of_the_run_costs_its_party_and_not_those_that_write_to_it(lie):
+def test_a_bad_key_of_the_run_costs_its_party_and_not_those_that_write_to_it(lie: Any) -> None:
     parties, hosts = setup(noise=NoNoise())
     parties.channel = Lying(hosts, "run.begin[0]", lie)
     run(parties)
     assert set(parties.lost) == {"ash"} and parties.lost["ash"].startswith("run.begin[0]: ")
 
 
-def test_a_party_that_is_offline_at_the_beginning_counts_as_lost():
+def test_a_party_that_is_offline_at_the_beginning_counts_as_lost() -> None:
     parties, hosts = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)
     assert parties.lost == {"elm": "run.begin[0]: no answer"}
@@ -196,7 +197,7 @@ def test_a_party_that_is_offline_at_the_beginning_counts_as_lost():
         run(parties)
 
 
-def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before():
+def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before() -> None:
     parties, _ = setup(noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     begin(parties)
     with pytest.raises(SiteLost, match="4 of the 5 needed"):
@@ -204,7 +205,7 @@ def test_a_step_that_needs_everybody_does_not_go_on_without_who_was_lost_before(
     assert len(parties.ask(Rounds.average, need=4)) == 4
 
 
-def test_a_caller_looks_at_values_before_the_ask_is_closed():
+def test_a_caller_looks_at_values_before_the_ask_is_closed() -> None:
     """What a declaration can't say, such as whose signature a consent is."""
     parties, _ = setup(protocol=Rounds(protection=Noised), noise=NoNoise())
     begin(parties)
@@ -222,7 +223,7 @@ def test_a_caller_looks_at_values_before_the_ask_is_closed():
 
 
 @pytest.mark.parametrize("word", ["\x1b[2J\x1b]0;owned\x07", "a\r\nb", "x" * 10_000, "ﬁn\u202e", "\x00"])
-def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word):
+def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word: Any) -> None:
     parties, hosts = setup(who=consortium(dropouts=0))
     parties.channel = Lying(hosts, "run.begin[0]", lambda r: {"refused": word, "key": word})
     with pytest.raises(Refused) as error:
@@ -240,27 +241,27 @@ def test_codes_and_keys_reach_a_terminal_without_anything_but_plain_text(word):
 
 @dataclass(frozen=True)
 class Counting(Protocol):
-    def declare(self, who):
-        def public(name, form):
+    def declare(self, who: Any) -> Declaration:
+        def public(name: Any, form: Any) -> Release:
             return Release(name=name, source=EVERY_PARTY, to=COORDINATOR, protection=Public(name), form=form)
 
         note = Release(name="note", source=EVERY_PARTY, to=EVERY_PARTY, protection=Sealed("a note"), form=Blob(9))
         return Declaration((public("size", Count(99)), public("extra", Array((1,))), note), adversary="nobody")
 
     @step(gives=("size",), may_give=("extra",))
-    def count(self, site):
+    def count(self, site: Any) -> Any:
         return {"size": 5, **({"extra": np.zeros(1)} if site.party == "ash" else {})}
 
     @step(gives=("size",))
-    def forgets(self, site):
+    def forgets(self, site: Any) -> Any:
         return {}
 
     @step(gives=("size",))
-    def says_more(self, site):
+    def says_more(self, site: Any) -> Any:
         return {"size": 5, "extra": np.zeros(1)}
 
 
-def test_a_value_that_was_not_given_is_an_error_of_ours():
+def test_a_value_that_was_not_given_is_an_error_of_ours() -> None:
     parties, _ = setup(Counting(), consortium(3, dropouts=0))
     begin(parties)
     got = parties.ask(Counting.count)
@@ -270,7 +271,7 @@ def test_a_value_that_was_not_given_is_an_error_of_ours():
 
 
 @pytest.mark.parametrize("name", ["forgets", "says_more"])
-def test_a_site_gives_what_its_step_says_and_nothing_else(name):
+def test_a_site_gives_what_its_step_says_and_nothing_else(name: str) -> None:
     parties, _ = setup(Counting(), consortium(3, dropouts=0))
     begin(parties)
     with pytest.raises(Refused, match="undeclared"):

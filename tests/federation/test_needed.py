@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from comity.errors import SiteLost
@@ -15,19 +17,21 @@ from .toy import Rounds, consortium, setup
 ONE = frozenset({"cedar"})
 
 
-def test_how_many_more_must_answer():
+def test_how_many_more_must_answer() -> None:
     groups = ((frozenset({"ash", "birch", "cedar"}), 2), (ONE, 1))
     assert lacking(groups, []) == 3 and lacking(groups, ["ash", "birch"]) == 1
     assert lacking(groups, ["ash", "cedar"]) == 0 == lacking((), [])
 
 
-def test_a_declaration_says_how_many_of_whom_it_needs():
+def test_a_declaration_says_how_many_of_whom_it_needs() -> None:
     who = consortium(4)
     assert Rounds().declare(who).needed(who) == ((frozenset(who.parties), 3),)
 
 
 @pytest.mark.parametrize("at", ["run.ready[0]", "run.begin[0]"])
-def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(tmp_path, monkeypatch, at):
+def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
     every = Declaration.needed
     monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
     protocol, who = Rounds(rounds=0), consortium(4)
@@ -39,7 +43,7 @@ def test_a_party_that_is_needed_is_not_lost_before_the_run_begins(tmp_path, monk
     check_ledgers(hosts, rounds=0)
 
 
-def test_control_any_other_party_may_be_lost_there(tmp_path, monkeypatch):
+def test_control_any_other_party_may_be_lost_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = Declaration.needed
     monkeypatch.setattr(Declaration, "needed", lambda self, who: (*every(self, who), (ONE, 1)))
     parties, hosts = setup(Rounds(rounds=0), consortium(4), tmp_path, lose=[("doum", "run.begin[0]")])

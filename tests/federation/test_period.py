@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,43 +24,43 @@ from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host
 
 DELTA = Decimal("1e-6")
-TERMS = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+TERMS: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NEVER = "9999-01-01"
 LONG_AGO = "2000-01-01T00:00:00.000+00:00"
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def pure(epsilon="0.5", count=2):
+def pure(epsilon: str = "0.5", count: int = 2) -> Any:
     return [Draw(f"r{i}", 0, Pure(epsilon), "laplace", 1.0) for i in range(count)]
 
 
-def store(grant="10"):
+def store(grant: str = "10") -> Store:
     return Store(Ledger.in_memory(dataset="patients", grant=Pure(grant), **TERMS), **TERMS)
 
 
-def period(epsilon, days=30, *, ahead=0):
+def period(epsilon: Any, days: int = 30, *, ahead: int = 0) -> Period:
     """By a clock that is so many days ahead of the ledger's."""
     return Period(
         epsilon=Decimal(epsilon), delta=DELTA, days=days, clock=lambda: datetime.now(UTC) + timedelta(days=ahead)
     )
 
 
-def since(ledger, moment=LONG_AGO):
+def since(ledger: Any, moment: Any = LONG_AGO) -> Any:
     with ledger.trial() as transaction:
         return transaction.spent_since(moment, now=NEVER)
 
 
-def reserve(one, run, *, ceiling=None, draws=None):
+def reserve(one: Any, run: Any, *, ceiling: Any = None, draws: Any = None) -> None:
     booking = Booking(study=STUDY, title="triage", draws=tuple(draws or pure()), period=ceiling)
     with one.ledger.transaction() as transaction:
         one._reserve(transaction, booking, run)
 
 
-def test_open_runs_count_whole_and_ended_ones_what_they_drew():
+def test_open_runs_count_whole_and_ended_ones_what_they_drew() -> None:
     one = store()
     reserve(one, "open")
     reserve(one, "ended")
@@ -70,14 +72,14 @@ def test_open_runs_count_whole_and_ended_ones_what_they_drew():
     assert since(one.ledger).pure == Decimal("0.5") == one.ledger.summary()[0].spent.pure
 
 
-def test_what_was_written_off_counts_with_the_runs_that_it_ended():
+def test_what_was_written_off_counts_with_the_runs_that_it_ended() -> None:
     one = store()
     reserve(one, "open")
     one.ledger.write_off(Pure("0.25"), "restored")
     assert since(one.ledger).pure == Decimal("1.25") == one.ledger.summary()[0].spent.pure
 
 
-def test_what_came_before_does_not_count_and_a_run_that_goes_on_counts_whole():
+def test_what_came_before_does_not_count_and_a_run_that_goes_on_counts_whole() -> None:
     one = store()
     reserve(one, "run")
     one.ledger.draw(run="run", release="r0", index=0, step="s")
@@ -88,7 +90,7 @@ def test_what_came_before_does_not_count_and_a_run_that_goes_on_counts_whole():
     assert since(one.ledger).pure == Decimal("0.5")
 
 
-def test_gaussian_losses_compose_as_in_the_ledger():
+def test_gaussian_losses_compose_as_in_the_ledger() -> None:
     ledger = Ledger.in_memory(dataset="patients", grant=Approx(9, 1e-6), **TERMS)
     one = Store(ledger, **TERMS)
     for run in ("a", "b"):
@@ -97,7 +99,7 @@ def test_gaussian_losses_compose_as_in_the_ledger():
     assert since(ledger).epsilon_at(DELTA) < 2 * Spent.zero().add(GDP("0.1"), 3).epsilon_at(DELTA)
 
 
-def test_each_dataset_has_a_ceiling_of_its_own():
+def test_each_dataset_has_a_ceiling_of_its_own() -> None:
     ledger = Ledger.in_memory(dataset="patients", grant=Pure(9), **TERMS)
     ledger.add_dataset(dataset="visits", grant=Pure(9), **TERMS)
     stores = {name: Store(ledger, dataset=name, **TERMS) for name in ("patients", "visits")}
@@ -108,7 +110,7 @@ def test_each_dataset_has_a_ceiling_of_its_own():
 
 
 @pytest.mark.parametrize("ceiling, allowed", [("2.0", 2), ("1.9999", 1), ("0.9999", 0), ("1.0", 1)])
-def test_the_ceiling_is_met_exactly_and_no_further(ceiling, allowed):
+def test_the_ceiling_is_met_exactly_and_no_further(ceiling: str, allowed: int) -> None:
     one = store()
     for place in range(allowed):
         reserve(one, f"run-{place}", ceiling=period(ceiling))
@@ -119,7 +121,7 @@ def test_the_ceiling_is_met_exactly_and_no_further(ceiling, allowed):
     assert one.ledger.commit_head() == before, "nothing was reserved"
 
 
-def test_after_the_period_there_is_room_again():
+def test_after_the_period_there_is_room_again() -> None:
     one = store()
     reserve(one, "first", ceiling=period("1.0"))
     for name in ("r0", "r1"):
@@ -131,7 +133,7 @@ def test_after_the_period_there_is_room_again():
     reserve(one, "later", ceiling=period("1.0", ahead=31))
 
 
-def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures():
+def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures() -> None:
     terms = Policy(approved={STUDY: 9}, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
     one = host(Rounds(protection=Noised), consortium(), "ash", policy=terms, epsilon=50.0)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
@@ -143,7 +145,7 @@ def test_a_site_asks_before_it_promises_and_tells_nobody_the_figures():
     assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
 
 
-def test_runs_that_begin_at_once_share_one_period(tmp_path):
+def test_runs_that_begin_at_once_share_one_period(tmp_path: Path) -> None:
     terms = Policy(approved=None, period=Period(epsilon=Decimal("3"), delta=DELTA, days=365))
     hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=terms, epsilon=50.0) for _ in range(4)]
     replies = at_once(*(lambda k=k: decode(answer(hosts[k], ask_for("run.begin[0]", run=f"r{k}"))) for k in range(4)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ class Mounting(Mean):
     part_of: Protocol
 
     @property
-    def parts(self):
+    def parts(self) -> Any:
         return {"inner": self.part_of}
 
 
@@ -74,7 +75,7 @@ def note(loss: Loss, unit: Unit = Unit.RECORD, **options: object) -> str:
 
 
 @pytest.mark.parametrize("summed", [True, False])
-def test_two_records_lose_what_twice_the_distance_does(summed):
+def test_two_records_lose_what_twice_the_distance_does(summed: bool) -> None:
     """Gaussian noise: four times what one release costs in rho or in mu^2, not twice."""
     who = consortium(Approx(1.0, 1e-6))
     loss = Mean(summed=summed).declare(who)["mean"].loss
@@ -88,23 +89,23 @@ def test_two_records_lose_what_twice_the_distance_does(summed):
     assert "m^2 times rho" in said and "m times epsilon" not in said
 
 
-def test_two_records_lose_twice_a_pure_epsilon():
+def test_two_records_lose_twice_a_pure_epsilon() -> None:
     said = note(Pure("0.4"), times=3)
     assert "m times epsilon" in said and "rho" not in said and "eps 2.40" in said
 
 
-def test_a_person_at_several_parties_is_said_to_be_one():
+def test_a_person_at_several_parties_is_said_to_be_one() -> None:
     assert "a person at m parties" in note(Pure(1), Unit.PERSON)
     assert not [one for one in plan("s", Mean(), consortium(Pure(1), Unit.PARTY)).notes if "m parties" in one]
 
 
-def test_group_privacy_of_two_adds_a_step_for_each():
+def test_group_privacy_of_two_adds_a_step_for_each() -> None:
     assert of_two(Pure("0.3")) == Pure("0.6")
     assert of_two(budget_to_rho(Approx(1, 1e-6))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("29", True)])
-def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon, warned):
+def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon: str, warned: bool) -> None:
     made = plan("study", Mean(), consortium(Pure(epsilon)))
     assert any("above 20" in one for one in made.warnings) is warned
     assert ("WARNING        eps" in made.as_text()) is warned
@@ -121,12 +122,12 @@ def test_an_epsilon_that_promises_next_to_nothing_gets_a_warning(epsilon, warned
         ("1e-4", None, False),
     ],
 )
-def test_a_delta_above_one_in_the_declared_number_gets_a_warning(delta, units, warned):
+def test_a_delta_above_one_in_the_declared_number_gets_a_warning(delta: str, units: Any, warned: bool) -> None:
     made = plan("study", Mean(units=units), consortium(Approx(1, delta)))
     assert any(one.startswith("delta") for one in made.warnings) is warned
 
 
-def test_a_plan_checks_that_its_sums_can_be_opened():
+def test_a_plan_checks_that_its_sums_can_be_opened() -> None:
     three = replace(consortium(Pure(1)), parties=("ash", "birch", "cedar"), colluders=1, dropouts=1)
     with pytest.raises(Refused, match="needs 3 to finish") as found:
         plan("study", Mean(), three)
@@ -138,13 +139,13 @@ def test_a_plan_checks_that_its_sums_can_be_opened():
     assert plan("study", Mean(summed=False), consortium(Pure(1), dropouts=2)).parties == 4
 
 
-def test_a_plan_checks_the_parts_of_a_protocol():
+def test_a_plan_checks_the_parts_of_a_protocol() -> None:
     with pytest.raises(Refused, match="three are needed"):
         plan("study", Mounting(part_of=Demanding()), consortium(Pure(1)))
 
 
-def test_a_plan_of_very_many_says_what_their_sums_rest_on():
-    def noted(size, colluders=1):
+def test_a_plan_of_very_many_says_what_their_sums_rest_on() -> None:
+    def noted(size: Any, colluders: int = 1) -> Any:
         parties = tuple(f"p{k:03}" for k in range(size))
         who = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
         shown = plan("study", Mean(), who)
@@ -163,12 +164,12 @@ def test_a_plan_of_very_many_says_what_their_sums_rest_on():
     ("size", "said"),
     [(2, "2 times"), (3, "1.5 times"), (60, "1.02 times"), (300, "1.003 times"), (100_000, "1.00001 times")],
 )
-def test_a_plan_tells_a_factor_of_the_variance_from_one(size, said):
+def test_a_plan_tells_a_factor_of_the_variance_from_one(size: int, said: str) -> None:
     who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
     (note,) = [note for note in plan("study", Mean(), who).notes if "honest parts" in note]
     assert f": {said} the variance that a trusted coordinator would add" in note
 
 
-def test_where_nobody_says_how_many_collude_one_does_as_long_as_another_stays_honest():
+def test_where_nobody_says_how_many_collude_one_does_as_long_as_another_stays_honest() -> None:
     assert [usual_colluders(parties, 0) for parties in (1, 2, 3, 100)] == [0, 1, 1, 1]
     assert [usual_colluders(3, dropouts) for dropouts in (0, 1, 2, 3)] == [1, 1, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +24,12 @@ from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity
 
 
-def ask(host, path, **values):
+def ask(host: Any, path: Any, **values: Any) -> Any:
     return answer(host, ask_for(path, **values))
 
 
-def test_a_policy_is_checked_before_the_reservation():
-    def reply(policy, protocol=None):
+def test_a_policy_is_checked_before_the_reservation() -> None:
+    def reply(policy: Any, protocol: Any = None) -> Any:
         one = host(protocol or Rounds(), consortium(), "ash", policy=policy)
         out = decode(ask(one, "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
@@ -49,7 +50,7 @@ def test_a_policy_is_checked_before_the_reservation():
     assert reply(Policy(approved=once, unproven=True), Unproven())[0] == "ok"
 
 
-def test_what_a_part_discloses_needs_the_policy_too():
+def test_what_a_part_discloses_needs_the_policy_too() -> None:
     @dataclass(frozen=True)
     class Aligned(Rounds):
         parts = {"align": Alignment()}
@@ -60,20 +61,20 @@ def test_what_a_part_discloses_needs_the_policy_too():
         assert (out.get("refused", "ok"), out.get("key")) == wanted
 
 
-def test_an_approval_is_for_a_number_of_runs():
+def test_an_approval_is_for_a_number_of_runs() -> None:
     one = host(Rounds(), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(ask(one, "run.begin[0]"))
     assert decode(ask(one, "run.begin[0]", run="run-2"))["refused"] == "approval"
 
 
-def test_runs_that_begin_at_once_share_one_approval(tmp_path, monkeypatch):
+def test_runs_that_begin_at_once_share_one_approval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     hosts = [host(Rounds(), consortium(), "ash", tmp_path, policy=Policy(approved={STUDY: 1})) for _ in range(4)]
     replies = at_once(*(lambda k=k: decode(ask(hosts[k], "run.begin[0]", run=f"r{k}")) for k in range(4)))
     assert sum("ok" in reply for reply in replies) == 1
 
 
-def test_the_ceiling_of_a_study_counts_all_of_its_runs():
+def test_the_ceiling_of_a_study_counts_all_of_its_runs() -> None:
     ceiling = Policy(epsilon_per_study=Decimal("3.2"), delta_per_study=Decimal("1e-6"), approved={STUDY: 3})
     one = host(Rounds(), consortium(), "ash", policy=ceiling, epsilon=50.0)
     assert "ok" in decode(ask(one, "run.begin[0]"))
@@ -83,13 +84,13 @@ def test_the_ceiling_of_a_study_counts_all_of_its_runs():
 # Edges.
 
 
-def check(policy, *, runs=0, declaration=None, protocol="rounds"):
+def check(policy: Any, *, runs: int = 0, declaration: Any = None, protocol: str = "rounds") -> None:
     who = consortium()
     made = declaration or Rounds().declare(who)
     policy.check(study=STUDY, runs=runs, protocol=protocol, declaration=made, party="ash", who=who)
 
 
-def test_a_policy_that_says_nothing_approves_nothing():
+def test_a_policy_that_says_nothing_approves_nothing() -> None:
     with pytest.raises(Refused, match="approved for 0 runs") as refusal:
         check(Policy())
     assert refusal.value.code == "approval"
@@ -99,7 +100,7 @@ def test_a_policy_that_says_nothing_approves_nothing():
 
 
 @pytest.mark.parametrize("allowed", [1, 2, 5])
-def test_not_one_run_more_than_approved(allowed):
+def test_not_one_run_more_than_approved(allowed: int) -> None:
     policy = Policy(approved={STUDY: allowed})
     check(policy, runs=allowed - 1)
     with pytest.raises(Refused) as refusal:
@@ -108,21 +109,21 @@ def test_not_one_run_more_than_approved(allowed):
 
 
 @pytest.mark.parametrize("runs", [0, 1, 3])
-def test_a_ceiling_is_met_exactly_and_no_further(runs):
+def test_a_ceiling_is_met_exactly_and_no_further(runs: int) -> None:
     """Of all runs of the study together: this one and those before it."""
     spent, delta = Spent.zero(), Decimal("1e-6")
     for _ in range(runs + 1):
         for release in Rounds().declare(consortium()).paid_by("ash", consortium()):
             spent = spent.add(release.loss, release.times)
     asked = spent.epsilon_at(delta)
-    terms = {"approved": {STUDY: 9}, "delta_per_study": delta}
+    terms: dict[str, Any] = {"approved": {STUDY: 9}, "delta_per_study": delta}
     check(Policy(epsilon_per_study=asked, **terms), runs=runs)
     with pytest.raises(Refused) as refusal:
         check(Policy(epsilon_per_study=asked - Decimal("1e-9"), **terms), runs=runs)
     assert refusal.value.key == "epsilon_per_study"
 
 
-def test_a_protocol_outside_of_the_list_is_refused():
+def test_a_protocol_outside_of_the_list_is_refused() -> None:
     policy = Policy(approved={STUDY: 1}, protocols=("vertical", "softlabel"))
     check(policy, protocol="softlabel")
     with pytest.raises(Refused, match=r"policy\.protocols"):
@@ -130,7 +131,7 @@ def test_a_protocol_outside_of_the_list_is_refused():
 
 
 @pytest.mark.parametrize("most", [1, 20])
-def test_joint_predictions_are_limited_exactly(most):
+def test_joint_predictions_are_limited_exactly(most: int) -> None:
     release = Release(
         name="scores",
         source=EVERY_PARTY,
@@ -144,7 +145,7 @@ def test_joint_predictions_are_limited_exactly(most):
         check(Policy(approved={STUDY: 1}, joint_predictions=most - 1), declaration=declaration)
 
 
-def test_the_policy_of_a_sites_file_accepts_a_gaussian_study():
+def test_the_policy_of_a_sites_file_accepts_a_gaussian_study() -> None:
     """Figures as an owner writes them: floats, a ceiling with its delta."""
     policy = Policy(approved={STUDY: 1}, protocols=("rounds", "softlabel"), epsilon_per_study=1.0, delta_per_study=1e-5)
     assert policy.delta_per_study == Decimal("1e-5"), "as written, not the nearest double"
@@ -153,14 +154,14 @@ def test_the_policy_of_a_sites_file_accepts_a_gaussian_study():
         check(policy, declaration=_of(ZCDP(0.5)))
 
 
-def _of(loss):
+def _of(loss: Any) -> Any:
     made = Rounds(rounds=0).declare(consortium())
     (mean, *_) = made.releases
     noise = replace(mean.protection.noise, loss=loss)
     return replace(made, releases=(replace(mean, protection=replace(mean.protection, noise=noise)),))
 
 
-def checked(policy, *, runs=0, declaration=None):
+def checked(policy: Any, *, runs: int = 0, declaration: Any = None) -> Any:
     """The key that a policy refuses by, or "ok"."""
     try:
         policy.check(
@@ -176,11 +177,11 @@ def checked(policy, *, runs=0, declaration=None):
     return "ok"
 
 
-def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run():
-    def ceiling(epsilon):
+def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run() -> None:
+    def ceiling(epsilon: Any) -> Policy:
         return Policy(epsilon_per_study=epsilon, delta_per_study=Decimal("1e-6"), approved={STUDY: 9})
 
-    def least(runs):
+    def least(runs: Any) -> Any:
         """The smallest of many ceilings that the runs pass."""
         low, high = Decimal(0), Decimal(100)
         for _ in range(50):
@@ -194,12 +195,12 @@ def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run():
     assert checked(ceiling(one * Decimal("0.98"))) == "epsilon_per_study"
 
 
-def disclosing(protection):
+def disclosing(protection: Any) -> Declaration:
     release = Release(name="scores", source=EVERY_PARTY, to=COORDINATOR, protection=protection, form=Array((2,)))
     return Declaration((release,), adversary="nobody")
 
 
-def test_as_many_joint_predictions_as_allowed_and_not_one_more():
+def test_as_many_joint_predictions_as_allowed_and_not_one_more() -> None:
     allowed = Policy(joint_predictions=10, approved={STUDY: 1})
     for most, wanted in ((9, "ok"), (10, "ok"), (11, "joint_predictions"), (0, "joint_predictions")):
         declared = disclosing(Disclosed("scores", "joint_predictions", most))
@@ -207,7 +208,7 @@ def test_as_many_joint_predictions_as_allowed_and_not_one_more():
 
 
 @pytest.mark.parametrize("word", ["records_may_leave", "sizes_may_leave"])
-def test_records_and_sizes_do_not_leave_without_their_word(word):
+def test_records_and_sizes_do_not_leave_without_their_word(word: str) -> None:
     @dataclass(frozen=True)
     class Disclosing(Rounds):
         def declare(self, who: Any) -> Declaration:
@@ -225,7 +226,7 @@ def test_records_and_sizes_do_not_leave_without_their_word(word):
         assert "ok" in decode(ask(one, path))
 
 
-def test_what_leaves_exactly_needs_its_own_word():
+def test_what_leaves_exactly_needs_its_own_word() -> None:
     declared = disclosing(Disclosed("sizes", "sizes_may_leave"))
     assert checked(Policy(approved={STUDY: 1}), declaration=declared) == "sizes_may_leave"
     other = Policy(disclosures=frozenset({"records_may_leave"}), approved={STUDY: 1})
@@ -239,9 +240,9 @@ def test_what_leaves_exactly_needs_its_own_word():
     assert checked(Policy(approved={STUDY: 1}), declaration=Declaration((of_coordinator,), adversary="nobody")) == "ok"
 
 
-def test_a_variant_outside_of_the_list_is_refused():
+def test_a_variant_outside_of_the_list_is_refused() -> None:
     who, policy = consortium(), Policy(approved={STUDY: 1}, variants=("default",))
-    terms = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "who": who}
+    terms: dict[str, Any] = {"study": STUDY, "runs": 0, "protocol": "rounds", "party": "ash", "who": who}
     policy.check(declaration=Rounds().declare(who), variant="default", **terms)
     with pytest.raises(Refused, match=r"policy\.variants allows default, the study runs published") as refusal:
         policy.check(declaration=Rounds().declare(who), variant="published", **terms)
@@ -254,7 +255,7 @@ def test_a_variant_outside_of_the_list_is_refused():
     assert "ok" in decode(ask(host(Rounds(), who, "ash", policy=policy), "run.begin[0]"))
 
 
-def test_published_methods_say_that_they_are():
+def test_published_methods_say_that_they_are() -> None:
     from comity.protocols.averaging.published.protocol import PublishedAverage
     from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
     from comity.protocols.synthetic.published.protocol import PublishedSynthetic
@@ -264,7 +265,7 @@ def test_published_methods_say_that_they_are():
         assert kind.variant == "published" and kind.__mro__[1].variant == "default"
 
 
-def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else():
+def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() -> None:
     known = consortium().roster[COORDINATOR]
     # The study calls its coordinator what it likes; the name in the policy is the owner's own.
     check(Policy(approved={STUDY: 1}, submitters={"the registry": known}))
@@ -274,8 +275,8 @@ def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else():
         assert (refusal.value.code, refusal.value.key) == ("policy", "submitters")
 
 
-def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused():
-    def reply(**pinned):
+def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused() -> None:
+    def reply(**pinned: Any) -> Any:
         policy = Policy(approved={STUDY: 1}, pinned={name: identity(key).public for name, key in pinned.items()})
         out = decode(ask(host(Rounds(), consortium(), "ash", policy=policy), "run.begin[0]"))
         return out.get("refused", "ok"), out.get("key")
@@ -284,6 +285,6 @@ def test_a_study_that_gives_somebody_whom_the_owner_knows_another_key_is_refused
     assert reply(birch="birch", cedar="mallory") == ("keys", "pinned.cedar")
 
 
-def test_a_ceiling_without_a_delta_says_why_gaussian_noise_is_refused():
+def test_a_ceiling_without_a_delta_says_why_gaussian_noise_is_refused() -> None:
     with pytest.raises(Refused, match=r"eps infinite at delta 0.*delta_per_study allows no such noise"):
         check(Policy(approved={STUDY: 1}, epsilon_per_study=1.0), declaration=_of(ZCDP(0.01)))

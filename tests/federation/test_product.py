@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,17 +45,17 @@ class Cross(Protocol):
     product: Products
 
     @property
-    def parts(self):
+    def parts(self) -> Any:
         return {"product": self.product}
 
-    def pairs(self):
+    def pairs(self) -> Any:
         names = list(self.product.columns)
         return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
 
-    def size(self):
+    def size(self) -> Any:
         return sum(self.product.columns[a] * self.product.columns[b] for a, b in self.pairs())
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         width = sum(self.product.columns.values())
         return Declaration(
             (
@@ -83,7 +84,7 @@ class Cross(Protocol):
             adversary="as the product says",
         )
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         self.product.coordinate_products(parties, ROWS)
         return {"result": parties.sum(self.open).value}
 
@@ -99,7 +100,7 @@ class Cross(Protocol):
         site.contribute(share=vector)
 
 
-def study(method, noise=None, lose=(), folder=None, most=1 << 12):
+def study(method: Any, noise: Any = None, lose: Any = (), folder: Any = None, most: Any = 1 << 12) -> Any:
     protocol = Cross(product=Products(columns=COLUMNS, method=method, most=most, noise=1 << 34))
     parties, hosts = setup(protocol, consortium(3, dropouts=0), folder, noise=noise, lose=lose, epsilon=50.0)
     for number, (name, host) in enumerate(hosts.items()):
@@ -108,19 +109,19 @@ def study(method, noise=None, lose=(), folder=None, most=1 << 12):
     return protocol, parties, hosts
 
 
-def exact(protocol, hosts):
+def exact(protocol: Any, hosts: Any) -> Any:
     units = {n: np.rint(h.records.features * 2.0**12) for n, h in hosts.items()}
     return np.concatenate([(units[a].T @ units[b]).reshape(-1) for a, b in protocol.pairs()]) * 2.0**-24
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_the_opened_products_are_exact_without_noise(method):
+def test_the_opened_products_are_exact_without_noise(method: str) -> None:
     protocol, parties, hosts = study(method, NoNoise())
     np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_noise_is_added_on_shares(method):
+def test_noise_is_added_on_shares(method: str) -> None:
     protocol, parties, hosts = study(method)
     off = run(parties)["result"] - exact(protocol, hosts)
     scale = parties.declaration["cross"].scale(parties.consortium)
@@ -128,7 +129,7 @@ def test_noise_is_added_on_shares(method):
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method):
+def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method: str) -> None:
     protocol, parties, hosts = study(method, NoNoise())
     run(parties)
     truth = np.rint(exact(protocol, hosts) * 2.0**24).astype(np.int64).view(np.uint64)
@@ -145,7 +146,7 @@ def test_the_coordinator_sees_sealed_mail_masked_vectors_and_nothing_else(method
                 assert not np.isin(truth << shift, values["masked"]).any()
 
 
-def test_a_lone_share_would_tell_the_dealer_the_product():
+def test_a_lone_share_would_tell_the_dealer_the_product() -> None:
     """Positive control for opening through the secure sum: the dealer knows all masks, so one share is enough."""
     protocol, parties, hosts = study("dealer", NoNoise())
     run_until_opened(protocol, parties)
@@ -163,13 +164,13 @@ def test_a_lone_share_would_tell_the_dealer_the_product():
     np.testing.assert_array_equal(share - w, opened @ x)
 
 
-def run_until_opened(protocol, parties):
+def run_until_opened(protocol: Any, parties: Any) -> None:
     begin(parties)
     protocol.product.coordinate_products(parties, ROWS)
     parties.sum(protocol.open)
 
 
-def _site(host):
+def _site(host: Any) -> Any:
     from comity.federation.messages.paths import StepPath
     from comity.federation.owner.site import Site
 
@@ -177,7 +178,7 @@ def _site(host):
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_records_that_change_during_the_run_stop_it(method):
+def test_records_that_change_during_the_run_stop_it(method: str) -> None:
     protocol, parties, hosts = study(method, NoNoise())
     begin(parties)
     protocol.product.coordinate_products(parties, ROWS)
@@ -189,13 +190,13 @@ def test_records_that_change_during_the_run_stop_it(method):
         parties.sum(protocol.open)  # shares were made before; the change has no effect
 
 
-def test_room_for_the_product_is_checked_before_anything_is_sent():
+def test_room_for_the_product_is_checked_before_anything_is_sent() -> None:
     with pytest.raises(Refused):
         Products(columns=COLUMNS, places=30, most=1 << 24)
 
 
 @pytest.mark.parametrize("method", ["rlwe", "dealer"])
-def test_a_record_outside_its_bound_is_clipped_and_can_not_be_noticed(method):
+def test_a_record_outside_its_bound_is_clipped_and_can_not_be_noticed(method: str) -> None:
     protocol, parties, hosts = study(method, NoNoise())
     wild = hosts["cedar"].records.features.copy()
     wild[0], wild[1] = 1e9, np.nan
@@ -209,19 +210,19 @@ def test_a_record_outside_its_bound_is_clipped_and_can_not_be_noticed(method):
 
 
 @pytest.fixture
-def short(monkeypatch):
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 512 rows, one to a stretch: 1,400 rows are three of them."""
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     monkeypatch.setattr(product, "STRETCH", 1)
     monkeypatch.setattr(f"{__name__}.ROWS", 1400)
 
 
-def begun(parties):
+def begun(parties: Any) -> Any:
     begin(parties)
     return parties.under("product")
 
 
-def dealt(protocol, view):
+def dealt(protocol: Any, view: Any) -> None:
     """The first stretch, masked and on its way."""
     order = list(COLUMNS)
     hands = [
@@ -231,7 +232,7 @@ def dealt(protocol, view):
     view.ask("blind", each={party: {"hand": hand} for party, hand in zip(order, hands)}, rows=ROWS)
 
 
-def test_rows_in_several_stretches_give_the_same_products(short):
+def test_rows_in_several_stretches_give_the_same_products(short: None) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     found = run(parties)["result"]
     np.testing.assert_allclose(found, exact(protocol, hosts), atol=1.5 * 2.0**-24)
@@ -243,7 +244,7 @@ def test_rows_in_several_stretches_give_the_same_products(short):
     ]
 
 
-def test_one_stretch_and_several_release_the_same(monkeypatch):
+def test_one_stretch_and_several_release_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol, parties, _ = study("dealer", NoNoise())
     whole = run(parties)["result"]
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
@@ -253,7 +254,7 @@ def test_one_stretch_and_several_release_the_same(monkeypatch):
     np.testing.assert_array_equal(run(parties)["result"], whole)
 
 
-def test_a_site_does_not_keep_what_it_has_absorbed(short):
+def test_a_site_does_not_keep_what_it_has_absorbed(short: None) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     begun(parties)
     protocol.product.coordinate_products(parties, ROWS)
@@ -268,7 +269,7 @@ def test_a_site_does_not_keep_what_it_has_absorbed(short):
         assert max(length for _, length in names) < 8 * 512, "nothing as long as a stretch"
 
 
-def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short):
+def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short: None) -> None:
     layout = Layout(1400, (2, 3, 1))
     hands, form = deal(layout), FixedPoint(12)
     rows = np.random.default_rng(3).uniform(-1, 1, (1400, 2))
@@ -287,7 +288,7 @@ def test_every_block_has_a_mask_of_its_own_whatever_pass_makes_it(short):
     assert not np.isin(form.columns(blocks[0], np.int64).view(np.uint64) - other.mask(blocks[0]), flat).any()
 
 
-def test_masked_rows_of_an_earlier_stretch_are_not_taken_for_the_next(short):
+def test_masked_rows_of_an_earlier_stretch_are_not_taken_for_the_next(short: None) -> None:
     protocol, parties, _ = study("dealer", NoNoise())
     view = begun(parties)
     dealt(protocol, view)
@@ -298,7 +299,7 @@ def test_masked_rows_of_an_earlier_stretch_are_not_taken_for_the_next(short):
         view.ask("absorb", label=1)
 
 
-def test_masked_rows_that_did_not_come_are_missed(short):
+def test_masked_rows_that_did_not_come_are_missed(short: None) -> None:
     protocol, parties, _ = study("dealer", NoNoise())
     view = begun(parties)
     dealt(protocol, view)
@@ -307,7 +308,7 @@ def test_masked_rows_that_did_not_come_are_missed(short):
         view.ask("absorb", label=0)
 
 
-def test_stretches_are_absorbed_in_order_and_no_more_than_there_are(short):
+def test_stretches_are_absorbed_in_order_and_no_more_than_there_are(short: None) -> None:
     protocol, parties, _ = study("dealer", NoNoise())
     view = begun(parties)
     dealt(protocol, view)
@@ -317,7 +318,7 @@ def test_stretches_are_absorbed_in_order_and_no_more_than_there_are(short):
         view.ask("absorb", to=["birch"], label=2)
 
 
-def test_records_that_change_between_two_passes_over_a_stretch_stop_it(short):
+def test_records_that_change_between_two_passes_over_a_stretch_stop_it(short: None) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     view = begun(parties)
     dealt(protocol, view)
@@ -334,7 +335,9 @@ KILLS += [("birch", moment) for moment in ("before-commit", "after-commit")]
 
 @pytest.mark.parametrize("path", ["product.blind[0]", "product.absorb[0]", "product.absorb[1]"])
 @pytest.mark.parametrize(("who", "moment"), KILLS)
-def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch, path, who, moment):
+def test_a_run_killed_between_stretches_is_resumed(
+    short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, who: Any, moment: Any
+) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     _, parties, hosts = study("dealer", NoNoise(), folder=tmp_path)
     kill_at(parties, hosts, (who, path, moment))
@@ -351,27 +354,27 @@ def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch,
 
 
 @pytest.fixture
-def stretched(monkeypatch):
+def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches of one block: 9,000 rows are three of them."""
     monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 1)
     monkeypatch.setattr(f"{__name__}.ROWS", 9000)
 
 
-def asked(parties, name):
+def asked(parties: Any, name: Any) -> Any:
     return [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(name)]
 
 
-def study_of_many():
+def study_of_many() -> Any:
     return study("rlwe", NoNoise(), most=1 << 14)
 
 
-def test_ring_products_in_several_stretches_are_the_same_products(stretched):
+def test_ring_products_in_several_stretches_are_the_same_products(stretched: None) -> None:
     protocol, parties, hosts = study_of_many()
     np.testing.assert_allclose(run(parties)["result"], exact(protocol, hosts), atol=1.5 * 2.0**-24)
     assert asked(parties, "product.e") == [f"product.{name}[{n}]" for n in range(3) for name in ("encrypt", "evaluate")]
 
 
-def test_no_message_and_nothing_that_is_kept_grows_with_the_rows(stretched):
+def test_no_message_and_nothing_that_is_kept_grows_with_the_rows(stretched: None) -> None:
     _, parties, hosts = study_of_many()
     view = begun(parties)
     view.ask("offer", to=list(COLUMNS), rows=ROWS)
@@ -391,7 +394,7 @@ def test_no_message_and_nothing_that_is_kept_grows_with_the_rows(stretched):
         assert max(length for _, length in names) < 8 * 4 * 3 * 4096 + 10_000, "the sums of one pair"
 
 
-def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched):
+def test_stretches_of_a_ring_product_come_in_order_and_whole(stretched: None) -> None:
     _, parties, _ = study_of_many()
     view = begun(parties)
     order = list(COLUMNS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
@@ -14,20 +17,20 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
 
 
-def standing(hosts):
+def standing(hosts: Any) -> Any:
     """All that a ledger is: its entries, its accounts, and its commits, which every change of its file moves."""
 
-    def of(ledger):
+    def of(ledger: Any) -> Any:
         return [entry.head for entry in ledger.entries()], [*map(str, ledger.summary())], ledger.commit_head()
 
     return {name: of(host.store.ledger) for name, host in hosts.items()}
 
 
-def asked(parties):
+def asked(parties: Any) -> Any:
     return [path_of(message) for _, message in parties.channel.asked]
 
 
-def refusing(**of_cedar):
+def refusing(**of_cedar: Any) -> Any:
     who = consortium()
     hosts = {name: host(Rounds(), who, name) for name in who.parties}
     hosts["cedar"] = host(Rounds(), who, "cedar", **of_cedar)
@@ -42,7 +45,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code):
+def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -> None:
     who, hosts = refusing(**REFUSALS[code])
     before = standing(hosts)
     parties, _ = setup(who=who, hosts=hosts)
@@ -55,14 +58,14 @@ def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code):
     assert len(str(parties.channel.refusals["cedar"])) > 20 and "refused" in str(parties.channel.refusals["cedar"])
 
 
-def test_everybody_who_is_not_ready_is_named():
+def test_everybody_who_is_not_ready_is_named() -> None:
     who, hosts = refusing(epsilon=0.5)
     hosts["elm"] = host(Rounds(), who, "elm", policy=Policy())
     with pytest.raises(Refused, match=r"cedar refused.*budget.*elm.*approval"):
         run(setup(who=who, hosts=hosts)[0])
 
 
-def test_a_run_that_was_not_ready_is_tried_again_under_its_id():
+def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
     who, hosts = refusing(policy=Policy())
     parties, _ = setup(who=who, hosts=hosts, noise=NoNoise())
     with pytest.raises(Refused, match="approval"):
@@ -75,7 +78,7 @@ def test_a_run_that_was_not_ready_is_tried_again_under_its_id():
     assert [party for party, message in resumed.channel.asked if path_of(message) == "run.ready[0]"] == ["cedar"]
 
 
-def test_whoever_says_ready_has_promised_nothing():
+def test_whoever_says_ready_has_promised_nothing() -> None:
     one = host(Rounds(), consortium(), "ash")
     before = standing({"ash": one})
     for _ in range(2):
@@ -85,7 +88,7 @@ def test_whoever_says_ready_has_promised_nothing():
     assert decode(answer(one, ask_for("average[0]")))["refused"] == "unreserved"
 
 
-def test_the_same_question_is_answered_as_things_stand():
+def test_the_same_question_is_answered_as_things_stand() -> None:
     """The one step that is not answered once and for all: it changes nothing, and what is true of it changes."""
     one = host(Rounds(protection=Noised), consortium(), "ash", policy=Policy(approved={STUDY: 1}))
     assert "ok" in decode(answer(one, ask_for("run.ready[0]", run="run-2")))
@@ -96,13 +99,13 @@ def test_the_same_question_is_answered_as_things_stand():
     assert decode(answer(one, ask_for("run.ready[0]", run="run-1")))["refused"] == "closed"
 
 
-def test_another_journal_does_not_ask_about_a_run():
+def test_another_journal_does_not_ask_about_a_run() -> None:
     one = host(Rounds(), consortium(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("run.ready[0]", nonce=bytes(range(32)))))["refused"] == "journal"
 
 
-def test_a_frozen_ledger_is_not_ready(tmp_path, monkeypatch):
+def test_a_frozen_ledger_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     one = host(Rounds(), consortium(), "ash", tmp_path)
     head = one.store.ledger.commit_head()
@@ -110,7 +113,7 @@ def test_a_frozen_ledger_is_not_ready(tmp_path, monkeypatch):
     assert decode(answer(one, ask_for("run.ready[0]")))["refused"] == "frozen"
 
 
-def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs():
+def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs() -> None:
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.ready[0]")])
     run(parties)
     assert set(parties.lost) == {"elm"} and hosts["elm"].store.ledger.commit_head().count <= 2
@@ -124,10 +127,10 @@ def test_a_party_that_is_away_before_the_beginning_is_lost_within_the_drop_outs(
 class Changed:
     """A host that says no from the moment that a step is asked of it, having been ready."""
 
-    def __init__(self, host, path):
+    def __init__(self, host: Any, path: Any) -> None:
         self.host, self.path = host, path
 
-    def answered(self, raw):
+    def answered(self, raw: Any) -> Any:
         if path_of(raw) == self.path:
             self.host.store.abandon("run-1")
         return self.host.answered(raw)
@@ -137,7 +140,7 @@ MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]",
 
 
 @pytest.mark.parametrize("path", MOMENTS)
-def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path):
+def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
     parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
@@ -157,7 +160,7 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path):
     assert resumed.channel.asked == []
 
 
-def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run():
+def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
     parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
@@ -168,19 +171,19 @@ def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run():
     assert parties.journal._connection.execute("select count(*) from ask where reply is not null").fetchone() == (0,)
 
 
-def test_a_refusal_that_the_drop_outs_allow_ends_nothing():
+def test_a_refusal_that_the_drop_outs_allow_ends_nothing() -> None:
     parties, hosts = setup(noise=NoNoise())
     parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     assert run(parties)["result"].shape == (3,)
     assert set(parties.lost) == {"cedar"} and "closed" in parties.lost["cedar"]
 
 
-def test_a_full_disk_is_no_refusal(monkeypatch):
+def test_a_full_disk_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops the run, which goes on when there is room again."""
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
 
-    def full(*_, **__):
+    def full(*_: Any, **__: Any) -> None:
         raise Stopped("the disk did not take the entry", code="ledger")
 
     with monkeypatch.context() as patch:
@@ -193,7 +196,7 @@ def test_a_full_disk_is_no_refusal(monkeypatch):
     assert run(resumed)["result"].shape == (3,)
 
 
-def test_only_the_coordinator_of_the_study_asks_who_is_ready():
+def test_only_the_coordinator_of_the_study_asks_who_is_ready() -> None:
     one = host(Rounds(), consortium(), "ash")
     raw = sign_ask(identity("birch"), "ash", ask_for("run.ready[0]"))
     assert decode(one.answer(raw)[:-SIGNATURE_BYTES]) == {"refused": "signature", "key": ""}

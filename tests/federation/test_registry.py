@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,23 +38,31 @@ REFUSED = {"refused": "study", "key": ""}
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def coordinator(study):
+def coordinator(study: Any) -> Any:
     return identity(f"coordinator of {study[0]}")
 
 
-def agreed(study, size=3):
+def agreed(study: Any, size: int = 3) -> Agreed:
     """Two studies of the same parties, of different length, each with a coordinator of its own."""
     who = consortium(size)
     who = replace(who, roster={**who.roster, COORDINATOR: coordinator(study).public})
     return Agreed(study, Rounds(protection=Noised, rounds=COSTS[study] - 1), who)
 
 
-def owner(name, folder=None, *, epsilon=5.0, datasets=("patients",), policy=None, reading=None):
-    terms = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(epsilon, 1e-6)}
+def owner(
+    name: Any,
+    folder: Any = None,
+    *,
+    epsilon: float = 5.0,
+    datasets: Any = ("patients",),
+    policy: Any = None,
+    reading: Any = None,
+) -> Owner:
+    terms: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(epsilon, 1e-6)}
     if folder is None:
         ledger = Ledger.in_memory(dataset=datasets[0], **terms)
     else:
@@ -68,7 +79,7 @@ def owner(name, folder=None, *, epsilon=5.0, datasets=("patients",), policy=None
     )
 
 
-def site(name, folder=None, *, runs=1, studies=(NORTH, SOUTH), **more):
+def site(name: Any, folder: Any = None, *, runs: int = 1, studies: Any = (NORTH, SOUTH), **more: Any) -> Any:
     """A registry with these studies, and the owner behind it."""
     own = owner(name, folder, **more)
     registry = Registry(name, own.keys)
@@ -77,23 +88,23 @@ def site(name, folder=None, *, runs=1, studies=(NORTH, SOUTH), **more):
     return registry, own
 
 
-def signed(path, *, study=NORTH, party="ash", **more):
+def signed(path: Any, *, study: Any = NORTH, party: str = "ash", **more: Any) -> Any:
     """An ask as the study's coordinator sends it."""
     return sign_ask(coordinator(study), party, ask_for(path, study=study, **more))
 
 
-def ask(registry, path, *, study=NORTH, **more):
+def ask(registry: Any, path: Any, *, study: Any = NORTH, **more: Any) -> Any:
     """What a registry replies to the study's own coordinator."""
     raw = signed(path, study=study, party=registry.party, **more)
     return decode(verify_reply(identity(registry.party).public, registry.party, raw, registry.answer(raw)))
 
 
-def begin_all(registry, run_id="run-1"):
+def begin_all(registry: Any, run_id: str = "run-1") -> None:
     for study in (NORTH, SOUTH):
         assert "ok" in ask(registry, "run.begin[0]", study=study, run=run_id)
 
 
-def spent(ledger):
+def spent(ledger: Any) -> Any:
     return [(entry.run, entry.release, entry.index) for entry in ledger.entries() if entry.kind == "draw"]
 
 
@@ -103,7 +114,7 @@ CENTRE = {"centre": records("ash").features[0]}
 # Which host answers.
 
 
-def test_an_ask_is_answered_by_the_host_of_its_study():
+def test_an_ask_is_answered_by_the_host_of_its_study() -> None:
     registry, own = site("ash")
     begin_all(registry)
     assert "ok" in ask(registry, "average[0]", study=SOUTH)
@@ -112,7 +123,7 @@ def test_an_ask_is_answered_by_the_host_of_its_study():
     assert title.endswith(SOUTH[:12]) and registry.studies == (NORTH, SOUTH)
 
 
-def intrusions():
+def intrusions() -> Iterator[Any]:
     """Asks that no host may see, by what is wrong with them; each of a study that is served and of one that is not."""
     for study in (NORTH, UNKNOWN):
         body = ask_for("run.begin[0]", study=study)
@@ -128,7 +139,7 @@ def intrusions():
     yield "a study without an end", b"CMY1l\x00\x00\x00\x08s\xff\xff\xff\xff" + bytes(SIGNATURE_BYTES)
 
 
-def test_whoever_lacks_the_key_of_a_study_can_not_tell_whether_it_is_served_here():
+def test_whoever_lacks_the_key_of_a_study_can_not_tell_whether_it_is_served_here() -> None:
     registry, own = site("ash")
     begin_all(registry)
     before = [entry.head for entry in own.ledger.entries()]
@@ -141,12 +152,12 @@ def test_whoever_lacks_the_key_of_a_study_can_not_tell_whether_it_is_served_here
     assert "its coordinator did not sign this for us" in str(registry.answered(first).refusal)
 
 
-def test_an_unknown_study_is_refused_though_its_own_coordinator_signed():
+def test_an_unknown_study_is_refused_though_its_own_coordinator_signed() -> None:
     registry, _ = site("ash", studies=(NORTH,))
     assert ask(registry, "run.begin[0]", study=SOUTH) == REFUSED
 
 
-def test_a_coordinator_can_not_ask_for_a_path_of_another_study():
+def test_a_coordinator_can_not_ask_for_a_path_of_another_study() -> None:
     registry, own = site("ash")
     begin_all(registry)
     assert ask(registry, "lean[1]", study=NORTH, **CENTRE)["refused"] == "too-often"
@@ -160,7 +171,7 @@ def test_a_coordinator_can_not_ask_for_a_path_of_another_study():
 
 
 @pytest.mark.parametrize("path", ["run.begin[0]", "run.abandon[0]"])
-def test_a_coordinator_can_not_take_or_close_the_run_ids_of_another_study(path):
+def test_a_coordinator_can_not_take_or_close_the_run_ids_of_another_study(path: str) -> None:
     registry, own = site("ash", runs=2)
     other = {"study": SOUTH, "run": "run-1", "nonce": bytes(range(32))}
     assert "ok" in ask(registry, path, **other)
@@ -172,7 +183,7 @@ def test_a_coordinator_can_not_take_or_close_the_run_ids_of_another_study(path):
     assert len(spent(own.ledger)) == 2
 
 
-def test_without_their_study_in_the_key_runs_of_two_studies_are_one():
+def test_without_their_study_in_the_key_runs_of_two_studies_are_one() -> None:
     """The control of the test above: stores that do not know their study."""
     own = owner("ash")
     registry = Registry("ash", own.keys)
@@ -184,7 +195,7 @@ def test_without_their_study_in_the_key_runs_of_two_studies_are_one():
     assert ask(registry, "run.begin[0]", study=NORTH)["refused"] == "closed"
 
 
-def test_the_owner_abandons_a_run_by_the_name_that_the_ledger_shows():
+def test_the_owner_abandons_a_run_by_the_name_that_the_ledger_shows() -> None:
     registry, own = site("ash")
     begin_all(registry)
     shown = {entry.run for entry in own.ledger.entries() if entry.kind == "reserve"}
@@ -194,7 +205,7 @@ def test_the_owner_abandons_a_run_by_the_name_that_the_ledger_shows():
     assert "ok" in ask(registry, "average[0]", study=SOUTH)
 
 
-def test_open_runs_are_listed_by_study():
+def test_open_runs_are_listed_by_study() -> None:
     own = owner("ash")
     registry, hosts = Registry("ash", own.keys), {}
     for study in (NORTH, SOUTH):
@@ -207,7 +218,7 @@ def test_open_runs_are_listed_by_study():
     assert hosts[NORTH].store.runs_of(NORTH, other_than="one") == 0
 
 
-def test_each_study_is_paid_by_the_dataset_that_its_approval_names():
+def test_each_study_is_paid_by_the_dataset_that_its_approval_names() -> None:
     own = owner("ash", datasets=("patients", "visits"))
     registry = Registry("ash", own.keys)
     for study, dataset in ((NORTH, "patients"), (SOUTH, "visits")):
@@ -217,7 +228,7 @@ def test_each_study_is_paid_by_the_dataset_that_its_approval_names():
     assert reserved == {"a": "patients", "b": "visits"}
 
 
-def test_studies_share_one_budget():
+def test_studies_share_one_budget() -> None:
     registry, _ = site("ash", epsilon=2.5)
     assert "ok" in ask(registry, "run.begin[0]", study=SOUTH)
     answer = registry.answered(signed("run.begin[0]", study=NORTH))
@@ -227,7 +238,7 @@ def test_studies_share_one_budget():
     assert "ok" in ask(site("ash", epsilon=2.5)[0], "run.begin[0]", study=NORTH)
 
 
-def test_an_approval_counts_the_runs_of_its_own_study():
+def test_an_approval_counts_the_runs_of_its_own_study() -> None:
     registry, _ = site("ash", runs=1)
     begin_all(registry, "one")
     for study in (NORTH, SOUTH):
@@ -237,7 +248,7 @@ def test_an_approval_counts_the_runs_of_its_own_study():
 # At the same time.
 
 
-def coordinate(study, registries, run_id, journal, found):
+def coordinate(study: Any, registries: Any, run_id: Any, journal: Any, found: Any) -> None:
     channel = LocalChannel(registries)
     parties = Parties(agreed(study), run=run_id, channel=channel, journal=journal, keys=coordinator(study))
     try:
@@ -247,10 +258,11 @@ def coordinate(study, registries, run_id, journal, found):
 
 
 @pytest.mark.parametrize("on_disk", [True, False], ids=["files", "memory"])
-def test_two_studies_and_two_runs_of_each_at_once_on_one_ledger(tmp_path, on_disk):
+def test_two_studies_and_two_runs_of_each_at_once_on_one_ledger(tmp_path: Path, on_disk: bool) -> None:
     registries, owners = {}, {}
     for name in ("ash", "birch", "cedar"):
         registries[name], owners[name] = site(name, tmp_path if on_disk else None, runs=2)
+    found: dict[Any, Any]
     found, journals = {}, {study: Journal(tmp_path / f"{study[0]}.journal") for study in (NORTH, SOUTH)}
     threads = [
         threading.Thread(target=coordinate, args=(study, registries, run_id, journals[study], found))
@@ -279,16 +291,16 @@ def test_two_studies_and_two_runs_of_each_at_once_on_one_ledger(tmp_path, on_dis
 class Stuck:
     """Records that are being read for as long as it takes."""
 
-    def __init__(self, name):
+    def __init__(self, name: Any) -> None:
         self.name, self.begun, self.go = name, threading.Event(), threading.Event()
 
-    def __call__(self, _):
+    def __call__(self, _: Any) -> Any:
         self.begun.set()
         assert self.go.wait(SOON)
         return records(self.name)
 
 
-def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown():
+def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown() -> None:
     stuck = Stuck("ash")
     registry, own = site("ash", reading=stuck)
     begin_all(registry)
@@ -313,7 +325,7 @@ def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown():
     registry.withdraw(NORTH)
 
 
-def test_a_study_that_is_admitted_again_goes_on_where_it_was():
+def test_a_study_that_is_admitted_again_goes_on_where_it_was() -> None:
     registry, own = site("ash")
     begin_all(registry)
     again = signed("average[0]")
@@ -323,12 +335,12 @@ def test_a_study_that_is_admitted_again_goes_on_where_it_was():
     assert registry.answer(again) == first and len(spent(own.ledger)) == 1
 
 
-def test_studies_come_and_go_while_others_are_asked():
+def test_studies_come_and_go_while_others_are_asked() -> None:
     registry, own = site("ash")
     hosts = [host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients")) for _ in range(20)]
     wrong, done = [], threading.Event()
 
-    def asking():
+    def asking() -> None:
         number = 0
         while not done.is_set():
             number += 1
@@ -351,7 +363,7 @@ def test_studies_come_and_go_while_others_are_asked():
 # What a host is made from.
 
 
-def test_a_host_is_made_of_owner_study_and_approval():
+def test_a_host_is_made_of_owner_study_and_approval() -> None:
     own = owner("ash", policy=Policy(protocols=("rounds",), epsilon_per_study=Decimal(3), delta_per_study=1e-6))
     host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=3))
     assert host.policy.allowed(NORTH) == 3 and host.policy.allowed(SOUTH) == 0
@@ -372,7 +384,9 @@ OTHER_KEYS = {"keys": identity("somebody else")}
         ({"datasets": {"visits": records}}, {"dataset": "visits"}, "approval", "the ledger has a budget for patients"),
     ],
 )
-def test_what_could_never_be_answered_is_refused_when_the_host_is_made(of_owner, of_approval, code, says):
+def test_what_could_never_be_answered_is_refused_when_the_host_is_made(
+    of_owner: Any, of_approval: Any, code: str, says: str
+) -> None:
     own = replace(owner("ash"), **of_owner)
     approval = replace(Approval(study=NORTH, dataset="patients"), **of_approval)
     with pytest.raises(Refused, match=says) as caught:
@@ -381,7 +395,7 @@ def test_what_could_never_be_answered_is_refused_when_the_host_is_made(of_owner,
 
 
 @pytest.mark.parametrize("missing", [COORDINATOR, "ash"])
-def test_a_study_that_pins_no_keys_has_no_host(missing):
+def test_a_study_that_pins_no_keys_has_no_host(missing: Any) -> None:
     whole = agreed(NORTH)
     roster = {name: key for name, key in whole.consortium.roster.items() if name != missing}
     unpinned = Agreed(NORTH, whole.protocol, replace(whole.consortium, roster=roster))
@@ -389,7 +403,7 @@ def test_a_study_that_pins_no_keys_has_no_host(missing):
         host_of(owner("ash"), unpinned, Approval(study=NORTH, dataset="patients"))
 
 
-def test_a_registry_serves_its_own_party_and_each_study_once():
+def test_a_registry_serves_its_own_party_and_each_study_once() -> None:
     registry, own = site("ash")
     with pytest.raises(Refused, match="can't be served by 'ash'"):
         registry.admit(host_of(owner("birch"), agreed(NORTH), Approval(study=NORTH, dataset="patients")))
@@ -411,14 +425,14 @@ def test_a_registry_serves_its_own_party_and_each_study_once():
         (b"", None),
     ],
 )
-def test_the_study_of_an_ask_is_found_without_reading_the_rest(raw, found):
+def test_the_study_of_an_ask_is_found_without_reading_the_rest(raw: Any, found: Any) -> None:
     assert leading_text(raw, most=200) == found
 
 
-def test_what_was_delivered_in_a_run_is_found_under_its_study():
+def test_what_was_delivered_in_a_run_is_found_under_its_study() -> None:
     """Stores that know their study keep what its runs delivered under both names, and look there."""
     registries = {name: site(name, studies=(NORTH,)) for name in ("ash", "birch", "cedar")}
-    found = {}
+    found: dict[Any, Any] = {}
     coordinate(NORTH, {name: one for name, (one, _) in registries.items()}, "run-1", Journal(), found)
     own = registries["ash"][1]
     host = host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients"))
@@ -431,12 +445,12 @@ def test_what_was_delivered_in_a_run_is_found_under_its_study():
 # Records.
 
 
-def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all():
+def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> None:
     """A site that starts again reads them anew: what earlier steps made of others would be mixed with them."""
     held = {"now": records("ash")}
     own = owner("ash", reading=lambda _: held["now"])
 
-    def started():
+    def started() -> Any:
         registry = Registry("ash", own.keys)
         registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=2)))
         return registry

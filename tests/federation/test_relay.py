@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from comity.errors import Malformed
@@ -25,11 +27,11 @@ ANOTHER = {"study": 0, "run": 1, "path": 2, "sender": 3}
 class Forging(LossyChannel):
     """One party writes another place or sender on its letters."""
 
-    def __init__(self, hosts, place, value):
+    def __init__(self, hosts: Any, place: Any, value: Any) -> None:
         super().__init__(hosts)
         self.place, self.value = place, value
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         replies = super().carry(messages)
         if path_of(next(iter(messages.values()))) == DEALT:
             reply = decode(replies["birch"][:-SIGNATURE_BYTES])
@@ -45,7 +47,7 @@ class Forging(LossyChannel):
     ("place", "value"),
     [("study", "6" * 64), ("run", "run-2"), ("path", "sum.advertise[0]"), ("sender", "cedar")],
 )
-def test_mail_that_names_another_place_or_sender_is_not_relayed(place, value):
+def test_mail_that_names_another_place_or_sender_is_not_relayed(place: str, value: Any) -> None:
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise())
     parties.channel = Forging(hosts, ANOTHER[place], value)
     run(parties)
@@ -62,11 +64,11 @@ DECLARED = Declaration(
 )
 
 
-def head(path="blind[0]", to="ash"):
+def head(path: str = "blind[0]", to: str = "ash") -> Any:
     return lambda name: Head(STUDY, "run-1", path, COORDINATOR, to, name)
 
 
-def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone():
+def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone() -> None:
     crossed = sealed_values({"hand": {"seed": 7}, "rows": 3}, DECLARED, identity("ash").public, head())
     assert crossed["rows"] == 3 and type(crossed["hand"]) is bytes
     assert opened_values(crossed, DECLARED, identity("ash"), head()) == {"hand": {"seed": 7}, "rows": 3}
@@ -80,12 +82,12 @@ def test_a_sealed_value_crosses_in_a_box_that_opens_in_its_place_alone():
 
 
 @pytest.mark.parametrize("clear", [{"seed": 7}, 7, [7], None, "seed"])
-def test_a_sealed_value_that_crossed_in_clear_is_refused(clear):
+def test_a_sealed_value_that_crossed_in_clear_is_refused(clear: Any) -> None:
     with pytest.raises(Malformed, match="crosses in a sealed box"):
         opened_values({"hand": clear}, DECLARED, identity("ash"), head())
 
 
-def test_what_comes_after_an_ask_was_decided_is_lost_for_good():
+def test_what_comes_after_an_ask_was_decided_is_lost_for_good() -> None:
     journal = Journal()
     own = Own(encode({}), encode([]), [])
     journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())
@@ -95,7 +97,7 @@ def test_what_comes_after_an_ask_was_decided_is_lost_for_good():
     assert journal.faults("run-1", "average[0]") == {"elm": "no answer"}
 
 
-def test_what_comes_before_an_ask_was_decided_counts_and_stays():
+def test_what_comes_before_an_ask_was_decided_counts_and_stays() -> None:
     journal = Journal()
     own = Own(encode({}), encode([]), [])
     journal.open("run-1", "average[0]", encode({}), {"ash": own, "elm": own}.items())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ class Killed(BaseException):
     """Stands for SIGKILL inside this process: nothing catches it."""
 
 
-def stored(hosts):
+def stored(hosts: Any) -> Any:
     """Everything durable at the sites: replies by digest, entries of the ledger."""
     out = {}
     for name, host in hosts.items():
@@ -40,7 +42,7 @@ def stored(hosts):
     return out
 
 
-def check_ledgers(hosts, lost=(), rounds=2):
+def check_ledgers(hosts: Any, lost: Any = (), rounds: int = 2) -> None:
     wanted = [("mean", 0), *(("slope", i) for i in range(rounds))]
     for name, host in hosts.items():
         host.store.ledger.verify()
@@ -50,14 +52,14 @@ def check_ledgers(hosts, lost=(), rounds=2):
             assert sorted(draws) == wanted
 
 
-def kill_at(parties, hosts, point):
+def kill_at(parties: Any, hosts: Any, point: Any) -> None:
     """Arrange for Killed at a named moment: of the coordinator around an ask, or of a site around its commit."""
     who, path, moment = point
     if who == "coordinator":
         channel, journal = parties.channel, parties.journal
         carry, got = channel.carry, journal.got
 
-        def asking(messages):
+        def asking(messages: Any) -> Any:
             here = path_of(next(iter(messages.values()))) == path
             if here and moment == "before-ask":
                 raise Killed
@@ -66,7 +68,7 @@ def kill_at(parties, hosts, point):
                 raise Killed
             return replies
 
-        def journalling(run_id, at, replies, **rest):
+        def journalling(run_id: Any, at: Any, replies: Any, **rest: Any) -> None:
             got(run_id, at, replies, **rest)
             if at == path and moment == "after-journal":
                 raise Killed
@@ -76,7 +78,7 @@ def kill_at(parties, hosts, point):
         store = hosts[who].store
         commit = store.commit
 
-        def committing(study, run_id, at, *rest, **more):
+        def committing(study: Any, run_id: Any, at: Any, *rest: Any, **more: Any) -> Any:
             if str(at) == path and moment == "before-commit":
                 raise Killed
             body = commit(study, run_id, at, *rest, **more)
@@ -87,7 +89,7 @@ def kill_at(parties, hosts, point):
         store.commit = committing
 
 
-def kill_matrix(folder, lose, protocol, who, every=1):
+def kill_matrix(folder: Any, lose: Any, protocol: Any, who: Any, every: int = 1) -> None:
     """Every ask, three moments at the coordinator, two at a site: killed, resumed, and run once more.
 
     With `every` above 1 the moments take turns from ask to ask.
@@ -127,30 +129,30 @@ def kill_matrix(folder, lose, protocol, who, every=1):
 DROPPED = [(), (("doum", "sum.mask[mean/0]"),)]
 
 
-def test_the_kill_matrix(tmp_path, monkeypatch):
+def test_the_kill_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     kill_matrix(tmp_path, (), Rounds(rounds=0), consortium(3, dropouts=0))
 
 
-def test_the_kill_matrix_with_a_drop_out(tmp_path, monkeypatch):
+def test_the_kill_matrix_with_a_drop_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     kill_matrix(tmp_path, DROPPED[1], Rounds(rounds=1), consortium(4), every=4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lose", DROPPED, ids=["all there", "with a drop-out"])
-def test_the_kill_matrix_with_more_rounds(tmp_path, monkeypatch, lose):
+def test_the_kill_matrix_with_more_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     kill_matrix(tmp_path, lose, Rounds(rounds=3), consortium(5))
 
 
-def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
+def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path) -> None:
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "average[0]", "before-journal"))
     read = {}
     carry = parties.channel.carry
 
-    def reading(messages):
+    def reading(messages: Any) -> Any:
         try:
             return carry(messages)
         finally:
@@ -167,7 +169,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path):
     check_ledgers(hosts)
 
 
-def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
+def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path: Path) -> None:
     lose = [("cedar", "lean[1]"), ("doum", "lean[1]")]
     parties, _ = setup(folder=tmp_path, lose=lose)
     with pytest.raises(SiteLost):
@@ -175,7 +177,7 @@ def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
     parties, hosts = setup(folder=tmp_path)
 
     class Drifting(Parties):
-        def sum(self, step, **values):
+        def sum(self, step: Any, **values: Any) -> Any:
             return super().sum(step, **{k: np.nextafter(v, 9.0) for k, v in values.items()})
 
     drifting = Drifting(
@@ -189,12 +191,12 @@ def test_the_journalled_bytes_are_sent_again_not_recomputed_ones(tmp_path):
     check_ledgers(hosts)
 
 
-def lose_journal(folder):
+def lose_journal(folder: Any) -> None:
     for path in folder.glob("journal*"):
         path.unlink()
 
 
-def test_another_journal_can_not_go_on_with_a_run(tmp_path):
+def test_another_journal_can_not_go_on_with_a_run(tmp_path: Path) -> None:
     """A coordinator without its memory would show other lists and draw its own noise a second time."""
     parties, hosts = setup(folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "run.end[0]", "before-ask"))
@@ -210,7 +212,7 @@ def test_another_journal_can_not_go_on_with_a_run(tmp_path):
     assert stored(hosts) == before
 
 
-def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path):
+def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path: Path) -> None:
     """A run belongs to the journal that began it, its end too; where a journal is lost, each owner abandons the run."""
     parties, hosts = setup(folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "lean[0]", "before-ask"))
@@ -228,10 +230,10 @@ def test_a_second_coordinator_does_not_end_the_run_of_the_first(tmp_path):
         assert [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"] == [("mean", 0)]
 
 
-def test_a_trusted_coordinators_noise_is_not_drawn_again_by_another_journal(tmp_path):
+def test_a_trusted_coordinators_noise_is_not_drawn_again_by_another_journal(tmp_path: Path) -> None:
     """One debit, one noise: its difference from a second one would be the records without any."""
 
-    def start():
+    def start() -> Any:
         return trusted(tmp_path)
 
     parties = start()
@@ -250,8 +252,8 @@ def test_a_trusted_coordinators_noise_is_not_drawn_again_by_another_journal(tmp_
         run(trusted(tmp_path, run_id="run-2"))
 
 
-def dying_at(path):
-    def progress(at):
+def dying_at(path: Any) -> Any:
+    def progress(at: Any) -> None:
         if at == path:
             raise Killed
 
@@ -262,7 +264,7 @@ def dying_at(path):
 class Trusted(Rounds):
     """A mean in clear to a coordinator that adds the noise."""
 
-    def declare(self, who):
+    def declare(self, who: Any) -> Declaration:
         (mean, *_) = super().declare(who).releases
         noise = mean.protection.noise
         entrusted = replace(mean, protection=Entrusted(noise), grid=2.0**-20)
@@ -277,17 +279,17 @@ class Trusted(Rounds):
         )
         return Declaration((entrusted, noisy), adversary="readers of the result")
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         return {"noisy": parties.perturb("noisy", parties.sum(self.average).value)}
 
 
-def trusted(folder, run_id="run-1"):
+def trusted(folder: Any, run_id: str = "run-1") -> Any:
     parties, _ = setup(Trusted(), folder=folder, run=run_id, epsilon=50.0)
     parties.noise = ReleasedNoise()
     return parties
 
 
-def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
+def test_after_the_end_nothing_but_the_journal_answers(tmp_path: Path) -> None:
     parties, hosts = setup(folder=tmp_path)
     run(parties)
     assert all(host.store.state("run-1", "sum.root") is None for host in hosts.values())
@@ -300,10 +302,10 @@ def test_after_the_end_nothing_but_the_journal_answers(tmp_path):
         run(parties)
 
 
-def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path):
+def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
 
-    def go(name):
+    def go(name: Any) -> Any:
         parties, _ = setup(folder=tmp_path / "sites")
         parties.journal = Journal(tmp_path / name)
         try:
@@ -320,10 +322,10 @@ def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path):
     assert results == [None, None] or len(nonces) == 1
 
 
-def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path):
+def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
 
-    def go():
+    def go() -> Any:
         parties, _ = setup(folder=tmp_path / "sites")
         begin(parties)
         # Not to the end: there the replies are deleted, and the slower one would be refused.
@@ -336,7 +338,7 @@ def test_two_processes_over_one_journal_get_the_same_bytes(tmp_path):
     check_ledgers(hosts)
 
 
-def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_path):
+def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_path: Path) -> None:
     parties, hosts = setup(folder=tmp_path, noise=NoNoise())
     kill_at(parties, hosts, ("coordinator", "lean[0]", "after-journal"))
     with pytest.raises(Killed):
@@ -351,13 +353,13 @@ def test_the_transcript_is_the_same_after_a_resume_and_counts_what_crossed(tmp_p
     assert isinstance(parties.channel, LossyChannel) and not parties.channel.asked  # all of it came from the journal
 
 
-def test_a_consortium_without_honest_parties_is_refused():
+def test_a_consortium_without_honest_parties_is_refused() -> None:
     with pytest.raises(Exception, match="leave no honest party"):
         consortium(2, dropouts=1, colluders=1)
 
 
-def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path):
-    def start(folder):
+def test_a_seeded_run_draws_the_same_after_a_resume(tmp_path: Path) -> None:
+    def start(folder: Any) -> Any:
         parties, hosts = setup(protocol=Rounds(protection=Noised), folder=folder)
         for name, host in hosts.items():
             host.noise = SeededDraws(derive(b"seed", name))

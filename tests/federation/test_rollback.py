@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identi
 
 
 @pytest.fixture
-def sites(tmp_path, monkeypatch):
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The sites' folder, with a witness beside it."""
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     folder = tmp_path / "sites"
@@ -29,7 +31,7 @@ def sites(tmp_path, monkeypatch):
     return folder
 
 
-def back_up(folder, name="ash"):
+def back_up(folder: Any, name: str = "ash") -> None:
     """What a backup of the whole machine holds: the ledger, copied by SQLite's own means, and its witness."""
     with (
         contextlib.closing(sqlite3.connect(folder / f"{name}.ledger")) as source,
@@ -39,7 +41,7 @@ def back_up(folder, name="ash"):
     shutil.copytree(folder.parent / "home", folder.parent / "restored")
 
 
-def put_back(folder, monkeypatch, machine="restored", name="ash"):
+def put_back(folder: Any, monkeypatch: pytest.MonkeyPatch, machine: str = "restored", name: str = "ash") -> None:
     """Yesterday's file, on the same machine, on a new one, or on one whose witness was restored with it."""
     for path in folder.glob(f"{name}.ledger*"):
         path.unlink()
@@ -50,18 +52,18 @@ def put_back(folder, monkeypatch, machine="restored", name="ash"):
 MACHINES = ["home", "new", "restored"]
 
 
-def started(folder, run="run-1", journal="journal", **options):
+def started(folder: Any, run: str = "run-1", journal: str = "journal", **options: Any) -> Any:
     parties, hosts = setup(Rounds(protection=Noised), folder=folder, run=run, epsilon=50.0, **options)
     parties.journal = Journal(folder / journal)
     parties._memory.heads = parties.journal.heads()
     return parties, hosts
 
 
-def frozen(host):
+def frozen(host: Any) -> bool:
     return bool(host.store.ledger.summary()[0].frozen)
 
 
-def test_every_reply_carries_the_signed_head_after_its_commit():
+def test_every_reply_carries_the_signed_head_after_its_commit() -> None:
     one = host(Rounds(protection=Noised), consortium(), "ash")
     counts = []
     for path, values in (
@@ -82,7 +84,9 @@ def test_every_reply_carries_the_signed_head_after_its_commit():
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_restored_ledger_is_frozen_when_the_next_run_begins(sites, monkeypatch, machine):
+def test_a_restored_ledger_is_frozen_when_the_next_run_begins(
+    sites: Any, monkeypatch: pytest.MonkeyPatch, machine: Any
+) -> None:
     run(started(sites)[0])
     back_up(sites)
     run(started(sites, run="run-2")[0])
@@ -95,7 +99,7 @@ def test_a_restored_ledger_is_frozen_when_the_next_run_begins(sites, monkeypatch
     assert kinds == []
 
 
-def test_the_last_commit_of_a_run_counts_too(sites, monkeypatch):
+def test_the_last_commit_of_a_run_counts_too(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was drawn between the backup and its return: only the run's end is forgotten."""
     parties, hosts = started(sites)
     parties.progress = lambda path: back_up(sites) if path == "run.end[0]" else None
@@ -108,7 +112,9 @@ def test_the_last_commit_of_a_run_counts_too(sites, monkeypatch):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer(sites, monkeypatch, machine):
+def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer(
+    sites: Any, monkeypatch: pytest.MonkeyPatch, machine: Any
+) -> None:
     """The second list of survivors after a restore would give both shares of one party."""
     folder = sites
     parties, hosts = setup(folder=folder, epsilon=50.0)
@@ -132,7 +138,7 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     assert "sum.agree[mean/0]" not in hosts["ash"].store.replies("run-1")
 
 
-def test_peers_notice_where_the_coordinator_has_lost_its_journal(sites, monkeypatch):
+def test_peers_notice_where_the_coordinator_has_lost_its_journal(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins, because nobody has told it yet; with the next ask it hears what its peers saw, before a draw."""
     folder = sites
     run(started(folder)[0])
@@ -147,7 +153,7 @@ def test_peers_notice_where_the_coordinator_has_lost_its_journal(sites, monkeypa
     assert "run-3" not in drawn
 
 
-def test_peers_that_watch_nobody_do_not_notice(sites, monkeypatch):
+def test_peers_that_watch_nobody_do_not_notice(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: without their memory and the journal, the restored ledger spends again."""
     folder = sites
     monkeypatch.setattr(heads, "WATCHERS", 0)
@@ -158,10 +164,13 @@ def test_peers_that_watch_nobody_do_not_notice(sites, monkeypatch):
     run(started(folder, run="run-3", journal="another journal")[0])
 
 
-def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(tmp_path, monkeypatch):
+def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
+    seen: list[Any]
     journal, seen = tmp_path / "journal", []
     for number, name in enumerate(("one", "two", "one", "two")):
         parties, hosts = setup(folder=tmp_path / name, run=f"run-{number}", epsilon=50.0)
@@ -173,7 +182,7 @@ def test_an_owner_of_two_ledgers_is_not_frozen_by_the_other_ones_heads(tmp_path,
     assert seen == [1, 2, 2, 2]
 
 
-def test_heads_that_nobody_signed_freeze_nothing():
+def test_heads_that_nobody_signed_freeze_nothing() -> None:
     one = host(Rounds(), consortium(), "ash")
     ledger = one.store.ledger.commit_head().ledger
     made_up = {"ledger": ledger, "count": 10**6, "head": "ab" * 32, "signature": bytes(64)}
@@ -184,7 +193,7 @@ def test_heads_that_nobody_signed_freeze_nothing():
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
 
 
-def test_a_peers_made_up_head_reaches_nobody():
+def test_a_peers_made_up_head_reaches_nobody() -> None:
     """A party that hands back a head which its owner did not sign freezes no ledger and ends no run."""
     parties, hosts = setup(Rounds(protection=Noised), epsilon=50.0)
     ledger = hosts["birch"].store.ledger.commit_head().ledger
@@ -195,7 +204,7 @@ def test_a_peers_made_up_head_reaches_nobody():
     assert not frozen(hosts["birch"]) and parties.lost == {}
 
 
-def test_a_head_that_its_owner_did_not_sign_is_not_remembered():
+def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
     who = consortium()
     one = host(Rounds(protection=Noised), who, "ash")
     answer(one, ask_for("run.begin[0]"))
@@ -207,14 +216,14 @@ def test_a_head_that_its_owner_did_not_sign_is_not_remembered():
     assert one.store.remembered("cedar", who.roster["cedar"].sign) == []
 
 
-def test_heads_of_another_form_are_refused():
+def test_heads_of_another_form_are_refused() -> None:
     one = host(Rounds(), consortium(), "ash")
     good = heads.signed(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
     for seen in ([{}], [7], [good, good], [good] * 9, [{**good, "more": 1}], [{**good, "count": -1}]):
         assert decode(answer(one, ask_for("run.begin[0]", seen=seen)))["refused"] == "form"
 
 
-def test_each_party_is_watched_by_a_bounded_number_of_others():
+def test_each_party_is_watched_by_a_bounded_number_of_others() -> None:
     for size in (1, 2, 5):
         who = consortium(size, dropouts=0, colluders=min(1, size - 1))
         for party in who.parties:
@@ -226,8 +235,8 @@ def test_each_party_is_watched_by_a_bounded_number_of_others():
     assert all(sum(name in of for of in watched) == heads.WATCHERS for name in names)
 
 
-def test_newest_heads_are_kept_by_ledger_and_the_oldest_go():
-    def head(ledger, count):
+def test_newest_heads_are_kept_by_ledger_and_the_oldest_go() -> None:
+    def head(ledger: Any, count: Any) -> Any:
         return {"ledger": ledger, "count": count, "head": f"{count}", "signature": b""}
 
     assert heads.newest([head("a", 3)], [head("a", 2)]) == [head("a", 3)]
@@ -236,7 +245,7 @@ def test_newest_heads_are_kept_by_ledger_and_the_oldest_go():
     assert heads.newest(many, []) == many[3:]
 
 
-def test_a_frozen_site_is_lost_and_the_others_go_on(sites, monkeypatch):
+def test_a_frozen_site_is_lost_and_the_others_go_on(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = sites
     run(started(folder)[0])
     back_up(folder)

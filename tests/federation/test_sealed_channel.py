@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,10 @@ ROSTER = {name: identity(name).public for name in PARTIES}
 class Echo:
     """Sites that open what comes and reply with it; keeps what was carried."""
 
-    def __init__(self, change=lambda party, reply: reply):
+    def __init__(self, change: Any = lambda party, reply: reply) -> None:
         self.asked, self.replies, self.change = {}, {}, change
 
-    def ask(self, messages, *, patience):
+    def ask(self, messages: Any, *, patience: Any) -> Any:
         asking = Asking(messages, patience, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
@@ -32,12 +33,12 @@ class Echo:
         return asking
 
 
-def heard(channel, body=b"a message"):
+def heard(channel: Any, body: bytes = b"a message") -> Any:
     found = channel.ask({party: lambda: body for party in PARTIES})
     return {event.party: event.reply for event in found if isinstance(event, Replied)}
 
 
-def test_what_is_asked_and_replied_arrives_and_is_not_seen():
+def test_what_is_asked_and_replied_arrives_and_is_not_seen() -> None:
     line = Echo()
     assert heard(SealedChannel(line, ROSTER)) == dict.fromkeys(PARTIES, b"reply to a message")
     for carried in (*(one for pair in line.asked.values() for one in pair), *line.replies.values()):
@@ -49,7 +50,7 @@ def test_what_is_asked_and_replied_arrives_and_is_not_seen():
     assert all(line.asked[party][0] != before[party][0] for party in PARTIES), "another ask has another key"
 
 
-def test_every_box_has_a_key_of_its_own():
+def test_every_box_has_a_key_of_its_own() -> None:
     """Two parties are asked the same: under one key, and its one nonce, they would be sent the same bytes."""
     line = Echo()
     heard(SealedChannel(line, ROSTER))
@@ -59,7 +60,7 @@ def test_every_box_has_a_key_of_its_own():
     assert same < len(bodies[0]) / 20
 
 
-def test_a_box_opens_for_its_party_alone():
+def test_a_box_opens_for_its_party_alone() -> None:
     line = Echo()
     heard(SealedChannel(line, ROSTER))
     box = line.asked["ash"][0]
@@ -70,7 +71,7 @@ def test_a_box_opens_for_its_party_alone():
 
 
 @pytest.mark.parametrize("place", [0, 3, 4, 5, 6, 40, 1_200, -100, -1])
-def test_a_box_that_was_altered_opens_nowhere(place):
+def test_a_box_that_was_altered_opens_nowhere(place: int) -> None:
     line = Echo()
     heard(SealedChannel(line, ROSTER))
     box = bytearray(line.asked["ash"][0])
@@ -82,13 +83,13 @@ def test_a_box_that_was_altered_opens_nowhere(place):
 @pytest.mark.parametrize(
     "raw", [b"", b"CMS1", b"CMS1\x00\x00", b"CMS1\xff\xff" + bytes(9), bytes(2_000), b"CMS1" + bytes(2_000)]
 )
-def test_whatever_is_no_box_is_malformed(raw):
+def test_whatever_is_no_box_is_malformed(raw: Any) -> None:
     with pytest.raises(Malformed) as error:
         opened_ask(identity("ash"), "ash", raw)
     assert error.value.code == "sealed"
 
 
-def test_replies_open_for_whoever_asked_and_only_there():
+def test_replies_open_for_whoever_asked_and_only_there() -> None:
     line = Echo(change=lambda party, reply: line.replies.get("ash", reply) if party == "birch" else reply)
     assert heard(SealedChannel(line, ROSTER)) == {"ash": b"reply to a message", "birch": b""}, "one of another party"
     kept = dict(line.replies)
@@ -96,7 +97,7 @@ def test_replies_open_for_whoever_asked_and_only_there():
     assert heard(SealedChannel(line, ROSTER)) == dict.fromkeys(PARTIES, b""), "those of an earlier ask"
 
 
-def test_a_box_opens_for_its_purpose_alone():
+def test_a_box_opens_for_its_purpose_alone() -> None:
     """Whoever carries it may call it what it likes."""
     for purpose, other in (("ask", "study"), ("study", "ask")):
         boxes = sealed({"ash": lambda: b"what is inside"}, ROSTER, purpose)
@@ -107,13 +108,13 @@ def test_a_box_opens_for_its_purpose_alone():
             opened_ask(identity("ash"), "ash", box, other)
 
 
-def test_a_party_without_a_pinned_key_is_not_asked():
+def test_a_party_without_a_pinned_key_is_not_asked() -> None:
     with pytest.raises(Refused, match="birch has no pinned key") as error:
         heard(SealedChannel(Echo(), {"ash": ROSTER["ash"]}))
     assert error.value.code == "stranger"
 
 
-def test_a_pinned_key_that_is_none_of_the_sites_opens_nothing():
+def test_a_pinned_key_that_is_none_of_the_sites_opens_nothing() -> None:
     line = Echo()
     wrong = {**ROSTER, "ash": replace(ROSTER["ash"], mlkem=ROSTER["birch"].mlkem)}
     with pytest.raises(Malformed):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from comity.privacy.unit import Unit
 from .toy import NoNoise, Rounds, answer, ask_for, begin, consortium, identity, setup
 
 
-def outbox(hosts, label):
+def outbox(hosts: Any, label: Any) -> Any:
     found = {name: host.store.state("run-1", f"out:{label}") for name, host in hosts.items()}
     return {name: decode(raw) for name, raw in found.items() if raw is not None}
 
@@ -36,7 +38,7 @@ PER_SUM = ["sum.mask[mean/0]", "sum.agree[mean/0]", "sum.unmask[mean/0]"]
 
 
 @pytest.mark.parametrize("lose", ["", "average[0]", *SETUP, *PER_SUM])
-def test_the_sum_is_exact_whoever_drops_out_wherever(lose):
+def test_the_sum_is_exact_whoever_drops_out_wherever(lose: Any) -> None:
     parties, hosts = setup(noise=NoNoise(), lose=[("cedar", lose)] if lose else [])
     begin(parties)
     total = parties.sum(Rounds().average)
@@ -48,7 +50,7 @@ def test_the_sum_is_exact_whoever_drops_out_wherever(lose):
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), sum(units[p] for p in counted))
 
 
-def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computation():
+def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computation() -> None:
     parties, hosts = setup(noise=NoNoise(), lose=[("cedar", "sum.mask[slope/0]")])
     released = run(parties)["result"]
     features = {name: host.records.features for name, host in hosts.items()}
@@ -60,7 +62,7 @@ def test_a_whole_run_with_a_drop_out_in_the_second_sum_equals_the_plain_computat
     assert "cedar" not in parties.alive
 
 
-def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path):
+def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path: Path) -> None:
     lose = [("cedar", "sum.mask[mean/0]"), ("doum", "sum.mask[mean/0]")]
     parties, hosts = setup(folder=tmp_path, lose=lose)
     with pytest.raises(SiteLost, match=r"cedar, doum \(no answer\)"):
@@ -71,7 +73,7 @@ def test_too_many_lost_stops_the_run_and_it_goes_on_later(tmp_path):
         assert [e.kind for e in host.store.ledger.entries()].count("draw") == 3
 
 
-def test_masked_vectors_look_uniform_and_differ_from_the_contribution():
+def test_masked_vectors_look_uniform_and_differ_from_the_contribution() -> None:
     parties, hosts = setup(noise=NoNoise())
     run(parties)
     units = outbox(hosts, "mean/0")
@@ -88,7 +90,7 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution():
     assert stats.kstest(words / 2.0 ** (8 * words.itemsize), "uniform").pvalue > 1e-6
 
 
-def test_pair_masks_alone_would_show_a_late_vector():
+def test_pair_masks_alone_would_show_a_late_vector() -> None:
     """Positive control for the self mask: the coordinator can remove the pair masks of a lost party, and then only the
     self mask stands between it and the vector that arrives late."""
     parties, hosts = setup(noise=NoNoise())
@@ -115,7 +117,7 @@ def test_pair_masks_alone_would_show_a_late_vector():
     np.testing.assert_array_equal(to_units(without_pairs), vector)
 
 
-def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both():
+def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both() -> None:
     parties, _ = setup(lose=[("cedar", "sum.mask[slope/0]")])
     run(parties)
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
@@ -132,7 +134,7 @@ def test_a_site_gives_a_share_of_the_self_mask_or_of_the_will_never_both():
         assert gave_will == (set() if path == "sum.unmask[mean/0]" else {"cedar"})
 
 
-def replay(parties, host, path, change):
+def replay(parties: Any, host: Any, path: Any, change: Any) -> Any:
     """Ask a site again for a journalled step, with other values."""
     exchanges = dict(parties.journal.traffic(parties.study, parties.run))[path]
     study, run_id, path, shared, *rest = decode(exchanges[host.party].message)
@@ -140,7 +142,7 @@ def replay(parties, host, path, change):
     return decode(answer(host, encode([study, run_id, path, shared, *rest])))
 
 
-def test_a_second_survivor_list_is_refused():
+def test_a_second_survivor_list_is_refused() -> None:
     parties, hosts = setup(lose=[])
     begin(parties)
     parties.sum(Rounds().average)
@@ -148,13 +150,13 @@ def test_a_second_survivor_list_is_refused():
     assert reply == {"refused": "asked-before", "key": ""}
 
 
-def asked(parties, hosts, name, step, label, mail=(), **values):
+def asked(parties: Any, hosts: Any, name: Any, step: Any, label: Any, mail: Any = (), **values: Any) -> Any:
     nonce = parties.journal.nonce(parties.run)
     message = ask_for(f"{step}[{label}]", run=parties.run, nonce=nonce, mail=mail, **values)
     return decode(answer(hosts[name], message))
 
 
-def until_met(**changes):
+def until_met(**changes: Any) -> Any:
     parties, hosts = setup(**changes)
     begin(parties)
     parties.ask(Rounds().average, label=0)
@@ -164,7 +166,7 @@ def until_met(**changes):
     return parties, hosts
 
 
-def until_masked(**changes):
+def until_masked(**changes: Any) -> Any:
     parties, hosts = until_met(**changes)
     view = parties.under("sum")
     roll = {p: r["enlisted"] for p, r in view.ask("enlist", members=parties.alive).items()}
@@ -172,13 +174,13 @@ def until_masked(**changes):
     return parties, hosts, parties.alive
 
 
-def dealt(parties, view):
+def dealt(parties: Any, view: Any) -> Any:
     said, keys = view.ask("advertise"), parties.run_keys
     view.ask("deal", each={p: {"keys": {q: keys[q] for q in said[p]["holders"]}} for p in parties.alive})
     return {p: values["holders"] for p, values in said.items()}
 
 
-def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list():
+def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list() -> None:
     parties, hosts, members = until_masked()
     view = parties.under("sum")
     consents = {p: r["consent"] for p, r in view.ask("agree", survivors=members, label="mean/0").items()}
@@ -192,54 +194,54 @@ def test_unmasking_needs_consents_of_enough_survivors_to_the_same_list():
 @pytest.mark.parametrize(
     "survivors", [["ash", "birch", "cedar"], ["ash", "birch", "cedar", "nobody"], ["ash", "ash", "birch", "cedar"]]
 )
-def test_lists_that_are_too_short_or_name_strangers_are_refused(survivors):
+def test_lists_that_are_too_short_or_name_strangers_are_refused(survivors: Any) -> None:
     parties, hosts, _ = until_masked()
     assert "refused" in asked(parties, hosts, "ash", "sum.agree", "mean/0", survivors=survivors)
 
 
-def test_unmasking_without_a_list_is_refused():
+def test_unmasking_without_a_list_is_refused() -> None:
     parties, hosts, _ = until_masked()
     assert asked(parties, hosts, "ash", "sum.unmask", "mean/0", consents={})["refused"] == "sum"
 
 
-def test_a_sum_that_is_not_declared_has_no_masks():
+def test_a_sum_that_is_not_declared_has_no_masks() -> None:
     parties, hosts, members = until_masked()
     assert members
     assert asked(parties, hosts, "ash", "sum.mask", "slope/9", roll={})["refused"] == "too-often"
 
 
-def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent():
+def test_too_many_drop_outs_for_the_colluders_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(Refused, match="lower it to 1"):
         choose(5, 1, 2)
 
 
-def letters_to_ash():
+def letters_to_ash() -> Any:
     parties, hosts = setup()
     begin(parties)
     dealt(parties, parties.under("sum"))
     return parties, hosts, parties._memory.mail["ash"]
 
 
-def flipped(letter):
+def flipped(letter: Any) -> Any:
     return {**letter, "box": letter["box"][:-1] + bytes([letter["box"][-1] ^ 1])}
 
 
-def truncated(letter):
+def truncated(letter: Any) -> Any:
     return {**letter, "box": letter["box"][:-1]}
 
 
-def of_another(letter):
+def of_another(letter: Any) -> Any:
     *rest, sender, to, name = decode(letter["head"])
     return {**letter, "head": encode([*rest, "cedar" if sender != "cedar" else "doum", to, name])}
 
 
-def of_another_step(letter):
+def of_another_step(letter: Any) -> Any:
     study, run_id, _, *rest = decode(letter["head"])
     return {**letter, "head": encode([study, run_id, "sum.advertise[0]", *rest])}
 
 
 @pytest.mark.parametrize("change", [flipped, truncated, of_another, of_another_step])
-def test_a_letter_that_was_altered_is_as_good_as_none(change):
+def test_a_letter_that_was_altered_is_as_good_as_none(change: Any) -> None:
     """Its sender is named, and whoever it was written to goes on."""
     parties, hosts, mail = letters_to_ash()
     others = [p for p in parties.alive if p != "ash"]
@@ -249,11 +251,11 @@ def test_a_letter_that_was_altered_is_as_good_as_none(change):
     assert reply["ok"]["unserved"] == ["birch"]
 
 
-def test_letters_of_somebody_else_are_refused_and_those_of_its_own_are_taken():
+def test_letters_of_somebody_else_are_refused_and_those_of_its_own_are_taken() -> None:
     parties, hosts, mail = letters_to_ash()
     others = [p for p in parties.alive if p != "ash"]
 
-    def meet(name, letters):
+    def meet(name: Any, letters: Any) -> Any:
         return asked(parties, hosts, name, "sum.meet", 0, mail=letters, dealers=others)
 
     study, run_id, path, _, to, name = decode(mail[0]["head"])
@@ -268,14 +270,14 @@ def test_letters_of_somebody_else_are_refused_and_those_of_its_own_are_taken():
     assert meet("ash", mail)["ok"]["unserved"] == []
 
 
-def test_a_letter_that_was_withheld_names_its_sender():
+def test_a_letter_that_was_withheld_names_its_sender() -> None:
     parties, hosts, mail = letters_to_ash()
     others = [p for p in parties.alive if p != "ash"]
     missing = decode(mail[0]["head"])[3]
     assert asked(parties, hosts, "ash", "sum.meet", 0, mail=mail[1:], dealers=others)["ok"]["unserved"] == [missing]
 
 
-def test_a_party_that_reads_the_result_counts_as_a_colluder():
+def test_a_party_that_reads_the_result_counts_as_a_colluder() -> None:
     """Two parties, one of them the reader: without t it subtracts its own part, and half of the noise is left."""
     with pytest.raises(Refused, match="colluders to 1"):
         setup(who=consortium(5, dropouts=0, colluders=0))
@@ -284,11 +286,11 @@ def test_a_party_that_reads_the_result_counts_as_a_colluder():
     assert left_over["honest"] >= honest.total and left_over["naive"] < 0.75 * naive.total
 
 
-def _naive(size):
+def _naive(size: Any) -> Any:
     return consortium(size, dropouts=0, colluders=0)
 
 
-def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
+def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused() -> None:
     parties, hosts = setup()
     begin(parties)
     parties.under("sum").ask("advertise")
@@ -302,7 +304,7 @@ def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
     assert "ok" in asked(parties, hosts, "ash", "sum.deal", 0, keys=others)
 
 
-def test_words_are_as_wide_as_the_sum_needs():
+def test_words_are_as_wide_as_the_sum_needs() -> None:
     who = consortium()
     release = Rounds().declare(who)["mean"]
     assert word(release, who) == "<u4"
@@ -313,7 +315,7 @@ def test_words_are_as_wide_as_the_sum_needs():
         np.testing.assert_array_equal(to_units(to_words(units, dtype)), units)
 
 
-def test_a_sum_over_a_sparse_graph_is_exact():
+def test_a_sum_over_a_sparse_graph_is_exact() -> None:
     lost, size = 9, 104
     names = tuple(f"p{k:03}" for k in range(size))
     who = Consortium(
@@ -336,7 +338,7 @@ def test_a_sum_over_a_sparse_graph_is_exact():
     assert total.parties == size - lost
 
 
-def test_a_third_of_the_parties_may_drop_out_after_masking():
+def test_a_third_of_the_parties_may_drop_out_after_masking() -> None:
     names = tuple(f"p{k:02}" for k in range(12))
     who = Consortium(
         parties=names,
@@ -356,12 +358,12 @@ def test_a_third_of_the_parties_may_drop_out_after_masking():
 
 
 @pytest.mark.parametrize("noise", [Spherical(Pure(1)), Laplace(Pure(1)), Gaussian(ZCDP(0.05))], ids=type)
-def test_every_shared_noise_runs_through_a_secure_sum(noise):
+def test_every_shared_noise_runs_through_a_secure_sum(noise: Any) -> None:
     """What a coalition of one sees, the opened sum without its own part, spreads as much as the whole noise should."""
 
     @dataclass(frozen=True)
     class Once(Rounds):
-        def declare(self, who):
+        def declare(self, who: Any) -> Any:
             declaration = super().declare(who)
             (mean, *rest) = declaration.releases
             bound = Diamond(1.0) if noise.norm == "l1" else mean.bound
@@ -378,10 +380,10 @@ def test_every_shared_noise_runs_through_a_secure_sum(noise):
     assert (total.value != exact).any()
 
 
-def test_a_release_without_headroom_is_refused_before_anything_is_reserved():
+def test_a_release_without_headroom_is_refused_before_anything_is_reserved() -> None:
     @dataclass(frozen=True)
     class TooFine(Rounds):
-        def declare(self, who):
+        def declare(self, who: Any) -> Any:
             declaration = super().declare(who)
             fine = tuple(replace(r, grid=2.0**-58) if r.name == "mean" else r for r in declaration.releases)
             return replace(declaration, releases=fine)
@@ -390,7 +392,7 @@ def test_a_release_without_headroom_is_refused_before_anything_is_reserved():
         setup(TooFine())
 
 
-def test_a_letter_of_one_run_is_none_in_another():
+def test_a_letter_of_one_run_is_none_in_another() -> None:
     parties, hosts, mail = letters_to_ash()
     decode(answer(hosts["ash"], ask_for("run.begin[0]", run="run-2")))
     message = ask_for("sum.meet[0]", run="run-2", mail=mail[:1], dealers=["birch"])

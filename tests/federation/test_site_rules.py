@@ -27,11 +27,11 @@ from comity.privacy.randomness import SeededNoise
 from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 
 
-def ask(one, path, **values):
+def ask(one: Any, path: Any, **values: Any) -> Any:
     return decode(answer(one, ask_for(path, **values)))
 
 
-def begun(protocol, noise=None, values=None):
+def begun(protocol: Any, noise: Any = None, values: Any = None) -> Any:
     one = host(protocol, consortium(), "ash", noise=noise or NoNoise(), epsilon=50.0)
     if values is not None:
         one.__dict__["records"] = Records(np.asarray(values, float))
@@ -39,13 +39,13 @@ def begun(protocol, noise=None, values=None):
     return one
 
 
-def draws(one):
+def draws(one: Any) -> Any:
     return [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"]
 
 
 @pytest.mark.parametrize("protection", [Noised, Summed])
 @pytest.mark.parametrize("length", [1.9, 3.0, 1e4])
-def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protection, length):
+def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protection: Any, length: float) -> None:
     """Far enough out to count, and near enough to be a number like any other on the grid."""
     one = begun(Rounds(protection=protection), values=np.tile([[0.0, length, 0.0]], (4, 1)))
     reply = ask(one, "average[0]")
@@ -58,7 +58,7 @@ def test_a_contribution_a_little_outside_of_its_bound_is_brought_inside(protecti
     assert sent == pytest.approx(np.sqrt(3), rel=1e-3)
 
 
-def test_a_value_has_the_sender_and_the_receiver_of_its_declaration():
+def test_a_value_has_the_sender_and_the_receiver_of_its_declaration() -> None:
     who = consortium()
     release = Rounds().declare(who)["centre"]
     release.check(np.zeros(3), COORDINATOR, "ash", who, {})
@@ -67,10 +67,10 @@ def test_a_value_has_the_sender_and_the_receiver_of_its_declaration():
             release.check(np.zeros(3), source, to, who, {})
 
 
-def test_a_sum_that_could_wrap_is_refused():
+def test_a_sum_that_could_wrap_is_refused() -> None:
     who = consortium()
 
-    def declared(limit):
+    def declared(limit: Any) -> Release:
         bound = Opened(l2=1.0, limit=limit, ring=40)
         form = Array((3,), "<i8")
         noise = Summed(Gaussian(ZCDP(0.1)))
@@ -144,24 +144,24 @@ class _OfRecords(Ball):
     neutral_within: ClassVar[bool] = False
 
 
-def test_a_dimension_is_bound_once_in_a_run():
+def test_a_dimension_is_bound_once_in_a_run() -> None:
     one = begun(Many())
     assert "ok" in ask(one, "size[0]", rows=20)
     assert ask(one, "size[1]", rows=21)["refused"] == "form"
     assert "ok" in ask(one, "size[1]", rows=20)
 
 
-def test_only_what_is_declared_as_sealed_goes_to_a_party():
+def test_only_what_is_declared_as_sealed_goes_to_a_party() -> None:
     one = begun(Many())
     assert ask(one, "whisper[0]") == {"refused": "undeclared", "key": "note"}
 
 
-def test_what_a_peer_seals_is_checked_like_anything_else():
+def test_what_a_peer_seals_is_checked_like_anything_else() -> None:
     """A letter that is not what was declared is as good as none, and does not end the turn of its receiver."""
     one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
 
-    def heard(turn, name, value, path="whisper[0]", sender="birch"):
+    def heard(turn: Any, name: Any, value: Any, path: str = "whisper[0]", sender: str = "birch") -> Any:
         head = Head(STUDY, "run-1", path, sender, "ash", name)
         letter = seal(identity(sender), key, head, encode(value))
         return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
@@ -177,13 +177,13 @@ def test_what_a_peer_seals_is_checked_like_anything_else():
     assert decode(one.store.state("run-1", "in:hint:birch")) == b"short"
 
 
-def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it():
+def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
     """Whoever knows a party's key of the run, as the coordinator does, can seal to it, and could write for others."""
     one = host(Many(), consortium(), "ash", noise=NoNoise(), epsilon=50.0)
     key = PublicIdentity.from_sealing(ask(one, "run.begin[0]")["ok"]["run_key"]["key"])
     head = Head(STUDY, "run-1", "whisper[0]", "birch", "ash", "hint")
 
-    def heard(turn, letter):
+    def heard(turn: Any, letter: Any) -> Any:
         return ask(one, f"listen[{turn}]", mail=[letter])["ok"]["heard"]
 
     for turn, writer in enumerate(("cedar", COORDINATOR)):
@@ -193,13 +193,13 @@ def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it():
     assert heard(4, seal(identity("birch"), key, head, encode(b"own"))) == 1
 
 
-def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw():
+def test_where_the_neutral_value_lies_outside_of_the_bound_a_failure_stops_before_the_draw() -> None:
     one = begun(Many())
     assert ask(one, "gather[0]") == {"refused": "stopped", "key": ""}
     assert draws(one) == []
 
 
-def test_noise_is_never_selected_for_more_than_the_declared_sensitivity():
+def test_noise_is_never_selected_for_more_than_the_declared_sensitivity() -> None:
     one = begun(Many())
     assert one.declaration["chosen"].sensitivity == 2.0
     assert ask(one, "pick[1]")["refused"] == "stopped" and ask(one, "pick[2]")["refused"] == "stopped"
@@ -240,7 +240,7 @@ class Trusting(Rounds):
         return {"result": parties.perturb("result", parties.sum(self.average).value)}
 
 
-def test_a_trusted_coordinator_draws_its_noise_once_in_a_run():
+def test_a_trusted_coordinator_draws_its_noise_once_in_a_run() -> None:
     """Without a record of it, a coordinator that is killed before its end would draw a second noise for one debit."""
     parties, hosts = setup(Trusting(), noise=SeededNoise(5))
     first = run_until_released(parties)
@@ -252,11 +252,11 @@ def test_a_trusted_coordinator_draws_its_noise_once_in_a_run():
     assert all(draws(one) == [("mean", 0)] for one in hosts.values())
 
 
-def run_until_released(parties):
+def run_until_released(parties: Any) -> Any:
     """A run that is killed before it has written its result down."""
     begin(parties)
     return parties.protocol.coordinate(parties)["result"]
 
 
-def test_a_whole_run_of_the_toy_protocols_ends():
+def test_a_whole_run_of_the_toy_protocols_ends() -> None:
     assert set(run(setup(Trusting(), noise=SeededNoise(5))[0])) == {"result"}

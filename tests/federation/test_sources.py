@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ class Roles(Protocol):
             adversary="a curious coordinator",
         )
 
-    def coordinate(self, parties: Parties):
+    def coordinate(self, parties: Parties) -> Any:
         held, common = parties.sum(self.hold), parties.sum(self.share)
         for _ in range(2):
             held = parties.sum(self.hold_again)
@@ -110,12 +111,12 @@ class Roles(Protocol):
         site.contribute(site.features.mean(axis=0))
 
 
-def mean(*names: str):
+def mean(*names: str) -> Any:
     return np.sum([records(name).features.mean(axis=0) for name in names], axis=0)
 
 
 @pytest.mark.parametrize("lost", [None, "birch", "fir"])
-def test_each_sum_is_over_its_own_parties(lost):
+def test_each_sum_is_over_its_own_parties(lost: Any) -> None:
     """Also when a party of one circle, or of another, is lost between the sums."""
     lose = [] if lost is None else [(lost, "share[0]")]
     parties, _ = setup(Roles(), consortium(dropouts=1), noise=NoNoise(), lose=lose)
@@ -133,7 +134,7 @@ def test_each_sum_is_over_its_own_parties(lost):
     np.testing.assert_allclose(again.value, mean(*left), atol=0.02)
 
 
-def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes():
+def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> None:
     parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
     run(parties)
     asked = {path: set(to) for path, to in parties.journal.traffic(parties.study, parties.run)}
@@ -152,7 +153,7 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes():
 @pytest.mark.parametrize(
     "path", ["hold[0]", "sum.advertise[0]", "sum.mask[held/0]", "sum.enlist[0]", "sum.advertise[2]"]
 )
-def test_a_party_outside_the_source_refuses_to_take_part(path):
+def test_a_party_outside_the_source_refuses_to_take_part(path: str) -> None:
     parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
     begin(parties)
     values = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}.get(path, {})
@@ -162,7 +163,7 @@ def test_a_party_outside_the_source_refuses_to_take_part(path):
     assert hosts["fir"].store.ledger.summary()[0].spent.gaussian == 0
 
 
-def test_strangers_to_a_circle_do_not_make_up_its_number():
+def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     """Noise is laid out for 6 − 1 owners, and 4 of them are a quorum: with a consumer on it, their list would be long
     enough, and the sum of 4 parts would be opened."""
     owners = NAMES
@@ -178,7 +179,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number():
     view.ask("meet", each={p: {"dealers": holders[p]} for p in owners})
     nonce = hosts["ash"].store.state("run-1", "run:nonce")
 
-    def enlisted(members):
+    def enlisted(members: Any) -> Any:
         return decode(answer(hosts["ash"], ask_for("sum.enlist[0]", nonce=nonce, members=members)))
 
     assert degree_of(who.within("owner")).quorum == 4
@@ -195,7 +196,7 @@ class Unread(Roles):
         return Declaration(super().declare(who).releases[:1], adversary="a curious coordinator")
 
 
-def test_a_signature_of_one_circle_s_list_does_not_serve_another():
+def test_a_signature_of_one_circle_s_list_does_not_serve_another() -> None:
     """Two circles may have equal lists of members; what was signed for one says nothing of the other."""
     parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
     begin(parties)
@@ -213,7 +214,9 @@ def test_a_signature_of_one_circle_s_list_does_not_serve_another():
     ("owners", "colluders", "dropouts", "parts"),
     [(4, 1, 0, 3), (4, 1, 1, 2), (4, 0, 1, 3), (3, 2, 0, 1), (2, 1, 0, 1), (1, 1, 1, 1), (1, 4, 0, 1)],
 )
-def test_parts_are_counted_as_if_all_colluders_and_drop_outs_were_in_the_source(owners, colluders, dropouts, parts):
+def test_parts_are_counted_as_if_all_colluders_and_drop_outs_were_in_the_source(
+    owners: int, colluders: int, dropouts: int, parts: int
+) -> None:
     who = consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
     release = contribution("held", "owner", Summed(Gaussian(ZCDP(0.05))))
     assert release.parts(who) == parts
@@ -222,7 +225,7 @@ def test_parts_are_counted_as_if_all_colluders_and_drop_outs_were_in_the_source(
 
 
 @pytest.mark.parametrize(("owners", "colluders", "dropouts"), [(2, 2, 0), (2, 0, 2), (3, 2, 1), (4, 4, 0)])
-def test_a_plan_refuses_a_source_in_which_nobody_honest_is_left(owners, colluders, dropouts):
+def test_a_plan_refuses_a_source_in_which_nobody_honest_is_left(owners: int, colluders: int, dropouts: int) -> None:
     who = consortium(owners=OWNERS[:owners], colluders=colluders, dropouts=dropouts)
     declared = Declaration((contribution("held", "owner", Summed(Gaussian(ZCDP(0.05)))),), adversary="-")
     with pytest.raises(Refused, match="held is summed over owner") as found:
@@ -230,7 +233,7 @@ def test_a_plan_refuses_a_source_in_which_nobody_honest_is_left(owners, colluder
     assert found.value.key in ("privacy.colluders", "privacy.dropouts")
 
 
-def test_a_plan_refuses_sums_that_so_few_of_the_source_could_not_open():
+def test_a_plan_refuses_sums_that_so_few_of_the_source_could_not_open() -> None:
     """Six parties stand one drop-out; of three owners two are left, where three are needed."""
     who = consortium(owners=OWNERS[:3], colluders=1, dropouts=1)
     declared = Declaration((contribution("held", "owner", Summed(Gaussian(ZCDP(0.05)))),), adversary="-")
@@ -240,7 +243,7 @@ def test_a_plan_refuses_sums_that_so_few_of_the_source_could_not_open():
     assert whole.accept(who) == whole
 
 
-def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full():
+def test_a_sum_over_one_party_is_that_party_s_own_noise_in_full() -> None:
     who = consortium(owners=("birch",), colluders=3, dropouts=1)
     noise = Spherical(Pure(1))
     summed = Declaration((contribution("held", "owner", Summed(noise)),), adversary="-").accept(who)
@@ -261,7 +264,7 @@ class OneOwner(Protocol):
         held = contribution("held", "owner", Summed(Gaussian(ZCDP(0.05))))
         return Declaration((held, made("result", EVERYONE, "held")), adversary="a curious coordinator")
 
-    def coordinate(self, parties: Parties):
+    def coordinate(self, parties: Parties) -> Any:
         return {"result": parties.sum(self.hold).value}
 
     @step(sends="held")
@@ -302,7 +305,7 @@ def perturbed(of: str) -> Release:
     ],
     ids=str,
 )
-def test_without_colluders_no_reader_may_know_a_part_of_the_noise(releases, refused):
+def test_without_colluders_no_reader_may_know_a_part_of_the_noise(releases: Any, refused: bool) -> None:
     """Whoever contributed knows a part; a value may be made from several releases, over others."""
     declared = Declaration(releases, adversary="-")
     if refused:
@@ -314,7 +317,7 @@ def test_without_colluders_no_reader_may_know_a_part_of_the_noise(releases, refu
     declared.accept(consortium(colluders=1))
 
 
-def test_what_a_release_is_made_from_must_be_declared():
+def test_what_a_release_is_made_from_must_be_declared() -> None:
     with pytest.raises(ValueError, match="'helt'"):
         Declaration((SUMMED, made("result", EVERYONE, "helt")), adversary="-").accept(consortium())
     with pytest.raises(ValueError, match="names what"):
@@ -323,7 +326,7 @@ def test_what_a_release_is_made_from_must_be_declared():
 
 
 @pytest.mark.parametrize(("source", "to"), [("broker", COORDINATOR), ("owner", "broker"), (("ash", "broker"), "elm")])
-def test_a_plan_refuses_releases_of_roles_that_nobody_has(source, to):
+def test_a_plan_refuses_releases_of_roles_that_nobody_has(source: Any, to: Any) -> None:
     release = replace(contribution("held", source, Noised(Gaussian(ZCDP(0.05)))), to=to)
     with pytest.raises(Refused, match="no party or role 'broker'") as found:
         Declaration((release,), adversary="-").accept(consortium())
@@ -331,12 +334,12 @@ def test_a_plan_refuses_releases_of_roles_that_nobody_has(source, to):
 
 
 @pytest.mark.parametrize("roles", [{"ash": ("birch",)}, {EVERYONE: ("ash",)}, {"owner": ("zelkova",)}])
-def test_roles_have_names_of_their_own_and_parties_of_the_study(roles):
+def test_roles_have_names_of_their_own_and_parties_of_the_study(roles: Any) -> None:
     with pytest.raises(StudyError, match="role"):
         Consortium(parties=("ash", "birch"), loss=Pure(1), roles=roles)
 
 
-def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee():
+def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee() -> None:
     """The consumer pays 1.44 where the owners pay 1: nobody's figure stands for another's."""
     who = consortium(("ash", "birch", "elm"), owners=("ash", "birch"), loss=Pure(1))
 
@@ -368,7 +371,7 @@ def test_each_distinct_payer_is_shown_and_the_largest_is_the_guarantee():
     assert note.endswith("at 2 parties eps 2.44")
 
 
-def test_a_party_that_pays_nothing_is_said_to_pay_nothing():
+def test_a_party_that_pays_nothing_is_said_to_pay_nothing() -> None:
     declared = Declaration((SUMMED,), adversary="-")
     assert [(one.name, one.loss) for one in payers(declared, consortium(loss=Approx(1, 1e-6)))][1] == (
         "each consumer (elm, fir)",
@@ -376,7 +379,7 @@ def test_a_party_that_pays_nothing_is_said_to_pay_nothing():
     )
 
 
-def test_a_reader_that_works_with_nobody_knows_its_own_part_of_the_noise():
+def test_a_reader_that_works_with_nobody_knows_its_own_part_of_the_noise() -> None:
     """Without colluders a party may read what is made of a sum only if the noise is laid out without its part."""
     who = consortium(colluders=0)
     sum_ = contribution("sum", EVERY_PARTY, Summed(Gaussian(LOSS)))

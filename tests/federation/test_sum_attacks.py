@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, host, identity,
 VICTIM = "p000"
 
 
-def many(size=200, colluders=1, dropouts=20):
+def many(size: int = 200, colluders: int = 1, dropouts: int = 20) -> Consortium:
     names = tuple(f"p{k:03}" for k in range(size))
     return Consortium(
         parties=names,
@@ -36,48 +38,48 @@ def many(size=200, colluders=1, dropouts=20):
 class Alone:
     """One real host of a large consortium; the test holds everybody else's keys and plays the coordinator."""
 
-    def __init__(self, who):
+    def __init__(self, who: Any) -> None:
         self.who = who
         self.host = host(Rounds(rounds=0), who, VICTIM, noise=NoNoise())
         self.ask("run.begin[0]")
         self.ask("average[0]")
         self.holders = self.ask("sum.advertise[0]")["ok"]["holders"]
 
-    def ask(self, path, **values):
+    def ask(self, path: Any, **values: Any) -> Any:
         return decode(answer(self.host, ask_for(path, **values)))
 
-    def keys(self, names):
+    def keys(self, names: Any) -> Any:
         key = identity("sealing").public.sealing()
         return {name: {"key": key, "signature": self.signed(name, "run key", name, key)} for name in names}
 
-    def signed(self, name, *what):
+    def signed(self, name: Any, *what: Any) -> Any:
         return identity(name).sign(encode([STUDY, "run-1", *what]))
 
-    def until_met(self):
+    def until_met(self) -> None:
         assert "ok" in self.ask("sum.deal[0]", keys=self.keys(self.holders))
         assert "ok" in self.ask("sum.meet[0]", dealers=[])
 
-    def roll(self, members, count=None):
+    def roll(self, members: Any, count: Any = None) -> Any:
         near = [name for name in self.holders if name in members][: None if count is None else count - 1]
         return {name: self.signed(name, "members", "0", digest_of(sorted(members))) for name in [*near, VICTIM]}
 
 
 @pytest.fixture(scope="module")
-def who():
+def who() -> Any:
     return many()
 
 
-def without(who, names):
+def without(who: Any, names: Any) -> Any:
     return [party for party in who.parties if party not in names]
 
 
-def test_holders_are_chosen_by_the_party_and_differ_between_runs(who):
+def test_holders_are_chosen_by_the_party_and_differ_between_runs(who: Any) -> None:
     one, two = Alone(who), Alone(who)
     assert len(one.holders) == degree_of(who).degree < who.size - 1
     assert one.holders != two.holders  # its own coins, not a public label of the run
 
 
-def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(who):
+def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(who: Any) -> None:
     alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
     alone.until_met()
     hidden = alone.holders[: lost + 1]
@@ -89,7 +91,7 @@ def test_a_list_of_members_without_enough_of_its_own_holders_is_not_signed(who):
     assert "ok" in alone.ask("sum.enlist[0]", members=without(who, hidden[:lost]))
 
 
-def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who):
+def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who: Any) -> None:
     alone, quorum = Alone(who), degree_of(who).quorum
     alone.until_met()
     members = without(who, alone.holders[:3])
@@ -104,7 +106,7 @@ def test_nothing_is_masked_for_a_list_that_its_holders_did_not_sign(who):
     assert "ok" in alone.ask("sum.mask[mean/0]", roll=alone.roll(members, quorum))
 
 
-def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(who):
+def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(who: Any) -> None:
     alone, lost = Alone(who), degree_of(who).degree + 1 - degree_of(who).quorum
     alone.until_met()
     members = list(who.parties)
@@ -123,7 +125,7 @@ def test_a_list_of_survivors_without_itself_or_its_holders_is_not_signed(who):
     assert "ok" in alone.ask("sum.unmask[mean/0]", consents=consents)
 
 
-def alone_on_its_list(who):
+def alone_on_its_list(who: Any) -> Any:
     """The attack: the victim is shown a list without the parties that it shares masks with, everyone else the true one.
     Then the others open its self mask. Returns what the coordinator reads, and what the victim had to hide."""
     parties, hosts = setup(Rounds(rounds=0), who, noise=NoNoise())
@@ -143,7 +145,7 @@ def alone_on_its_list(who):
     signed = view.ask("enlist", each={VICTIM: {"members": shown}, **rest})
     listed = {p: (*holders[p], p) for p in members}
 
-    def known(p, of, name):
+    def known(p: Any, of: Any, name: Any) -> Any:
         return {q: of[q][name] for q in listed[p] if q in of and (p == VICTIM) == (q == VICTIM)}
 
     masked = view.ask("mask", each={p: {"roll": known(p, signed, "enlisted")} for p in members}, label="mean/0")
@@ -158,7 +160,7 @@ def alone_on_its_list(who):
     return to_units(masked), hidden
 
 
-def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch):
+def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
     who = many(41, dropouts=18)
@@ -170,7 +172,7 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch):
         alone_on_its_list(who)
 
 
-def test_pinned_keys_that_are_stolen_later_open_no_share():
+def test_pinned_keys_that_are_stolen_later_open_no_share() -> None:
     parties, _ = setup(Rounds(rounds=0), noise=NoNoise())
     run(parties)
     letters = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,11 @@ from .toy import LossyChannel, NoNoise, Rounds, begin, consortium, identity, pat
 class Tampering(LossyChannel):
     """A party that signs something else than its site would: `change` gets and gives the values of its reply."""
 
-    def __init__(self, hosts, party, path, change):
+    def __init__(self, hosts: Any, party: Any, path: Any, change: Any) -> None:
         super().__init__(hosts)
         self.party, self.path, self.change = party, path, change
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         replies = super().carry(messages)
         if self.party in messages and path_of(messages[self.party]) == self.path:
             reply = decode(replies[self.party][:-64])
@@ -34,7 +35,7 @@ class Tampering(LossyChannel):
         return replies
 
 
-def summed(path, change, party="cedar", size=5, dropouts=1):
+def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts: int = 1) -> Any:
     parties, hosts = setup(who=consortium(size, dropouts=dropouts), noise=NoNoise())
     parties.channel = Tampering(hosts, party, path, change)
     begin(parties)
@@ -46,26 +47,26 @@ def summed(path, change, party="cedar", size=5, dropouts=1):
     return parties, total
 
 
-def values_of(reply):
+def values_of(reply: Any) -> Any:
     return reply["ok"]
 
 
-def fewer_holders(reply):
+def fewer_holders(reply: Any) -> None:
     values_of(reply)["holders"].pop()
 
 
-def no_will(reply):
+def no_will(reply: Any) -> None:
     values_of(reply)["wills"].popitem()
 
 
-def other_signature(name):
-    def change(reply):
+def other_signature(name: Any) -> Any:
+    def change(reply: Any) -> None:
         values_of(reply)[name] = identity("cedar").sign(b"something else")
 
     return change
 
 
-def other_form(reply):
+def other_form(reply: Any) -> None:
     values_of(reply)["masked"] = np.zeros(3, "<u8")
 
 
@@ -79,21 +80,21 @@ def other_form(reply):
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_what_a_party_sends_is_checked_before_it_counts(path, change):
+def test_what_a_party_sends_is_checked_before_it_counts(path: str, change: Any) -> None:
     parties, total = summed(path, change)
     assert "cedar" not in parties.alive and "cedar" not in total.names and total.parties == 4
 
 
-def test_a_consent_that_does_not_verify_is_no_consent():
+def test_a_consent_that_does_not_verify_is_no_consent() -> None:
     parties, total = summed("sum.agree[mean/0]", other_signature("consent"))
     assert "cedar" not in parties.alive and total.parties == 5  # its vector had arrived
 
 
-def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer():
-    def missing(reply):
+def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer() -> None:
+    def missing(reply: Any) -> None:
         values_of(reply)["opening"]["self"].pop("ash")
 
-    def both(reply):
+    def both(reply: Any) -> None:
         values_of(reply)["opening"]["will"] = dict(values_of(reply)["opening"]["self"])
 
     for change in (missing, both):
@@ -102,8 +103,8 @@ def test_a_share_that_is_missing_or_of_another_party_counts_as_no_answer():
 
 
 @pytest.mark.parametrize("party", ["ash", "cedar", "elm"])
-def test_a_wrong_share_is_left_out_and_its_giver_is_lost(party):
-    def garbage(reply):
+def test_a_wrong_share_is_left_out_and_its_giver_is_lost(party: str) -> None:
+    def garbage(reply: Any) -> None:
         shares = values_of(reply)["opening"]["self"]
         for name in shares:
             shares[name] = secrets.token_bytes(66)
@@ -112,11 +113,11 @@ def test_a_wrong_share_is_left_out_and_its_giver_is_lost(party):
     assert total.parties == 5 and set(total.names) - set(parties.alive) == {party}
 
 
-def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it():
+def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it() -> None:
     """All shares of its self mask that the others got are those of another secret: no other party is to blame."""
     parties, hosts = setup(noise=NoNoise())
 
-    def wrong(reply):
+    def wrong(reply: Any) -> None:
         letters = []
         for letter in reply["mail"]:
             head = Head.of(letter)
@@ -131,14 +132,14 @@ def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it():
     assert total.names == ("ash", "birch", "doum", "elm")
 
 
-def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name():
-    def garbage_by_all(reply):
+def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
+    def garbage_by_all(reply: Any) -> None:
         values_of(reply)["opening"]["self"]["birch"] = secrets.token_bytes(66)
 
     parties, hosts = setup(noise=NoNoise())
     channel = parties.channel = Tampering(hosts, "", "sum.unmask[mean/0]", garbage_by_all)
 
-    def carry(messages):
+    def carry(messages: Any) -> Any:
         replies = LossyChannel.carry(channel, messages)
         for party, raw in messages.items():
             if path_of(raw) == "sum.unmask[mean/0]":
@@ -153,12 +154,12 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name():
         parties.sum(Rounds().average)
 
 
-def test_more_bad_parties_than_may_drop_out_stop_the_run_without_a_foreign_error():
+def test_more_bad_parties_than_may_drop_out_stop_the_run_without_a_foreign_error() -> None:
     with pytest.raises(ComityError):
         summed("sum.mask[mean/0]", other_form, dropouts=0)
 
 
-def test_quarrels_put_out_whoever_has_most_of_them():
+def test_quarrels_put_out_whoever_has_most_of_them() -> None:
     who = consortium(5, dropouts=1)
     # Two name one dealer: it goes. One names two others: it goes. One against one: the one who was named.
     assert _members({"ash": ["elm"], "birch": ["elm"], "cedar": [], "doum": [], "elm": []}, who) == [

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .test_sum_attacks import VICTIM, Alone, many, without
 
 
 @pytest.fixture(scope="module")
-def who():
+def who() -> Any:
     return many(41, dropouts=4)
 
 
-def test_survivors_that_were_no_members_are_not_agreed_to(who):
+def test_survivors_that_were_no_members_are_not_agreed_to(who: Any) -> None:
     """A party that did not mask has no mask to be opened: whoever stands for it would be counted twice."""
     alone = Alone(who)
     alone.until_met()

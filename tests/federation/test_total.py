@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,7 +85,7 @@ def test_what_cant_be_read_stops_the_step_and_is_no_failed_fit() -> None:
     assert caught.value.code == "stopped"
 
     class Broken(Frame):
-        def pieces(self, columns=None, rows=1):  # type: ignore[no-untyped-def]
+        def pieces(self, columns: Any = None, rows: int = 1) -> Iterator[Any]:
             yield self.frame[list(columns)].iloc[:5]
             raise RuntimeError("password=hunter2")
 

@@ -18,7 +18,7 @@ from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
 from .toy import STUDY, answer, ask_for, identity, setup, signature
 
 
-def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not():
+def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() -> None:
     parties, hosts = setup(Delivering(protection=Noised), who())
     run(parties)
     coordinator = identity(COORDINATOR).public
@@ -42,7 +42,7 @@ def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not():
                         check_vouched(coordinator, signed, *wrong)
 
 
-def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused():
+def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -> None:
     one, value = begun(), np.ones(3)
     good = signature("result", "run.end[0]", value)
     for wrong in (
@@ -64,7 +64,7 @@ def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused():
     assert set(found.releases) == {"centre", "result"} and set(found.signatures) == {"result"}
 
 
-def test_signatures_on_what_is_for_others_are_given_to_nobody_else():
+def test_signatures_on_what_is_for_others_are_given_to_nobody_else() -> None:
     parties, _ = setup(Delivering(protection=Noised), who())
     sent = [Sent("hint", "lean[0]", HINT), Sent("result", "lean[0]", OWN), Sent("hint", "lean[1]", own={"ash": HINT})]
     found = by_party(parties.agreed, identity(COORDINATOR), "run-1", sent)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from comity.crypto.comparisons.bits import unpack
 from comity.crypto.comparisons.exchange import Side
@@ -31,7 +34,7 @@ def rows_of(peer: str, seed: bytes, opened: np.ndarray) -> np.ndarray:
     return ((opened.reshape(COLUMNS[peer], ROWS) + mask).view(np.int64) * 2.0**-12).T
 
 
-def test_no_byte_of_a_hand_crosses_in_clear():
+def test_no_byte_of_a_hand_crosses_in_clear() -> None:
     protocol, parties, _ = study("dealer", NoNoise())
     line = recorded(parties)
     begun_products(parties)
@@ -42,12 +45,12 @@ def test_no_byte_of_a_hand_crosses_in_clear():
     assert not any(map(line.holds, secrets))
 
 
-def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch):
+def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol, parties, hosts = study("dealer", NoNoise())
     line, opened = recorded(parties), {}
     received = type(parties.protocol.product)._absorb
 
-    def listening(self, site, *args):
+    def listening(self: Any, site: Any, *args: Any) -> Any:
         if site.party == "birch":
             opened.update(site.received("blinded"))
         return received(self, site, *args)
@@ -69,7 +72,7 @@ def test_a_party_that_records_the_wire_does_not_get_at_a_peers_rows(monkeypatch)
 # Triples.
 
 
-def test_no_byte_of_a_triple_seed_crosses_in_clear():
+def test_no_byte_of_a_triple_seed_crosses_in_clear() -> None:
     parties, _ = begun(smallest([[4, 2, 9]], DEALER))
     line = recorded(parties)
     assert parties.protocol.coordinate(parties)["found"].tolist() == [1]
@@ -80,7 +83,7 @@ def test_no_byte_of_a_triple_seed_crosses_in_clear():
     assert isinstance(crossed, bytes) and len(crossed) > 1000
 
 
-def test_the_curators_seed_would_show_the_representative_its_inputs():
+def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
     """Control: masked inputs of the curator's gates, less what its seed expands to, are the same in every run."""
     protocol = smallest([[4, 2, 9]], DEALER)
     gates, triples = protocol.argmin.tournament.gates[0], protocol.argmin.tournament.triples
@@ -102,7 +105,7 @@ def test_the_curators_seed_would_show_the_representative_its_inputs():
 LISTS = [["both 1", "both 2", "ash alone"], ["both 1", "both 2", "birch alone"]]
 
 
-def tokens_that_crossed(method):
+def tokens_that_crossed(method: Any) -> Any:
     """The tokens of ash as they crossed, and those of the ids of `LISTS` and of a guess, as birch could make them."""
     parties, hosts = started(LISTS, method)
     line = recorded(parties)
@@ -111,7 +114,7 @@ def tokens_that_crossed(method):
     return parties, hosts, crossed
 
 
-def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire():
+def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire() -> None:
     parties, hosts, crossed = tokens_that_crossed("keyed")
     key = decode(hosts["birch"].store.state("run-1", "in:alignment_key:ash"))
     seed = derive(key, parties.study, parties.run, "pseudonyms")
@@ -122,7 +125,7 @@ def test_a_party_that_has_the_key_reads_no_peers_list_off_the_wire():
     assert guessed in opened["ash"]["tokens"]
 
 
-def test_blinded_lists_of_two_parties_can_not_be_compared_on_the_wire():
+def test_blinded_lists_of_two_parties_can_not_be_compared_on_the_wire() -> None:
     """Their overlaps are for the coordinator: a party is to learn whom all hold, and of nobody else who holds them."""
     parties, _ = started([*LISTS, ["both 1", "both 2", "cedar"]], "ecdh")
     line = recorded(parties)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,14 +30,14 @@ from comity.learn.voters.named_model import LIBRARIES
 CLASSES = ("red", "green", "blue")
 
 
-def clusters(classes, rows=90, seed=0):
+def clusters(classes: Any, rows: int = 90, seed: int = 0) -> Any:
     generator = np.random.default_rng(seed)
     centres = 3 * np.random.default_rng(5).normal(size=(classes, 4))
     labels = generator.integers(0, classes, rows)
     return centres[labels] + 0.3 * generator.normal(size=(rows, 4)), labels
 
 
-def in_simplex(votes):
+def in_simplex(votes: Any) -> bool:
     return bool((votes >= 0).all() and (np.abs(votes.sum(-1) - 1) <= 1e-12).all())
 
 
@@ -50,7 +52,7 @@ def in_simplex(votes):
     ],
     ids=["boosted trees", "pipeline", "forest"],
 )
-def test_an_estimator_votes_for_the_clusters_it_has_seen(estimator, classes, soft):
+def test_an_estimator_votes_for_the_clusters_it_has_seen(estimator: Any, classes: int, soft: bool) -> None:
     x, y = clusters(classes)
     public, truth = clusters(classes, seed=1)
     before = public.copy()
@@ -66,7 +68,7 @@ def test_an_estimator_votes_for_the_clusters_it_has_seen(estimator, classes, sof
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_classes_that_a_party_lacks_keep_their_column(soft):
+def test_classes_that_a_party_lacks_keep_their_column(soft: bool) -> None:
     x, y = clusters(4)
     kept = np.isin(y, [1, 3])
     public, truth = clusters(4, seed=1)
@@ -80,18 +82,18 @@ def test_classes_that_a_party_lacks_keep_their_column(soft):
 class Consecutive(ClassifierMixin, BaseEstimator):
     """As strict as boosted trees of other libraries: labels are 0, 1, 2, … without a gap."""
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Any:
         if not np.array_equal(np.unique(y), np.arange(y.max() + 1)):
             raise ValueError("labels with gaps")
         self.inner_ = LogisticRegression().fit(X, y)
         self.classes_ = self.inner_.classes_
         return self
 
-    def predict(self, X):
+    def predict(self, X: Any) -> Any:
         return self.inner_.predict(X)
 
 
-def test_labels_are_counted_through_for_the_estimator_and_back():
+def test_labels_are_counted_through_for_the_estimator_and_back() -> None:
     x, y = clusters(4)
     kept = np.isin(y, [1, 3])
     votes = local_votes(from_estimator(Consecutive()), x[kept], y[kept], x[y == 3], 4)
@@ -99,15 +101,15 @@ def test_labels_are_counted_through_for_the_estimator_and_back():
 
 
 class Untouchable(ClassifierMixin, BaseEstimator):
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> None:
         raise AssertionError("fitted")
 
-    def predict(self, X):
+    def predict(self, X: Any) -> None:
         raise AssertionError("asked")
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_one_class_is_voted_for_without_a_fit_and_none_evenly(soft, caplog):
+def test_one_class_is_voted_for_without_a_fit_and_none_evenly(soft: bool, caplog: pytest.LogCaptureFixture) -> None:
     x, _ = clusters(3, rows=5)
     model = from_estimator(SVC() if not soft else LogisticRegression(), soft=soft)
     untouched = from_estimator(Untouchable())
@@ -119,7 +121,7 @@ def test_one_class_is_voted_for_without_a_fit_and_none_evenly(soft, caplog):
     assert "votes evenly" in caplog.text
 
 
-def failing(features, labels, auxiliary, classes):
+def failing(features: Any, labels: Any, auxiliary: Any, classes: Any) -> None:
     raise MemoryError("too large")
 
 
@@ -142,7 +144,9 @@ def failing(features, labels, auxiliary, classes):
         lambda x, y, z, c: np.full(len(z), -1),
     ],
 )
-def test_whatever_a_model_does_wrong_it_votes_evenly_and_the_owner_is_told(function, caplog):
+def test_whatever_a_model_does_wrong_it_votes_evenly_and_the_owner_is_told(
+    function: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     x, y = clusters(3, rows=7)
     with caplog.at_level(logging.ERROR, "comity.site"):
         votes = local_votes(from_callable(function), x, y, x, 3)
@@ -152,19 +156,19 @@ def test_whatever_a_model_does_wrong_it_votes_evenly_and_the_owner_is_told(funct
 
 @settings(max_examples=200, deadline=None)
 @given(found=arrays(np.float64, (3, 4), elements=st.floats(width=64, allow_nan=True, allow_infinity=True)))
-def test_any_numbers_become_rows_of_the_simplex(found):
+def test_any_numbers_become_rows_of_the_simplex(found: Any) -> None:
     assert in_simplex(local_votes(from_callable(lambda *_: found), np.zeros((1, 1)), np.zeros(1), np.zeros((3, 1)), 4))
 
 
-def test_only_the_wrong_rows_are_evened():
+def test_only_the_wrong_rows_are_evened() -> None:
     given_rows = np.array([[0.2, 0.8], [np.nan, 1.0], [0.5 + 4e-7, 0.5]])
     votes = local_votes(from_callable(lambda *_: given_rows), np.zeros((1, 1)), np.zeros(1), np.zeros((3, 1)), 2)
     assert votes[0].tolist() == [0.2, 0.8] and votes[1].tolist() == [0.5, 0.5]
     assert in_simplex(votes) and votes[2, 0] > 0.5
 
 
-def test_class_indices_are_votes_too_and_models_cannot_change_what_they_are_given():
-    def nearest(features, labels, auxiliary, classes):
+def test_class_indices_are_votes_too_and_models_cannot_change_what_they_are_given() -> None:
+    def nearest(features: Any, labels: Any, auxiliary: Any, classes: Any) -> Any:
         features[:] = 0
         auxiliary[:] = 0
         return np.arange(len(auxiliary)) % classes
@@ -176,7 +180,7 @@ def test_class_indices_are_votes_too_and_models_cannot_change_what_they_are_give
     assert np.array_equal(x, kept)
 
 
-def test_a_stack_of_parties_votes_as_each_alone():
+def test_a_stack_of_parties_votes_as_each_alone() -> None:
     sizes = (12, 0, 30, 7)
     parties = [clusters(3, rows, seed) for seed, rows in enumerate(sizes)]
     features, labels, present = np.full((4, 30, 4), np.nan), np.zeros((4, 30), int), np.zeros((4, 30), bool)
@@ -189,7 +193,7 @@ def test_a_stack_of_parties_votes_as_each_alone():
         np.testing.assert_array_equal(votes, local_votes(model, x, y, public, 3))
 
 
-def test_hardened_votes_are_whole_and_even_rows_stay():
+def test_hardened_votes_are_whole_and_even_rows_stay() -> None:
     votes = np.array([[0.2, 0.5, 0.3], [1 / 3, 1 / 3, 1 / 3], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]])
     assert harden(votes).tolist() == [[0, 1, 0], [1 / 3, 1 / 3, 1 / 3], [1, 0, 0], [0, 0, 1]]
     assert harden(votes[None]).shape == (1, 4, 3)
@@ -206,12 +210,12 @@ def test_hardened_votes_are_whole_and_even_rows_stay():
         (dict, "function"),
     ],
 )
-def test_what_is_no_model_is_refused_when_it_is_given(value, words):
+def test_what_is_no_model_is_refused_when_it_is_given(value: Any, words: str) -> None:
     with pytest.raises(StudyError, match=words):
         as_local_model(value)
 
 
-def test_soft_votes_need_probabilities():
+def test_soft_votes_need_probabilities() -> None:
     with pytest.raises(StudyError, match="predict_proba"):
         from_estimator(LinearSVC(), soft=True)
 
@@ -219,7 +223,7 @@ def test_soft_votes_need_probabilities():
 # Files of predictions.
 
 
-def predictions(source, rows=3, classes=CLASSES, **where):
+def predictions(source: Any, rows: int = 3, classes: Any = CLASSES, **where: Any) -> Any:
     return from_predictions(source, classes=classes, rows=rows, **where)
 
 
@@ -236,7 +240,7 @@ def predictions(source, rows=3, classes=CLASSES, **where):
         ),
     ],
 )
-def test_labels_and_probabilities_are_read(tmp_path, suffix, frame, expected):
+def test_labels_and_probabilities_are_read(tmp_path: Path, suffix: str, frame: Any, expected: Any) -> None:
     path = tmp_path / f"votes.{suffix}"
     table = pd.DataFrame(frame)
     table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
@@ -247,14 +251,14 @@ def test_labels_and_probabilities_are_read(tmp_path, suffix, frame, expected):
     assert predictions(path.name, base=tmp_path).votes.tolist() == expected
 
 
-def test_numbers_name_classes_whatever_their_type():
+def test_numbers_name_classes_whatever_their_type() -> None:
     for values in (["0", "1", "1"], [0, 1, 1], [0.0, 1.0, 1.0], [False, True, True]):
         assert predictions(pd.DataFrame({"label": values}), classes=("0", "1")).votes[:, 1].tolist() == [0, 1, 1]
     table = pd.DataFrame({0: [0.5, 0.5, 1], 1: [0.5, 0.5, 0]})
     assert predictions(table, classes=("0", "1")).votes.tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 0]]
 
 
-def test_rounded_probabilities_are_brought_to_a_sum_of_one():
+def test_rounded_probabilities_are_brought_to_a_sum_of_one() -> None:
     third = 0.3333333
     model = predictions(pd.DataFrame({name: [third] * 3 for name in CLASSES}))
     assert in_simplex(model.votes)
@@ -277,7 +281,7 @@ def test_rounded_probabilities_are_brought_to_a_sum_of_one():
         ({"red": [1] * 3, "green": [0] * 3, "blue": [0] * 3, "pink": [0] * 3}, ["also a column 'pink'"]),
     ],
 )
-def test_a_wrong_file_is_named_with_its_row_and_a_remedy(tmp_path, frame, words):
+def test_a_wrong_file_is_named_with_its_row_and_a_remedy(tmp_path: Path, frame: Any, words: Any) -> None:
     path = tmp_path / "south_votes.csv"
     pd.DataFrame(frame).to_csv(path, index=False)
     with pytest.raises(DataError) as caught:
@@ -288,12 +292,12 @@ def test_a_wrong_file_is_named_with_its_row_and_a_remedy(tmp_path, frame, words)
         assert word in sentence, sentence
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         predictions(tmp_path / "south_votes.csv")
 
 
-def test_predictions_for_another_study_vote_evenly(caplog):
+def test_predictions_for_another_study_vote_evenly(caplog: pytest.LogCaptureFixture) -> None:
     model = predictions(pd.DataFrame({"label": ["red"] * 3}))
     assert (local_votes(model, np.zeros((0, 1)), np.zeros(0), np.zeros((5, 1)), 3) == 1 / 3).all()
     assert "5 auxiliary records" in caplog.text
@@ -302,7 +306,7 @@ def test_predictions_for_another_study_vote_evenly(caplog):
 # Dotted names.
 
 
-def test_a_dotted_name_makes_an_estimator_with_its_parameters():
+def test_a_dotted_name_makes_an_estimator_with_its_parameters() -> None:
     model = named("sklearn.ensemble.HistGradientBoostingClassifier", max_depth=3, soft=True)
     assert model.soft and model.estimator.max_depth == 3
     line = ["sklearn.preprocessing.StandardScaler", "sklearn.svm.SVC"]
@@ -327,13 +331,13 @@ def test_a_dotted_name_makes_an_estimator_with_its_parameters():
         ("../evil", {}, "dotted name"),
     ],
 )
-def test_a_name_that_is_no_classifier_is_explained(name, parameters, words):
+def test_a_name_that_is_no_classifier_is_explained(name: Any, parameters: Any, words: str) -> None:
     with pytest.raises(StudyError, match=words) as caught:
         named(name, **parameters)
     assert "\n" not in str(caught.value)
 
 
-def test_what_others_wrote_imports_from_known_libraries_only(tmp_path, monkeypatch):
+def test_what_others_wrote_imports_from_known_libraries_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sideways.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(StudyError, match="importing runs code"):
@@ -350,7 +354,7 @@ def test_what_others_wrote_imports_from_known_libraries_only(tmp_path, monkeypat
         ("sklearn.ensemble.RandomForestClassifier", {"train_dir": "x"}),
     ],
 )
-def test_a_study_file_gives_no_model_a_place_to_load_from(name, parameters):
+def test_a_study_file_gives_no_model_a_place_to_load_from(name: Any, parameters: Any) -> None:
     """A cache that a library unpickles would run the study's author's code on the owner's machine."""
     with pytest.raises(StudyError, match="can run code"):
         named(name, libraries=LIBRARIES, **parameters)

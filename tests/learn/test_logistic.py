@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,24 +14,24 @@ from comity.learn import logistic
 from comity.learn.fitting import newton
 
 
-def unit_rows(rng, *shape):
+def unit_rows(rng: Any, *shape: Any) -> Any:
     x = rng.normal(size=shape)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def gradient(x, y, l2, w):
+def gradient(x: Any, y: Any, l2: Any, w: Any) -> Any:
     """Written out for one party, independently of the solver's own arithmetic."""
     return sum((expit(row @ w) - label) * row for row, label in zip(x, y)) / len(y) + l2 * w
 
 
-def reference(x, y, l2):
+def reference(x: Any, y: Any, l2: Any) -> Any:
     """The minimiser by scipy's trust-region Newton with its own code for loss, gradient and Hessian."""
 
-    def loss(w):
+    def loss(w: Any) -> Any:
         u = x @ w
         return np.mean(y * np.logaddexp(0, -u) + (1 - y) * np.logaddexp(0, u)) + l2 / 2 * w @ w
 
-    def hessian(w):
+    def hessian(w: Any) -> Any:
         p = expit(x @ w)
         return (x.T * (p * (1 - p))) @ x / len(y) + l2 * np.eye(x.shape[1])
 
@@ -49,7 +51,7 @@ def reference(x, y, l2):
 @pytest.mark.parametrize(("n", "d"), [(5, 12), (12, 5), (7, 7), (1, 4), (30, 3)])
 @pytest.mark.parametrize("l2", [1e-1, 1e-3])
 @pytest.mark.parametrize("soft", [False, True])
-def test_it_finds_scipys_minimiser(n, d, l2, soft):
+def test_it_finds_scipys_minimiser(n: int, d: int, l2: float, soft: bool) -> None:
     rng = np.random.default_rng(n * 100 + d)
     x, y = unit_rows(rng, n, d), rng.random(n)
     y = y if soft else np.round(y)
@@ -61,7 +63,7 @@ def test_it_finds_scipys_minimiser(n, d, l2, soft):
     "case", ["separable", "noise", "one class", "duplicates that disagree", "one record", "zero rows"]
 )
 @pytest.mark.parametrize(("n", "d"), [(22, 60), (30, 8)])
-def test_tiny_penalties_converge(l2, case, n, d):
+def test_tiny_penalties_converge(l2: float, case: str, n: int, d: int) -> None:
     rng = np.random.default_rng(3)
     x = unit_rows(rng, 4, n, d)
     y = (rng.random((4, n)) < 0.5).astype(float)
@@ -84,7 +86,7 @@ def test_tiny_penalties_converge(l2, case, n, d):
         assert fit.gradient_norm[party] == pytest.approx(true, abs=2e-12)
 
 
-def test_coefficients_that_cancel_are_solved_again_in_the_span_of_the_records(monkeypatch):
+def test_coefficients_that_cancel_are_solved_again_in_the_span_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     x = np.repeat(unit_rows(rng, 40, 8, 30), 2, axis=1)
     y = np.tile([0.0, 1.0], (40, 8))
@@ -104,7 +106,9 @@ def test_coefficients_that_cancel_are_solved_again_in_the_span_of_the_records(mo
     l2=st.sampled_from([10.0, 1e-1, 1e-4, 1e-7]),
     kind=st.sampled_from(["hard", "soft", "edges"]),
 )
-def test_every_stack_is_solved_and_equals_its_parties(seed, n, d, parties, l2, kind):
+def test_every_stack_is_solved_and_equals_its_parties(
+    seed: int, n: int, d: int, parties: int, l2: Any, kind: Any
+) -> None:
     rng = np.random.default_rng(seed)
     x = rng.integers(-1, 2, (parties, n, d)) / np.sqrt(d)
     y = rng.random((parties, n))
@@ -120,7 +124,7 @@ def test_every_stack_is_solved_and_equals_its_parties(seed, n, d, parties, l2, k
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 8), d=st.integers(1, 12))
-def test_masked_records_weigh_nothing(seed, n, d):
+def test_masked_records_weigh_nothing(seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = unit_rows(rng, 5, n, d), rng.random((5, n))
     mask = rng.random((5, n)) < 0.6
@@ -134,7 +138,7 @@ def test_masked_records_weigh_nothing(seed, n, d):
         assert np.linalg.norm(fit.weights[party] - alone.weights) <= 2e-7
 
 
-def test_many_blocks_and_leading_axes(monkeypatch):
+def test_many_blocks_and_leading_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     x, y = unit_rows(rng, 3, 40, 4, 9), rng.random((3, 40, 4))
     whole = logistic(x, y, 1e-2)
@@ -146,21 +150,21 @@ def test_many_blocks_and_leading_axes(monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0, 3), (0, 5, 3)])
-def test_no_records_give_zero(shape):
+def test_no_records_give_zero(shape: Any) -> None:
     fit = logistic(np.zeros(shape), np.zeros(shape[:-1]), 1e-4)
     assert fit.weights.shape == (*shape[:-2], 3)
     assert not fit.weights.any()
     assert fit.converged.all()
 
 
-def test_what_could_not_be_reached_is_flagged():
+def test_what_could_not_be_reached_is_flagged() -> None:
     rng = np.random.default_rng(2)
     fit = logistic(unit_rows(rng, 6, 3), rng.random(6), 1e-6, most=1)
     assert fit.gradient_norm > 1e-6
     assert not fit.converged
 
 
-def test_a_penalty_that_rounding_swallows_is_flagged_not_raised():
+def test_a_penalty_that_rounding_swallows_is_flagged_not_raised() -> None:
     x = np.full((1, 3, 5), 1e6)
     fit = logistic(x, np.array([[0.0, 1.0, 1.0]]), 1e-12)
     assert np.isfinite(fit.weights).all()
@@ -180,6 +184,6 @@ def test_a_penalty_that_rounding_swallows_is_flagged_not_raised():
         ([1.0, 1.0], [1.0], 1e-3, None, "shape"),
     ],
 )
-def test_bad_input_is_named(x, y, l2, mask, sentence):
+def test_bad_input_is_named(x: Any, y: Any, l2: Any, mask: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         logistic(np.array(x), np.array(y), l2, mask=None if mask is None else np.array(mask))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,14 +22,14 @@ from comity.learn import ConstantClassifier, FeatureMap, LinearClassifier, Linea
 SCHEMA = Schema((Numeric("age", 0, 100), Categorical("sex", ("f", "m"))), Classes("ill", ("no", "yes")))
 
 
-def sample(classes):
+def sample(classes: Any) -> Any:
     rng = np.random.default_rng(classes)
     x = rng.normal(size=(120, 3))
     return x, (x @ rng.normal(size=(3, classes))).argmax(1)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_it_predicts_as_scikit_learn_does_with_the_same_weights(classes):
+def test_it_predicts_as_scikit_learn_does_with_the_same_weights(classes: int) -> None:
     x, y = sample(classes)
     names = np.array(["a", "b", "c"][:classes])
     theirs = LogisticRegression(fit_intercept=False).fit(x, names[y])
@@ -40,7 +42,7 @@ def test_it_predicts_as_scikit_learn_does_with_the_same_weights(classes):
     assert ours.classes_.tolist() == names.tolist()
 
 
-def test_two_class_rows_are_their_difference():
+def test_two_class_rows_are_their_difference() -> None:
     x, _ = sample(2)
     w = np.array([0.3, -1.0, 2.0])
     pair, single = LinearClassifier([-w / 2, w / 2], [0, 1]), LinearClassifier([w], [0, 1])
@@ -48,7 +50,7 @@ def test_two_class_rows_are_their_difference():
     assert (pair.predict(x) == single.predict(x)).all()
 
 
-def test_scikit_learn_takes_it_for_a_fitted_classifier():
+def test_scikit_learn_takes_it_for_a_fitted_classifier() -> None:
     x, y = sample(3)
     model = LinearClassifier(np.eye(3), [0, 1, 2])
     check_is_fitted(model)
@@ -79,7 +81,7 @@ class Regressor(RegressorMixin, BaseEstimator):
         (LinearRegressor([1.0, 2.0]), Regressor()),
     ],
 )
-def test_a_model_has_the_tags_and_parameters_of_scikit_learns_own(model, theirs):
+def test_a_model_has_the_tags_and_parameters_of_scikit_learns_own(model: Any, theirs: Any) -> None:
     assert get_tags(model) == get_tags(theirs)
     assert is_classifier(model) == is_classifier(theirs)
     assert is_regressor(model) == is_regressor(theirs)
@@ -87,20 +89,20 @@ def test_a_model_has_the_tags_and_parameters_of_scikit_learns_own(model, theirs)
     assert repr(model).startswith(f"{type(model).__name__}(")
 
 
-def test_a_parameter_is_set_by_its_name_or_refused():
+def test_a_parameter_is_set_by_its_name_or_refused() -> None:
     model = LinearClassifier(np.eye(2), [0, 1])
     assert model.set_params(classes=["no", "yes"]).classes_.tolist() == ["no", "yes"]
     with pytest.raises(ValueError, match="classes, coef, encoding, feature_map, found 'weights'"):
         model.set_params(weights=1)
 
 
-def test_a_regression_scores_by_r_squared():
+def test_a_regression_scores_by_r_squared() -> None:
     x, y = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.5, 3.5])
     theirs = LinearRegression(fit_intercept=False).fit(x, y)
     assert LinearRegressor(theirs.coef_).score(x, y) == pytest.approx(theirs.score(x, y), abs=1e-12)
 
 
-def test_a_frame_is_encoded_by_the_models_own_encoding():
+def test_a_frame_is_encoded_by_the_models_own_encoding() -> None:
     encoding = Encoding(SCHEMA, scaling="unit", intercept=True)
     model = LinearClassifier([[1.0, 0.0, 0.0, -0.5]], ["no", "yes"], encoding)
     frame = pd.DataFrame({"sex": ["f", "m"], "age": [90, 10]})
@@ -111,7 +113,7 @@ def test_a_frame_is_encoded_by_the_models_own_encoding():
         model.predict(frame[["sex"]])
 
 
-def test_a_frame_of_numbers_needs_no_encoding():
+def test_a_frame_of_numbers_needs_no_encoding() -> None:
     assert LinearClassifier([[1.0, -1.0]], [0, 1]).predict(pd.DataFrame([[2.0, 1.0]])).tolist() == [1]
 
 
@@ -125,7 +127,7 @@ def test_a_frame_of_numbers_needs_no_encoding():
         pd.DataFrame({"x": ["u"], "y": [1]}),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(rows):
+def test_rows_that_do_not_fit_are_refused(rows: Any) -> None:
     with pytest.raises(DataError):
         LinearClassifier([[1.0, -1.0]], [0, 1]).predict(rows)
 
@@ -133,14 +135,14 @@ def test_rows_that_do_not_fit_are_refused(rows):
 @pytest.mark.parametrize(
     ("coef", "classes"), [([[1.0]], [0, 1, 2]), ([1.0], [0, 1]), ([[1.0]], [0]), (np.ones((3, 1)), [0, 1])]
 )
-def test_weights_and_classes_must_agree(coef, classes):
+def test_weights_and_classes_must_agree(coef: Any, classes: Any) -> None:
     with pytest.raises(DataError, match="one row per class"):
         LinearClassifier(coef, classes).predict(np.ones((1, 1)))
 
 
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_feature_map_comes_between_the_encoding_and_the_weights(classes, constant):
+def test_a_feature_map_comes_between_the_encoding_and_the_weights(classes: int, constant: bool) -> None:
     encoding = Encoding(SCHEMA, scaling="unit")
     generator = np.random.default_rng(classes)
     mean, matrix = generator.normal(size=3), generator.normal(size=(3, 2))
@@ -159,13 +161,13 @@ def test_a_feature_map_comes_between_the_encoding_and_the_weights(classes, const
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_weights_must_fit_the_feature_map(width):
+def test_weights_must_fit_the_feature_map(width: int) -> None:
     model = LinearClassifier(np.ones((1, width)), [0, 1], None, FeatureMap(np.zeros(3), np.eye(3)[:, :2]))
     with pytest.raises(DataError, match="2 dimensions of the feature map"):
         model.predict(np.ones((1, 3)))
 
 
-def test_the_constant_classifier_says_the_likeliest_class():
+def test_the_constant_classifier_says_the_likeliest_class() -> None:
     model = clone(ConstantClassifier([0.2, 0.5, 0.3], ["a", "b", "c"]))
     frame = pd.DataFrame({"age": [1, 2]})
     check_is_fitted(model)
@@ -176,5 +178,5 @@ def test_the_constant_classifier_says_the_likeliest_class():
         ConstantClassifier([0.2, 0.5], ["a", "b"]).predict(frame)
 
 
-def test_labels_of_mixed_kind_stay_what_they_are():
+def test_labels_of_mixed_kind_stay_what_they_are() -> None:
     assert LinearClassifier([[1.0]], ["0", 1]).predict(np.array([[-1.0], [1.0]])).tolist() == ["0", 1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from math import e, exp, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,14 @@ from comity.errors import StudyError
 from comity.learn import logistic, minimiser_radius, one_hot, softmax, vector_radius
 
 
-def test_the_constants():
+def test_the_constants() -> None:
     assert vector_radius(1.0) ** 2 == pytest.approx(0.2785, abs=5e-5)
     assert minimiser_radius(1.0, 6) ** 2 == pytest.approx(0.8146, abs=5e-5)
     assert 52 < vector_radius(1e-4) < 53
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6, 20])
-def test_no_scores_give_more_than_lamberts_value(classes):
+def test_no_scores_give_more_than_lamberts_value(classes: int) -> None:
     """Search over the scores u of one record of class 0, from many starts: h reaches W0, never passes it."""
     rng = np.random.default_rng(classes)
     best = -np.inf
@@ -36,7 +37,7 @@ def test_no_scores_give_more_than_lamberts_value(classes):
 
 @pytest.mark.parametrize("l2", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_one_record_of_the_right_length_attains_it(classes, l2):
+def test_one_record_of_the_right_length_attains_it(classes: int, l2: float) -> None:
     """The margin m of a single record solves l2·m = |x|²·C/(C−1)·(1 − p): choose |x| so that m = 1 + W0."""
     m = 1 + lambertw((classes - 1) / e).real
     wrong = (classes - 1) / (exp(m) + classes - 1)
@@ -49,7 +50,7 @@ def test_one_record_of_the_right_length_attains_it(classes, l2):
 
 
 @pytest.mark.parametrize("l2", [1e-2, 1e-4, 1e-6])
-def test_one_record_attains_it_with_a_single_vector(l2):
+def test_one_record_attains_it_with_a_single_vector(l2: float) -> None:
     m = 1 + lambertw(1 / e).real
     length = sqrt(l2 * m * (1 + exp(m)))
     assert length <= 1
@@ -65,7 +66,7 @@ def test_one_record_attains_it_with_a_single_vector(l2):
     l2=st.sampled_from([10.0, 1e-1, 1e-3, 1e-5]),
     scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]),
 )
-def test_no_fit_is_longer(seed, n, classes, l2, scale):
+def test_no_fit_is_longer(seed: int, n: int, classes: int, l2: Any, scale: Any) -> None:
     rng = np.random.default_rng(seed)
     x = scale * rng.normal(size=(n, 4))
     index = rng.integers(classes, size=n)
@@ -76,12 +77,12 @@ def test_no_fit_is_longer(seed, n, classes, l2, scale):
     assert np.linalg.norm(vector.weights) <= vector_radius(l2, gradient_norm=float(vector.gradient_norm))
 
 
-def test_adversarial_records_stay_inside():
+def test_adversarial_records_stay_inside() -> None:
     """Search for the records and soft labels that make |W| longest; the search gets near and never past."""
     l2, classes, n, d = 1e-3, 3, 2, 2
     rng = np.random.default_rng(0)
 
-    def shortfall(flat):
+    def shortfall(flat: Any) -> Any:
         x = flat[: n * d].reshape(n, d)
         x = x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
         y = normalise(flat[n * d :].reshape(n, classes), axis=1)
@@ -95,7 +96,7 @@ def test_adversarial_records_stay_inside():
     assert 0.9 * radius < longest <= radius * (1 + 1e-9)
 
 
-def test_a_gradient_left_over_widens_it():
+def test_a_gradient_left_over_widens_it() -> None:
     rough = logistic(np.array([[0.05, 0.0], [0.3, 1.0]]), [1.0, 1.0], 1e-4, most=3)
     assert not rough.converged
     assert np.linalg.norm(rough.weights) <= vector_radius(1e-4, gradient_norm=float(rough.gradient_norm))
@@ -105,6 +106,6 @@ def test_a_gradient_left_over_widens_it():
 @pytest.mark.parametrize(
     ("l2", "classes", "gradient_norm"), [(0.0, 2, 0.0), (1.0, 1, 0.0), (1.0, 2, -1.0), (np.nan, 2, 0)]
 )
-def test_bad_settings_are_named(l2, classes, gradient_norm):
+def test_bad_settings_are_named(l2: Any, classes: int, gradient_norm: float) -> None:
     with pytest.raises(StudyError):
         minimiser_radius(l2, classes, gradient_norm=gradient_norm)

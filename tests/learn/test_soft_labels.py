@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -18,19 +20,19 @@ from comity.learn.voters.soft_labels import weighted
 
 
 @pytest.fixture(scope="module")
-def digits():
+def digits() -> Any:
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     return x[order[:900]] / 16, y[order[:900]], x[order[900:]] / 16, y[order[900:]]
 
 
-def test_each_positive_share_is_a_row_with_that_weight():
+def test_each_positive_share_is_a_row_with_that_weight() -> None:
     place, column, weight = weighted(np.array([[0.5, -0.1, 0.7], [0.0, 0.3, 0.0], [-1.0, -1.0, -1.0]]))
     assert list(zip(place.tolist(), column.tolist())) == [(0, 0), (0, 2), (1, 1)]
     np.testing.assert_allclose(weight, np.array([0.5, 0.7, 0.3]) * 3 / 1.5)
 
 
-def test_exact_shares_give_the_minimiser_of_the_soft_risk():
+def test_exact_shares_give_the_minimiser_of_the_soft_risk() -> None:
     """Weighted duplication is the soft loss itself: the penalised optimum has its gradient at zero."""
     generator = np.random.default_rng(1)
     x, soft = generator.normal(size=(60, 3)), generator.dirichlet(np.ones(2), 60)
@@ -49,7 +51,7 @@ def test_exact_shares_give_the_minimiser_of_the_soft_risk():
     ],
     ids=["logistic", "boosted", "forest", "pipeline"],
 )
-def test_noisy_shares_train_better_than_their_likeliest_class(digits, estimator):
+def test_noisy_shares_train_better_than_their_likeliest_class(digits: Any, estimator: Any) -> None:
     x, y, test, truth = digits
     noise = np.random.default_rng(3).normal(size=(len(x), 10))
     soft = 0.6 * np.eye(10)[y] + 0.04 + 0.6 * noise
@@ -58,7 +60,7 @@ def test_noisy_shares_train_better_than_their_likeliest_class(digits, estimator)
     assert ours > likeliest + 0.05
 
 
-def test_an_estimator_without_weights_gets_the_likeliest_class(digits):
+def test_an_estimator_without_weights_gets_the_likeliest_class(digits: Any) -> None:
     x, y, test, truth = digits
     soft = 0.6 * np.eye(10)[y] + 0.1 * np.random.default_rng(0).normal(size=(len(x), 10))
     for estimator in (KNeighborsClassifier(3), make_pipeline(StandardScaler(), KNeighborsClassifier(3))):
@@ -66,7 +68,7 @@ def test_an_estimator_without_weights_gets_the_likeliest_class(digits):
         assert np.mean(model.predict(test) == [f"digit {k}" for k in truth]) > 0.9
 
 
-def test_the_labels_are_the_studys():
+def test_the_labels_are_the_studys() -> None:
     model = fit_on_soft_labels(
         DecisionTreeClassifier(), [[0.0], [1.0]], [[0.9, 0.1], [0.2, 0.8]], classes=("no", "yes")
     )
@@ -86,6 +88,6 @@ def test_the_labels_are_the_studys():
         (np.ones((3, 2)), np.ones((3, 2)), ["a"], "2 columns"),
     ],
 )
-def test_what_says_nothing_is_refused(rows, soft, classes, words):
+def test_what_says_nothing_is_refused(rows: Any, soft: Any, classes: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         fit_on_soft_labels(LogisticRegression(), rows, soft, classes=classes)

@@ -5,7 +5,7 @@ import numpy as np
 from comity.bench.methods.softlabel_parties import connections, measure
 
 
-def test_the_records_are_what_the_bound_needs():
+def test_the_records_are_what_the_bound_needs() -> None:
     data = connections(60, 22, 119, 30)
     assert data.features.shape == (60, 22, 119)
     assert data.auxiliary.shape == (30, 119)
@@ -15,7 +15,7 @@ def test_the_records_are_what_the_bound_needs():
     assert np.array_equal(data.features, connections(60, 22, 119, 30).features)
 
 
-def test_rows_hold_both_times_and_the_exactness():
+def test_rows_hold_both_times_and_the_exactness() -> None:
     fit, compiled, vote, study = measure(parties=300, records=8, features=30, auxiliary=40)
     assert [row["case"] for row in (fit, compiled, vote)] == ["fit", "fit liblinear", "vote"]
     for row in (fit, compiled, vote):

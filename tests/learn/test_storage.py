@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,12 +25,12 @@ MODEL = LinearClassifier([[0.1, 1 / 3, -2.0, 1e-17]], ["no", "yes"], ENCODING)
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Any:
     save_artefact(MODEL, tmp_path / "model")
     return tmp_path / "model"
 
 
-def test_a_model_comes_back_exactly(folder):
+def test_a_model_comes_back_exactly(folder: Any) -> None:
     again = load_model(folder)
     assert isinstance(again, LinearClassifier)
     assert np.array_equal(again.coef_, MODEL.coef_)
@@ -39,7 +41,7 @@ def test_a_model_comes_back_exactly(folder):
 
 
 @pytest.fixture
-def mapped(tmp_path):
+def mapped(tmp_path: Path) -> Any:
     feature_map = FeatureMap(
         np.array([0.1, 1 / 3, 0.2, 0.5]),
         np.eye(4)[:, :2] / 3,
@@ -52,7 +54,7 @@ def mapped(tmp_path):
     return tmp_path / "model"
 
 
-def test_a_feature_map_comes_back_with_its_model(mapped):
+def test_a_feature_map_comes_back_with_its_model(mapped: Any) -> None:
     again = load_model(mapped)
     frame = pd.DataFrame({"age": [3, 99], "sex": ["m", "f"]})
     turned = (ENCODING.encode_features(frame) - [0.1, 1 / 3, 0.2, 0.5])[:, :2] / 3
@@ -62,7 +64,7 @@ def test_a_feature_map_comes_back_with_its_model(mapped):
     assert page["kind"] != "linear", "a reader without maps would take it for a plain one"
 
 
-def test_a_feature_map_that_is_wrong_is_noticed(mapped):
+def test_a_feature_map_that_is_wrong_is_noticed(mapped: Any) -> None:
     with np.load(mapped / "weights.npz") as stored:
         arrays = dict(stored)
     wrong = (
@@ -83,14 +85,14 @@ def test_a_feature_map_that_is_wrong_is_noticed(mapped):
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], ["a", "b", "ü"], [0.5, 1.5, 2.5], np.array([3, 1, 2])])
-def test_labels_and_bare_weights_come_back(tmp_path, classes):
+def test_labels_and_bare_weights_come_back(tmp_path: Path, classes: Any) -> None:
     save_artefact(LinearClassifier(np.eye(3), classes), tmp_path)
     again = load_model(tmp_path)
     assert again.encoding is None
     assert again.classes_.tolist() == np.asarray(classes).tolist()
 
 
-def test_a_constant_comes_back(tmp_path):
+def test_a_constant_comes_back(tmp_path: Path) -> None:
     save_artefact(ConstantClassifier([0.25, 0.75], ["a", "b"]), tmp_path)
     assert load_model(tmp_path).predict_proba([0]).tolist() == [[0.25, 0.75]]
 
@@ -111,7 +113,7 @@ def test_a_constant_comes_back(tmp_path):
         ("encoding", {"schema": "columns = 3"} | dict.fromkeys(["scaling", "rows"], "none"), "intercept"),
     ],
 )
-def test_a_page_that_is_wrong_is_named(folder, key, value, sentence):
+def test_a_page_that_is_wrong_is_named(folder: Any, key: str, value: Any, sentence: str) -> None:
     page = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(page | {key: value}))
     with pytest.raises(DataError, match=sentence) as caught:
@@ -120,7 +122,7 @@ def test_a_page_that_is_wrong_is_named(folder, key, value, sentence):
 
 
 @pytest.mark.parametrize(("key", "value"), [("schema", "[columns.a]\nkind='no'"), ("rows", "upside down")])
-def test_an_encoding_that_is_wrong_is_data_of_the_model(folder, key, value):
+def test_an_encoding_that_is_wrong_is_data_of_the_model(folder: Any, key: str, value: str) -> None:
     page = json.loads((folder / "model.json").read_text())
     page["encoding"][key] = value
     (folder / "model.json").write_text(json.dumps(page))
@@ -128,7 +130,7 @@ def test_an_encoding_that_is_wrong_is_data_of_the_model(folder, key, value):
         load_model(folder)
 
 
-def test_weights_of_another_model_are_noticed(folder):
+def test_weights_of_another_model_are_noticed(folder: Any) -> None:
     page = json.loads((folder / "model.json").read_text())
     np.savez(folder / "weights.npz", coef=np.ones((1, 3)))
     (folder / "model.json").write_text(json.dumps(page | {"shape": [1, 3]}))
@@ -139,13 +141,13 @@ def test_weights_of_another_model_are_noticed(folder):
 @pytest.mark.parametrize(
     "coef", [np.array([[object()] * 4]), np.full((1, 4), np.nan), np.ones((1, 4), np.float32), np.ones(4)]
 )
-def test_weights_of_another_kind_are_refused(folder, coef):
+def test_weights_of_another_kind_are_refused(folder: Any, coef: Any) -> None:
     np.savez(folder / "weights.npz", coef=coef)
     with pytest.raises(DataError):
         load_model(folder)
 
 
-def test_an_archive_that_would_unpack_without_end_is_not_opened(folder, monkeypatch):
+def test_an_archive_that_would_unpack_without_end_is_not_opened(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MOST_BYTES", 2000)
     with zipfile.ZipFile(folder / "weights.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("coef.npy", bytes(100_000))
@@ -153,7 +155,7 @@ def test_an_archive_that_would_unpack_without_end_is_not_opened(folder, monkeypa
         load_model(folder)
 
 
-def test_missing_files_and_folders_are_named(folder, tmp_path):
+def test_missing_files_and_folders_are_named(folder: Any, tmp_path: Path) -> None:
     (folder / "weights.npz").unlink()
     with pytest.raises(DataError, match=r"weights\.npz"):
         load_model(folder)
@@ -168,7 +170,7 @@ def test_missing_files_and_folders_are_named(folder, tmp_path):
     byte=st.integers(0, 255),
     cut=st.booleans(),
 )
-def test_mutated_files_give_a_model_or_an_error_of_ours(folder, name, at, byte, cut):
+def test_mutated_files_give_a_model_or_an_error_of_ours(folder: Any, name: Any, at: int, byte: int, cut: bool) -> None:
     whole = (folder / name).read_bytes()
     at %= len(whole)
     (folder / name).write_bytes(whole[:at] if cut else whole[:at] + bytes([byte]) + whole[at + 1 :])
@@ -180,9 +182,9 @@ def test_mutated_files_give_a_model_or_an_error_of_ours(folder, name, at, byte, 
         (folder / name).write_bytes(whole)
 
 
-def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path):
+def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     class Own:
-        def encode_features(self, frame):
+        def encode_features(self, frame: Any) -> Any:
             return np.ones((len(frame), 1))
 
     with pytest.raises(DataError, match="Own"):

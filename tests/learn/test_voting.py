@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from comity.errors import DataError
 from comity.learn import hard_votes, one_hot
 
 
-def test_one_hot_rows_lie_in_the_simplex():
+def test_one_hot_rows_lie_in_the_simplex() -> None:
     rows = one_hot(np.array([[0, 2], [1, 1]]), 3)
     assert rows.tolist() == [[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 1, 0]]]
     assert one_hot([0.0, 1.0], 2).tolist() == [[1, 0], [0, 1]]
@@ -15,12 +17,12 @@ def test_one_hot_rows_lie_in_the_simplex():
 
 
 @pytest.mark.parametrize("labels", [[3], [-1], [0.5], [np.nan]])
-def test_labels_outside_are_refused(labels):
+def test_labels_outside_are_refused(labels: Any) -> None:
     with pytest.raises(DataError):
         one_hot(np.array(labels), 3)
 
 
-def test_votes_of_vectors_and_of_class_rows():
+def test_votes_of_vectors_and_of_class_rows() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(11, 4))
     vectors, rows = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 5, 4))
@@ -32,20 +34,20 @@ def test_votes_of_vectors_and_of_class_rows():
             assert classes[i, j].tolist() == [int(np.argmax(rows[i, j] @ row)) for row in x]
 
 
-def test_a_single_classifier():
+def test_a_single_classifier() -> None:
     x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     assert hard_votes(np.array([1.0, 0.0]), x).tolist() == [1, 0, 0]
     assert hard_votes(np.eye(2), x, multiclass=True).tolist() == [0, 1, 1]
 
 
-def test_shapes_that_do_not_fit_are_named():
+def test_shapes_that_do_not_fit_are_named() -> None:
     with pytest.raises(DataError, match="equally many"):
         hard_votes(np.ones(3), np.ones((5, 4)))
     with pytest.raises(DataError, match="equally many"):
         hard_votes(np.ones(4), np.ones((5, 4)), multiclass=True)
 
 
-def test_scores_that_are_equal_but_for_rounding_are_equal():
+def test_scores_that_are_equal_but_for_rounding_are_equal() -> None:
     """0.1 + 0.2 − 0.3 is not 0 in doubles, and how far it is depends on the order in which a library adds up."""
     weights, x = np.array([0.1, 0.2, -0.3]), np.ones((4, 3))
     assert (x @ weights > 0).any()
@@ -55,7 +57,7 @@ def test_scores_that_are_equal_but_for_rounding_are_equal():
     assert hard_votes(several, x, multiclass=True).tolist() == [0] * 4
 
 
-def test_votes_do_not_depend_on_how_many_parties_are_computed_at_once():
+def test_votes_do_not_depend_on_how_many_parties_are_computed_at_once() -> None:
     generator = np.random.default_rng(0)
     # Whole numbers over ten: many exact ties, few of which are equal in doubles.
     weights = generator.integers(-5, 6, (300, 3, 4)) / 10

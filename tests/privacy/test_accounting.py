@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ deltas = st.floats(1e-15, 0.5)
 epsilons = st.floats(1e-4, 50)
 
 
-def test_known_values():
+def test_known_values() -> None:
     assert math.sqrt(0.5 / zcdp_rho(1, 1e-6)) == pytest.approx(4.531, abs=5e-4)
     assert analytic_gaussian_sigma(1, 1e-6) == pytest.approx(4.225, abs=5e-4)
     assert analytic_gaussian_sigma(1, 1e-6, 3.0) == pytest.approx(3 * analytic_gaussian_sigma(1, 1e-6))
@@ -37,7 +38,7 @@ def test_known_values():
 
 
 @pytest.mark.parametrize(("rho", "delta"), [(0.016, 1e-6), (1e-5, 1e-9), (0.5, 1e-5), (20.0, 1e-12), (0.1, 0.3)])
-def test_the_best_order_is_found(rho, delta):
+def test_the_best_order_is_found(rho: float, delta: float) -> None:
     orders = 1 + np.geomspace(1e-4, 1e9, 200_001)
     bounds = rho * orders + np.log(1 / (orders * delta)) / (orders - 1) + np.log1p(-1 / orders)
     best = max(0.0, bounds.min())
@@ -46,7 +47,7 @@ def test_the_best_order_is_found(rho, delta):
 
 
 @given(rhos, deltas)
-def test_zcdp_covers_the_gaussian_that_it_describes(rho, delta):
+def test_zcdp_covers_the_gaussian_that_it_describes(rho: Any, delta: Any) -> None:
     """N(0, 1/2ρ) at sensitivity 1 is ρ-zCDP, and its exact δ at the converted ε is below the δ asked for."""
     epsilon = zcdp_epsilon(rho, delta)
     mu = math.sqrt(2 * rho)
@@ -61,7 +62,7 @@ def exact_delta(mu: float, epsilon: float) -> float:
 
 @given(epsilons, deltas)
 @settings(max_examples=60, deadline=None)
-def test_a_budget_buys_a_rho_that_fits_and_hardly_a_larger_one(epsilon, delta):
+def test_a_budget_buys_a_rho_that_fits_and_hardly_a_larger_one(epsilon: Any, delta: Any) -> None:
     rho = zcdp_rho(epsilon, delta)
     assert Spent.zero().add(ZCDP(rho)).epsilon_at(Decimal(delta)) <= Decimal(epsilon)
     assert zcdp_epsilon(rho * (1 + 1e-6) + 1e-12, delta) > epsilon
@@ -69,7 +70,7 @@ def test_a_budget_buys_a_rho_that_fits_and_hardly_a_larger_one(epsilon, delta):
 
 @given(st.floats(1e-2, 50), deltas)
 @settings(max_examples=60, deadline=None)
-def test_a_budget_buys_a_mu_on_the_exact_curve(epsilon, delta):
+def test_a_budget_buys_a_mu_on_the_exact_curve(epsilon: float, delta: Any) -> None:
     square = gdp_square(epsilon, delta)
     assert Spent.zero().add(GDP.squared(square)).epsilon_at(Decimal(delta)) <= Decimal(epsilon)
     assert exact_delta(math.sqrt(square), epsilon) <= delta
@@ -79,7 +80,7 @@ def test_a_budget_buys_a_mu_on_the_exact_curve(epsilon, delta):
 
 @given(st.floats(1e-6, 2**13), deltas)
 @settings(max_examples=60, deadline=None)
-def test_the_numerical_error_of_all_draws_is_paid_for(square, delta):
+def test_the_numerical_error_of_all_draws_is_paid_for(square: float, delta: Any) -> None:
     """Noise within exp(±κ) of ideal, point by point, is (ε + 2κ, e^κ δ)-DP where the ideal one is (ε, δ)-DP."""
     epsilon, kappa = gdp_epsilon(square, delta), NUMERICAL * square
     assert exact_delta(math.sqrt(square), epsilon - 2 * kappa) * math.exp(kappa) <= delta * (1 + 1e-12)
@@ -89,7 +90,7 @@ def test_the_numerical_error_of_all_draws_is_paid_for(square, delta):
 
 @given(epsilons, deltas, st.integers(1, 50))
 @settings(max_examples=60, deadline=None)
-def test_equal_shares_of_a_budget_fit_together(epsilon, delta, shares):
+def test_equal_shares_of_a_budget_fit_together(epsilon: Any, delta: Any, shares: int) -> None:
     parts = Spent.zero().add(ZCDP(zcdp_rho(epsilon, delta) / shares), times=shares)
     assert parts.epsilon_at(Decimal(delta)) <= Decimal(epsilon)
     parts = Spent.zero().add(GDP.squared(gdp_square(epsilon, delta) / shares), times=shares)
@@ -98,7 +99,7 @@ def test_equal_shares_of_a_budget_fit_together(epsilon, delta, shares):
 
 @given(epsilons, st.floats(1e-12, 0.5))
 @settings(max_examples=60, deadline=None)
-def test_the_analytic_gaussian_is_on_the_safe_side_of_the_exact_curve(epsilon, delta):
+def test_the_analytic_gaussian_is_on_the_safe_side_of_the_exact_curve(epsilon: Any, delta: float) -> None:
     sigma = analytic_gaussian_sigma(epsilon, delta)
     assert exact_delta(1 / sigma, epsilon) <= delta * (1 + 1e-9)
     assert exact_delta(1 / (sigma * 0.99), epsilon) > delta or sigma**-2 == pytest.approx(
@@ -108,7 +109,7 @@ def test_the_analytic_gaussian_is_on_the_safe_side_of_the_exact_curve(epsilon, d
 
 
 @given(st.lists(st.decimals(0, 5, places=12), max_size=20))
-def test_pure_losses_add_up_without_rounding(epsilons):
+def test_pure_losses_add_up_without_rounding(epsilons: Any) -> None:
     spent = Spent.zero()
     for epsilon in epsilons:
         spent = spent.add(Pure(epsilon))
@@ -116,12 +117,12 @@ def test_pure_losses_add_up_without_rounding(epsilons):
 
 
 @given(st.decimals("1e-40", 1), st.decimals("1e-40", 1), st.integers(1, 1000))
-def test_sums_round_up(first, second, times):
+def test_sums_round_up(first: Any, second: Any, times: int) -> None:
     spent = Spent.zero().add(ZCDP(first), times).add(ZCDP(second))
     assert Fraction(spent.rho) >= Fraction(first) * times + Fraction(second)
 
 
-def test_kinds_compose_by_adding_epsilon_and_delta():
+def test_kinds_compose_by_adding_epsilon_and_delta() -> None:
     spent = Spent.zero().add(Pure("0.25")).add(Approx("0.5", "4e-7")).add(ZCDP("0.01"))
     expected = 0.75 + zcdp_epsilon(0.01, 6e-7)
     assert float(spent.epsilon_at(Decimal("1e-6"))) == pytest.approx(expected, rel=1e-12)
@@ -141,11 +142,11 @@ def test_kinds_compose_by_adding_epsilon_and_delta():
         (Spent.zero().add(Approx("0.1", "2e-6")), "1e-6"),
     ],
 )
-def test_without_delta_left_no_epsilon_suffices(spent, delta):
+def test_without_delta_left_no_epsilon_suffices(spent: Any, delta: str) -> None:
     assert spent.epsilon_at(Decimal(delta)) == Decimal("Infinity")
 
 
-def test_which_budgets_buy_gaussian_noise():
+def test_which_budgets_buy_gaussian_noise() -> None:
     assert gaussian_budget(Approx(1, 1e-6)) == GDP.squared(gdp_square(1, 1e-6))
     assert gaussian_budget(GDP("0.5")) == GDP("0.5")
     assert 1 - 1e-9 < gaussian_budget(ZCDP("0.5")).square < 1
@@ -163,14 +164,14 @@ def test_which_budgets_buy_gaussian_noise():
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 0.1), (math.nan, 0.1), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)]
 )
-def test_figures_out_of_range_are_refused(epsilon, delta):
+def test_figures_out_of_range_are_refused(epsilon: Any, delta: Any) -> None:
     with pytest.raises(StudyError):
         zcdp_rho(epsilon, delta)
     with pytest.raises(StudyError):
         analytic_gaussian_sigma(epsilon, delta)
 
 
-def test_extreme_figures_do_not_overflow():
+def test_extreme_figures_do_not_overflow() -> None:
     assert zcdp_epsilon(1e300, 1e-300) >= 1e300
     assert zcdp_epsilon(math.inf, 0.5) == math.inf
     assert Spent.zero().add(ZCDP("1e300"), 10**9).epsilon_at(Decimal("0.1")) == Decimal("Infinity")
@@ -178,7 +179,7 @@ def test_extreme_figures_do_not_overflow():
     assert zcdp_epsilon(5e-324, 5e-324) >= 0
 
 
-def test_what_is_added_and_taken_away_again_leaves_nothing_behind():
+def test_what_is_added_and_taken_away_again_leaves_nothing_behind() -> None:
     """However many digits losses have: a run that is given up leaves its account as it was."""
     long = Decimal(1) / Decimal(3)
     losses = [GDP.squared(long.scaleb(-k)) for k in range(9)] + [Pure(long), ZCDP(long), Approx(long, "1e-9")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def worst_choice(scale: float, reach: int, directions: tuple[int, ...]) -> float
     return worst
 
 
-def test_choices_are_within_their_loss_for_all_small_scores():
+def test_choices_are_within_their_loss_for_all_small_scores() -> None:
     scale = NoisyMax(loss=Pure(1), sensitivity=1.0, grid=1.0).scale.total
     assert 0.8 < worst_choice(scale, 2, (-1, 1)) <= 1
     assert worst_choice(scale / 2, 2, (-1, 1)) > 1.4
@@ -66,7 +67,7 @@ def test_choices_are_within_their_loss_for_all_small_scores():
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(source):
+def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(source: Any) -> None:
     scores = np.array([[0, 3, 5, 5], [4, 4, -900, 2]])
     won = source.noisy_max(np.tile(scores, (10_000, 1, 1)), 4.0, permit=permit())
     assert won.shape == (10_000, 2)
@@ -80,7 +81,7 @@ def test_rows_are_chosen_independently_with_the_chances_of_permute_and_flip(sour
     assert chisquare(seen, wanted * seen.sum() / wanted.sum()).pvalue > ALARM
 
 
-def test_exact_coins_are_those_of_the_doubles(monkeypatch):
+def test_exact_coins_are_those_of_the_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(1).integers(-9, 9, (60, 5))
     words = [LazyWords(bytes(32)) for _ in range(2)]
     fast = permute_and_flip(scores, 3.7, words[0])
@@ -88,9 +89,9 @@ def test_exact_coins_are_those_of_the_doubles(monkeypatch):
     assert np.array_equal(fast, permute_and_flip(scores, 3.7, words[1]))
 
 
-def test_tied_keys_are_drawn_again():
+def test_tied_keys_are_drawn_again() -> None:
     class Tied(LazyWords):
-        def take(self, rows, count):
+        def take(self, rows: Any, count: Any) -> Any:
             start, words = super().take(rows, count)
             if not hasattr(self, "tied"):
                 self.tied, words = True, np.full_like(words, 7)
@@ -110,14 +111,14 @@ def measured_choices(mechanism: NoisyMax, source: NoiseSource, scale: float, cou
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_unit_in_two_rows_is_within_the_loss_of_both(source):
+def test_a_unit_in_two_rows_is_within_the_loss_of_both(source: Any) -> None:
     mechanism = NoisyMax(loss=Pure(1), sensitivity=1.0, touched=2)
     assert 0.7 <= measured_choices(mechanism, source, mechanism.scale.total, 60_000) <= 1
     alone = NoisyMax(loss=Pure(1), sensitivity=1.0)
     assert measured_choices(mechanism, source, alone.scale.total, 60_000) > 1.2
 
 
-def test_scores_are_put_on_the_grid_and_rows_keep_their_shape():
+def test_scores_are_put_on_the_grid_and_rows_keep_their_shape() -> None:
     mechanism = NoisyMax(loss=Pure(200), sensitivity=0.5)
     scores = np.array([[[0.0, 7.5, 3.0], [9.0, 1.0, 2.0]]])
     assert mechanism.run(ReleasedNoise(), scores, permit=permit()).tolist() == [[1, 0]]
@@ -130,7 +131,7 @@ def log_laplace(z: np.ndarray, width: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sensitivity", [1, 2, 3])
-def test_counts_pay_for_what_a_unit_moves_and_for_no_rounding(sensitivity):
+def test_counts_pay_for_what_a_unit_moves_and_for_no_rounding(sensitivity: int) -> None:
     scale = NoisyCounts(loss=Pure(1), sensitivity=sensitivity).scale
     z = np.arange(-200, 201.0)
     ratios = log_laplace(z, scale.total) - log_laplace(z - sensitivity, scale.total)
@@ -143,7 +144,7 @@ def test_counts_pay_for_what_a_unit_moves_and_for_no_rounding(sensitivity):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_noisy_histograms_hold_their_claim(source):
+def test_noisy_histograms_hold_their_claim(source: Any) -> None:
     """A record moves from one cell to another: two counts change by one each."""
     before, after = np.array([5, 5]), np.array([4, 6])
     mechanism = NoisyCounts(loss=Pure(1), sensitivity=2)
@@ -177,14 +178,14 @@ def worst_bit(width: float, reach: int) -> float:
     return max(max(abs(math.log(a / b)), abs(math.log((1 - a) / (1 - b)))) for a, b in pairs)
 
 
-def test_a_bit_is_within_its_loss_for_all_small_values():
+def test_a_bit_is_within_its_loss_for_all_small_values() -> None:
     width = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0, grid=1.0).scale.total
     assert 0.9 < worst_bit(width, 2) <= 1 + 1e-9
     assert worst_bit(width / 2, 2) > 1.5
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_bits_of_rows(source):
+def test_bits_of_rows(source: Any) -> None:
     mechanism = NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=3.0, grid=1.0, touched=2)
     assert mechanism.scale.total == pytest.approx(4)
     values = np.array([0, 3, 5])
@@ -216,7 +217,7 @@ class Transcript:
         self.truth, self.queries, self.measurements = truth, iter(queries), iter(measurements)
         self.left, self.log = list(range(len(truth))), 0.0
 
-    def noisy_max(self, scores, scale, *, permit):
+    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> Any:
         permit.use()
         self.query = next(self.queries)
         place = self.left.index(self.query)
@@ -224,7 +225,7 @@ class Transcript:
         self.left.pop(place)
         return np.array([place])
 
-    def discrete_laplace(self, width, shape, *, permit):
+    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> Any:
         permit.use()
         noise = next(self.measurements) - int(self.truth[self.query])
         self.log += float(log_laplace(np.array(noise), width))
@@ -255,20 +256,20 @@ def transcript_loss(mechanism: MWEM, seed: int) -> float:
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_every_transcript_of_multiplicative_weights_is_within_the_loss(rounds):
+def test_every_transcript_of_multiplicative_weights_is_within_the_loss(rounds: int) -> None:
     mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=rounds)
     losses = [transcript_loss(mechanism, seed) for seed in range(12)]
     assert 0.4 < max(losses) <= 1
 
 
-def test_a_budget_that_is_not_split_is_seen(monkeypatch):
+def test_a_budget_that_is_not_split_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = MWEM(loss=Pure(1), queries=QUERIES, records=14, rounds=3)
     monkeypatch.setattr(MWEM, "share", property(lambda self: 0.5))
     assert max(transcript_loss(mechanism, seed) for seed in range(8)) > 1.2
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_multiplicative_weights_answer_better_than_nothing_and_draw_what_they_say(source):
+def test_multiplicative_weights_answer_better_than_nothing_and_draw_what_they_say(source: Any) -> None:
     generator = np.random.default_rng(3)
     counts = generator.multinomial(5000, generator.dirichlet(np.full(16, 0.3)))
     queries = (generator.random((40, 16)) < 0.5).astype(float)
@@ -284,7 +285,7 @@ def test_multiplicative_weights_answer_better_than_nothing_and_draw_what_they_sa
     assert mechanism != replace(mechanism, rounds=7)
 
 
-def test_weights_move_towards_a_measurement():
+def test_weights_move_towards_a_measurement() -> None:
     moved = reweighed(np.full(4, 25.0), QUERIES, {0: 80.0})
     assert 70 < moved[:2].sum() <= 80
     assert moved.sum() == pytest.approx(100)
@@ -303,7 +304,7 @@ COMPUTATIONS = [
 
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
 @pytest.mark.parametrize("values", [[], [math.nan], [math.inf], [1e300], ["a"], [1j]])
-def test_bad_values_are_refused_before_the_permit_is_used(mechanism, values):
+def test_bad_values_are_refused_before_the_permit_is_used(mechanism: Any, values: Any) -> None:
     once = permit()
     with pytest.raises(DataError):
         mechanism.run(SeededNoise(1), np.array(values), permit=once)
@@ -313,13 +314,13 @@ def test_bad_values_are_refused_before_the_permit_is_used(mechanism, values):
 
 
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
-def test_what_is_computed_at_a_site_can_be_sent(mechanism):
+def test_what_is_computed_at_a_site_can_be_sent(mechanism: Any) -> None:
     made = mechanism.run(SeededNoise(1), np.array([1, 2, 3, 4]), permit=permit())
     assert np.array_equal(decode(encode({"made": made}))["made"], made)
 
 
 @pytest.mark.parametrize("mechanism", COMPUTATIONS, ids=lambda m: m.name)
-def test_one_permit_is_one_run(mechanism):
+def test_one_permit_is_one_run(mechanism: Any) -> None:
     once = permit()
     values = np.array([1, 2, 3, 4])
     mechanism.run(SeededNoise(1), values, permit=once)
@@ -345,12 +346,12 @@ def test_one_permit_is_one_run(mechanism):
         lambda: MWEM(loss=Pure(0), queries=QUERIES, records=10, rounds=1),
     ],
 )
-def test_what_can_not_be_laid_out_is_refused(make):
+def test_what_can_not_be_laid_out_is_refused(make: Any) -> None:
     with pytest.raises(StudyError):
         make()
 
 
-def test_counts_that_are_not_whole_are_refused():
+def test_counts_that_are_not_whole_are_refused() -> None:
     """Noise on the integers tells the fraction of what it is added to."""
     with pytest.raises(DataError, match="whole"):
         NoisyCounts(loss=Pure(1), sensitivity=1).run(SeededNoise(1), np.array([0.5]), permit=permit())
@@ -360,7 +361,7 @@ def test_counts_that_are_not_whole_are_refused():
         COMPUTATIONS[3].check(np.array([-1, 1, 1, 1]))
 
 
-def test_rounded_gaussian_counts_keep_their_curve():
+def test_rounded_gaussian_counts_keep_their_curve() -> None:
     sigma = NoisyCounts(loss=GDP(2), sensitivity=1).scale.total
     z = np.abs(np.arange(-30, 31.0))
     one = ndtr((0.5 - z) / sigma) - ndtr((-0.5 - z) / sigma)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,12 +28,12 @@ losses = st.one_of(
 kinds = st.tuples(st.sampled_from(Unit), st.sampled_from(Neighbours))
 
 
-def _figures(loss):
+def _figures(loss: Any) -> Any:
     return [getattr(loss, name) for name in ("epsilon", "square", "rho", "delta") if hasattr(loss, name)]
 
 
 @given(losses, kinds, kinds)
-def test_only_upwards_and_never_cheaper(loss, start, end):
+def test_only_upwards_and_never_cheaper(loss: Any, start: Any, end: Any) -> None:
     outwards = SIZE[end[0]] > SIZE[start[0]]
     if outwards or (start[1] is REPLACE and end[1] is ADD_REMOVE):
         with pytest.raises(Refused):
@@ -44,18 +45,18 @@ def test_only_upwards_and_never_cheaper(loss, start, end):
 
 
 @given(losses, st.sampled_from(Unit), st.sampled_from(Unit))
-def test_replacing_a_whole_covers_replacing_its_parts_at_the_same_loss(loss, outer, inner):
+def test_replacing_a_whole_covers_replacing_its_parts_at_the_same_loss(loss: Any, outer: Any, inner: Any) -> None:
     if SIZE[inner] <= SIZE[outer]:
         assert convert(loss, outer, REPLACE, inner, REPLACE) == loss
 
 
 @given(losses, st.sampled_from(Unit))
-def test_nothing_to_convert_costs_nothing(loss, unit):
+def test_nothing_to_convert_costs_nothing(loss: Any, unit: Any) -> None:
     assert convert(loss, unit, ADD_REMOVE, unit, ADD_REMOVE) == loss
 
 
-def test_a_replacement_is_a_removal_and_an_addition():
-    def to_replace(loss):
+def test_a_replacement_is_a_removal_and_an_addition() -> None:
+    def to_replace(loss: Any) -> Any:
         return convert(loss, RECORD, ADD_REMOVE, RECORD, REPLACE)
 
     assert to_replace(Pure("0.7")) == Pure("1.4")
@@ -68,18 +69,18 @@ def test_a_replacement_is_a_removal_and_an_addition():
     assert to_replace(Approx(1, 0)) == Approx(2, 0)
 
 
-def test_a_party_with_one_record_less_is_two_steps_from_the_whole_party():
+def test_a_party_with_one_record_less_is_two_steps_from_the_whole_party() -> None:
     assert convert(Pure(1), PARTY, ADD_REMOVE, RECORD, ADD_REMOVE) == Pure(2)
     assert convert(Pure(1), PARTY, ADD_REMOVE, RECORD, REPLACE) == Pure(2)
 
 
 @pytest.mark.parametrize("loss", [Approx(20, 1e-6), Approx(5000, "1e-290")])
-def test_a_conversion_that_promises_nothing_is_refused(loss):
+def test_a_conversion_that_promises_nothing_is_refused(loss: Any) -> None:
     with pytest.raises(Refused, match="nothing"):
         convert(loss, RECORD, ADD_REMOVE, RECORD, REPLACE)
 
 
-def test_a_refusal_names_both_ends():
+def test_a_refusal_names_both_ends() -> None:
     for (unit, relation), (unit_to, relation_to) in itertools.product(
         [(RECORD, REPLACE)], [(PARTY, REPLACE), (RECORD, ADD_REMOVE)]
     ):

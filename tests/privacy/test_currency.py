@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 EPSILON, DELTA = 1.0, 1e-6
 
 
@@ -81,7 +82,7 @@ def largest(fits: Callable[[float], bool]) -> float:
 STEPS = 400
 
 
-def test_mixing_kinds_as_one_goes_breaks_the_grant():
+def test_mixing_kinds_as_one_goes_breaks_the_grant() -> None:
     """The positive control: adding ε and the ε of a ρ holds for losses that are fixed beforehand, not for these."""
     rho = zcdp_rho(EPSILON, DELTA) / STEPS
 
@@ -95,7 +96,7 @@ def test_mixing_kinds_as_one_goes_breaks_the_grant():
 
 
 @pytest.mark.parametrize("currency", [Currency.GAUSSIAN, Currency.CONCENTRATED])
-def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency):
+def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency: Any) -> None:
     most = ceiling(currency, Approx(EPSILON, DELTA))
     whole = float(most.square) if isinstance(most, GDP) else 2 * float(most.rho)
     one = GDP.squared(whole / STEPS)
@@ -136,7 +137,7 @@ def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency):
         (Currency.APPROX, ZCDP("0.3"), None),
     ],
 )
-def test_what_enters_which(currency, loss, counted):
+def test_what_enters_which(currency: Any, loss: Any, counted: Any) -> None:
     assert enters(currency, loss) == counted
     one = ledger(Pure(9) if currency is Currency.PURE else Approx(9, "1e-6"), currency)
     if counted is None:
@@ -153,7 +154,7 @@ def test_what_enters_which(currency, loss, counted):
 
 
 @pytest.mark.parametrize("epsilon", ["1e-290", "1e-9", "0.0005", "0.00100001", "0.1", "1", "5", "29", "200"])
-def test_a_pure_epsilon_enters_above_its_gaussian_curve(epsilon):
+def test_a_pure_epsilon_enters_above_its_gaussian_curve(epsilon: str) -> None:
     """Φ(μ/2) >= e^ε/(1 + e^ε): randomised response is post-processing of N(0, 1) against N(μ, 1)."""
     square = pure_square(Decimal(epsilon))
     exact = -2 * ndtri(1 / (1 + math.exp(float(epsilon))))
@@ -165,12 +166,12 @@ def test_a_pure_epsilon_enters_above_its_gaussian_curve(epsilon):
 
 
 @given(st.floats(1e-3, 100))
-def test_the_bound_of_a_pure_epsilon_is_a_bound(epsilon):
+def test_the_bound_of_a_pure_epsilon_is_a_bound(epsilon: float) -> None:
     assert -2 * ndtri(1 / (1 + math.exp(epsilon))) <= epsilon * math.sqrt(math.pi / 2)
 
 
 @given(st.lists(st.floats(1e-4, 0.2), min_size=1, max_size=12))
-def test_squares_add_up_exactly(mus):
+def test_squares_add_up_exactly(mus: Any) -> None:
     one = ledger(Approx(50, "1e-6"))
     reserve(one, "r1", *map(GDP, mus))
     assert Fraction(one.summary()[0].reserved.gaussian) == sum(Fraction(GDP(mu).square) for mu in mus)
@@ -179,14 +180,14 @@ def test_squares_add_up_exactly(mus):
 # What a grant buys
 
 
-def test_a_study_that_asks_for_the_whole_grant_gets_it_and_no_more():
+def test_a_study_that_asks_for_the_whole_grant_gets_it_and_no_more() -> None:
     one = ledger(Approx(1, "1e-6"))
     reserve(one, "r1", *[GDP.squared(Decimal(gdp_square(1, 1e-6)) / 20)] * 20)
     with pytest.raises(BudgetExceeded):
         reserve(one, "r2", GDP("1e-6"))
 
 
-def test_a_pure_loss_that_is_too_dear_is_told_where_it_is_not():
+def test_a_pure_loss_that_is_too_dear_is_told_where_it_is_not() -> None:
     with pytest.raises(
         BudgetExceeded, match=r"asks eps 6\.21 at delta 1e-6 .*Pure losses are dear .*without a delta"
     ) as no:
@@ -194,7 +195,7 @@ def test_a_pure_loss_that_is_too_dear_is_told_where_it_is_not():
     assert "epsilon to" not in str(no.value)
 
 
-def test_pure_grants_stay_exact():
+def test_pure_grants_stay_exact() -> None:
     one = ledger(Pure(1))
     for run in range(10):
         reserve(one, f"r{run}", Pure("0.1"))
@@ -206,12 +207,12 @@ def test_pure_grants_stay_exact():
     ("grant", "currency"),
     [(Pure(1), Currency.GAUSSIAN), (Pure(1), Currency.CONCENTRATED), (Approx(1, "1e-6"), Currency.PURE)],
 )
-def test_a_currency_needs_the_delta_that_it_uses(grant, currency):
+def test_a_currency_needs_the_delta_that_it_uses(grant: Any, currency: Any) -> None:
     with pytest.raises(BadInput, match="--currency"):
         reserve(ledger(grant, currency), "r1", Pure("0.1"))
 
 
-def test_the_currency_is_fixed_with_the_first_use():
+def test_the_currency_is_fixed_with_the_first_use() -> None:
     one = ledger(Pure(1))
     one.grant_more(Approx(0, "1e-6"), "nothing was used yet")
     assert one.summary()[0].currency is Currency.GAUSSIAN
@@ -224,7 +225,7 @@ def test_the_currency_is_fixed_with_the_first_use():
     one.verify()
 
 
-def test_what_is_said_to_be_left_can_be_asked_for():
+def test_what_is_said_to_be_left_can_be_asked_for() -> None:
     one = ledger(Approx(3, "1e-5"))
     assert one.summary()[0].left == 3
     for run in range(5):
@@ -236,7 +237,7 @@ def test_what_is_said_to_be_left_can_be_asked_for():
         reserve(one, "more", GDP("0.01"))
 
 
-def test_the_account_says_what_it_is_counted_in(tmp_path):
+def test_the_account_says_what_it_is_counted_in(tmp_path: Path) -> None:
     one = Ledger.create(tmp_path / "a", dataset="d", grant=Approx(3, "1e-5"), **RECORD)
     assert str(one.summary()[0]).endswith("left 3.00   in Gaussian DP (mu)")
     assert (one.entries()[0].mechanism, one.entries()[0].sensitivity[:4]) == ("gaussian", "gdp:")

@@ -20,7 +20,7 @@ from comity.privacy.ledger.witness import Seen, Witness, heads_folder
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ def test_reordering_and_changed_sums_are_noticed(path: Path, home: Path, stateme
 
 def test_a_recomputed_chain_still_has_to_follow_the_rules(path: Path) -> None:
     exported = exported_from(Ledger(path))
-    entries = [entry for entry in exported["entries"] if entry["kind"] != "reserve"]
+    entries: list[Any] = [entry for entry in exported["entries"] if entry["kind"] != "reserve"]
     head = entries[0]["note"]
     for seq, entry in enumerate(entries, start=1):
         entry["seq"] = seq

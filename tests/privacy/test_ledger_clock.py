@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
 YEARS = timedelta(days=20 * 365)
-TERMS = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+TERMS: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 class Clock:
@@ -21,30 +23,30 @@ class Clock:
 
     ahead = timedelta()
 
-    def now(self, zone=UTC):
+    def now(self, zone: Any = UTC) -> Any:
         return datetime.now(zone) + self.ahead
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = Clock()
     monkeypatch.setattr(ledger_rows, "datetime", made)
     return made
 
 
 @pytest.fixture
-def ledger(clock, tmp_path):
+def ledger(clock: Any, tmp_path: Path) -> Any:
     """Made while the clock is right."""
     return Ledger.create(tmp_path / "ledger", dataset="visits", grant=Pure(100), simulated=True, **TERMS)
 
 
-def pay(ledger, run):
+def pay(ledger: Any, run: Any) -> None:
     ledger.reserve(study="study", run=run, draws=[Draw("mean", 0, Pure("0.5"), "laplace", 1.0)], **TERMS)
     ledger.draw(run=run, release="mean", index=0, step="s")
     ledger.close(run)
 
 
-def spent(ledger, *, days=30, **later):
+def spent(ledger: Any, *, days: int = 30, **later: Any) -> Any:
     """What counts in a period that ends so much later than now."""
     now = datetime.now(UTC) + timedelta(**later)
     with ledger.trial() as transaction:
@@ -53,7 +55,7 @@ def spent(ledger, *, days=30, **later):
 
 
 @pytest.mark.parametrize("wrong", [-YEARS, YEARS], ids=["behind", "ahead"])
-def test_what_was_paid_while_the_clock_was_wrong_counts(ledger, clock, wrong):
+def test_what_was_paid_while_the_clock_was_wrong_counts(ledger: Any, clock: Any, wrong: Any) -> None:
     clock.ahead = wrong
     pay(ledger, "while it was wrong")
     clock.ahead = timedelta()
@@ -67,7 +69,7 @@ def test_what_was_paid_while_the_clock_was_wrong_counts(ledger, clock, wrong):
     assert spent(ledger) == Decimal("0.75")
 
 
-def test_a_clock_that_was_ahead_once_does_not_make_later_entries_count_for_ever(ledger, clock):
+def test_a_clock_that_was_ahead_once_does_not_make_later_entries_count_for_ever(ledger: Any, clock: Any) -> None:
     clock.ahead = YEARS
     pay(ledger, "ahead")
     clock.ahead = timedelta()
@@ -76,7 +78,7 @@ def test_a_clock_that_was_ahead_once_does_not_make_later_entries_count_for_ever(
     assert spent(ledger, days=30, hours=60 * 24) == Decimal("0.5")
 
 
-def test_a_clock_that_is_set_back_a_little_changes_nothing(ledger, clock):
+def test_a_clock_that_is_set_back_a_little_changes_nothing(ledger: Any, clock: Any) -> None:
     clock.ahead = -timedelta(hours=1)
     pay(ledger, "an hour back")
     assert spent(ledger) == Decimal("0.5")

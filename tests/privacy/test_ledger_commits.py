@@ -20,7 +20,7 @@ from comity.privacy.ledger.commits import commit_head, notes_digest
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture(autouse=True)

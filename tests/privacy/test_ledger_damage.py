@@ -21,7 +21,7 @@ from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NOTHING = "0 0 0 0 0"
 
 

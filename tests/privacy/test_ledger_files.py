@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture(autouse=True)

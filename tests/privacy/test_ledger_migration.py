@@ -20,7 +20,7 @@ from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, ZCDP, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NONCE = "5a" * 32
 
 FIRST_FORMAT = """

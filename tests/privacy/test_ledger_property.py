@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 LOSSES = st.decimals(min_value=0, max_value=2, places=5).map(str)
 RUNS = st.sampled_from(["a", "b", "c", "d"])
 OPERATIONS = st.lists(

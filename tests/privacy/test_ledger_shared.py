@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,20 +15,20 @@ from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 
-TERMS = {"unit": Unit.PARTY, "neighbours": Neighbours.REPLACE}
+TERMS: dict[str, Any] = {"unit": Unit.PARTY, "neighbours": Neighbours.REPLACE}
 
 
-def seats(path, count=3):
+def seats(path: Any, count: int = 3) -> Any:
     file = SharedFile(path)
     return [Ledger.seated(file, number, dataset=f"p{number}", grant=Pure(1), **TERMS) for number in range(1, count + 1)]
 
 
-def spend(ledger, run, epsilon=0.75):
+def spend(ledger: Any, run: Any, epsilon: float = 0.75) -> None:
     ledger.reserve(study="s", run=run, draws=[Draw("x", 0, Pure(epsilon), "Laplace", 1.0)], **TERMS)
     ledger.draw(run=run, release="x", index=0, step="x[0]")
 
 
-def test_each_seat_has_its_own_budget(tmp_path):
+def test_each_seat_has_its_own_budget(tmp_path: Path) -> None:
     first, second, _ = seats(tmp_path / "sites.sqlite")
     spend(first, "r")
     with pytest.raises(BudgetExceeded):
@@ -37,7 +39,7 @@ def test_each_seat_has_its_own_budget(tmp_path):
         ledger.verify()
 
 
-def test_what_was_spent_is_spent_after_the_process_has_died(tmp_path):
+def test_what_was_spent_is_spent_after_the_process_has_died(tmp_path: Path) -> None:
     path = tmp_path / "sites.sqlite"
     code = (
         "import os, sys; from pathlib import Path; from tests.privacy.test_ledger_shared import seats, spend; "
@@ -53,7 +55,7 @@ def test_what_was_spent_is_spent_after_the_process_has_died(tmp_path):
     assert [entry.kind for entry in second.entries()].count("create") == 1
 
 
-def test_the_file_is_its_owners_alone_and_no_other(tmp_path):
+def test_the_file_is_its_owners_alone_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "sites.sqlite"
     spend(seats(path)[0], "r")
     assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}

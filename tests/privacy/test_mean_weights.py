@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,13 +43,13 @@ class Transcript:
     def __init__(self, truth: np.ndarray, choices: list[int], measured: list[int]) -> None:
         self.truth, self.choices, self.measured, self.log = truth, iter(choices), iter(measured), 0.0
 
-    def noisy_max(self, scores, scale, *, permit):
+    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> Any:
         permit.use()
         self.choice = next(self.choices)
         self.log += math.log(chances(scores[0], scale)[self.choice])
         return np.array([self.choice])
 
-    def discrete_laplace(self, width, shape, *, permit):
+    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> Any:
         permit.use()
         noise = next(self.measured) - int(self.truth[self.choice])
         self.log += log_laplace(noise, width)
@@ -65,7 +66,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
         choices = chance.integers(0, d, count).tolist()
         measured = (chance.choice([-1, 1], count) * 9 * STEPS).tolist()
 
-        def log(truth: np.ndarray, choices: list[int] = choices, measured: list[int] = measured):
+        def log(truth: np.ndarray, choices: list[int] = choices, measured: list[int] = measured) -> Any:
             source = Transcript(truth, choices, measured)
             return mechanism.run(source, (truth, np.zeros(len(truth)), 20), permit=permit()), source.log
 
@@ -78,7 +79,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 
 
 @pytest.mark.parametrize("moved", [1, 2])
-def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_one(moved):
+def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_one(moved: int) -> None:
     """Printed: ε an iteration. Its own choice by exp(ε·score) costs 2ε, the measurement ε, and both times Δ."""
     mechanism = MeanWeights(epsilon=0.2, iterations=3, dimensions=2, moved=moved, concentrated=False)
     stated = float(mechanism.charged.epsilon)
@@ -87,7 +88,7 @@ def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_on
     assert 0.2 * 3 * moved * 1.2 < found <= stated
 
 
-def test_losses_of_iterations():
+def test_losses_of_iterations() -> None:
     assert charged_for(0.01, 1656, 1, concentrated=False) == Pure("49.68")
     assert charged_for(0.01, 1656, 2, concentrated=False) == Pure("99.36")
     assert charged_for(0.01, 1656, 2, concentrated=True) == ZCDP("1.656")
@@ -105,7 +106,7 @@ def audited(mechanism: MeanWeights, count: int) -> float:
     return epsilon_lower_bound(*scores, confidence=SURE)
 
 
-def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow():
+def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow() -> None:
     """A record of (1, −1) becomes (−1, 1): each entry moves by 2."""
     mechanism = MeanWeights(epsilon=0.5, iterations=1, dimensions=2, moved=2, concentrated=False)
     claim = float(mechanism.charged.epsilon)
@@ -114,7 +115,7 @@ def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is
     assert audited(replace(mechanism, epsilon=5.0), 2000) > claim
 
 
-def test_the_mean_of_a_tilted_grid_is_that_of_its_definition():
+def test_the_mean_of_a_tilted_grid_is_that_of_its_definition() -> None:
     grid = np.arange(-STEPS, STEPS + 1) / STEPS
     weights = np.array([0.0, 1e-9, -1e-5, 1e-3, 0.3, -2.0, 40.0, -900.0, 1e6])
     tilted = np.exp(np.outer(weights, grid) - np.abs(weights)[:, None])
@@ -124,7 +125,7 @@ def test_the_mean_of_a_tilted_grid_is_that_of_its_definition():
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(7)], ids=["released", "seeded"])
-def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_drawn(source):
+def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_drawn(source: Any) -> None:
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.5, -0.3, 0.0, 0.9], 0.1, (500, 4)), -1, 1)
     mechanism = MeanWeights(epsilon=0.5, iterations=60, dimensions=4)
@@ -137,7 +138,7 @@ def test_means_come_close_where_noise_is_small_and_the_permit_covers_what_is_dra
     assert np.abs(again - rows.mean(axis=0)).max() < 0.1
 
 
-def test_what_it_refuses_before_the_permit_is_used():
+def test_what_it_refuses_before_the_permit_is_used() -> None:
     mechanism = MeanWeights(epsilon=1, iterations=2, dimensions=2)
     for values in (
         (np.zeros(2), np.zeros(2), 2),
@@ -160,7 +161,7 @@ def test_what_it_refuses_before_the_permit_is_used():
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 3.0])
-def test_coins_lose_what_is_stated_and_no_smaller_delta_holds(epsilon):
+def test_coins_lose_what_is_stated_and_no_smaller_delta_holds(epsilon: float) -> None:
     stated = RankCoins(epsilon=epsilon).charged
     delta = float(stated.delta)
     assert delta == pytest.approx(1 - math.exp(-epsilon)) and delta >= 1 - math.exp(-epsilon)
@@ -172,7 +173,7 @@ def test_coins_lose_what_is_stated_and_no_smaller_delta_holds(epsilon):
     assert (1 - asked[1]) - 1e9 * (1 - asked[0]) == pytest.approx(delta)
 
 
-def test_coins_are_those_of_the_ranks():
+def test_coins_are_those_of_the_ranks() -> None:
     mechanism = RankCoins(epsilon=0.7)
     ranks = np.tile([1, 2, 3], (20_000, 1))
     asked = mechanism.run(SeededNoise(2), ranks, permit=permit())
@@ -187,7 +188,7 @@ def test_coins_are_those_of_the_ranks():
         RankCoins(epsilon=0)
 
 
-def test_many_coins_add_up_to_a_loss_or_are_refused():
+def test_many_coins_add_up_to_a_loss_or_are_refused() -> None:
     many = RankCoins(epsilon=0.5).charged_for(100)
     assert isinstance(many, Approx) and many.epsilon == 50 and 1 - math.exp(-50) <= float(many.delta)
     assert many.delta < 1

@@ -6,6 +6,7 @@ Bounds are taken at a confidence of 1 − 1e-7, and simulated draws are seeded.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def worst(scale: Scale, sensitivity: float, size: int = 1) -> int:
 
 
 @pytest.mark.parametrize(("source", "count", "near"), [(ReleasedNoise(), 20_000, 0.7), (SeededNoise(1), COUNT, 0.9)])
-def test_laplace(source, count, near):
+def test_laplace(source: Any, count: Any, near: float) -> None:
     scale = Laplace(Pure(1)).scale(sensitivity=1.0, shape=(1,))
     shift = worst(scale, 1.0)
     assert near <= epsilon_lower_bound(*laplace_scores(source, scale.total, shift, count), confidence=SURE) <= 1
@@ -43,7 +44,7 @@ def test_laplace(source, count, near):
     assert epsilon_lower_bound(*broken, confidence=SURE) > 1
 
 
-def test_laplace_calibrated_without_the_rounding_is_caught():
+def test_laplace_calibrated_without_the_rounding_is_caught() -> None:
     """On a grid as coarse as the sensitivity, values Δ apart can be two units apart."""
     mechanism = Laplace(Pure(1))
     scale = mechanism.scale(sensitivity=1.0, shape=(1,), grid=1.0)
@@ -53,7 +54,7 @@ def test_laplace_calibrated_without_the_rounding_is_caught():
     assert epsilon_lower_bound(*broken, confidence=SURE) > 1
 
 
-def test_noise_on_a_grid_protects_only_values_on_the_grid():
+def test_noise_on_a_grid_protects_only_values_on_the_grid() -> None:
     scale = Laplace(Pure(1)).scale(sensitivity=1.0, shape=(1,), grid=1.0)
     noise = SeededNoise(1).discrete_laplace(scale.total, (2, 2000), permit=permit())
     first, second = (0.25 + noise[0]) % 1, (0.75 + noise[1]) % 1
@@ -61,7 +62,7 @@ def test_noise_on_a_grid_protects_only_values_on_the_grid():
 
 
 @pytest.mark.parametrize(("source", "count", "near"), [(ReleasedNoise(), 20_000, 0.0), (SeededNoise(2), COUNT, 0.75)])
-def test_gaussian(source, count, near):
+def test_gaussian(source: Any, count: Any, near: float) -> None:
     mechanism = Gaussian(Approx(1, 1e-6))
     scale = mechanism.scale(sensitivity=1.0, shape=(1,))
     shift = worst(scale, 1.0)
@@ -79,7 +80,7 @@ def shared(parts: int, sigma: float, count: int) -> np.ndarray:
     return sum(source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
 
 
-def test_gaussian_in_parts():
+def test_gaussian_in_parts() -> None:
     parts, count = 30, 50_000
     scale = Gaussian(Approx(1, 1e-6)).scale(sensitivity=1.0, shape=(1,), parts=parts)
     shift = worst(scale, 1.0)
@@ -91,7 +92,7 @@ def test_gaussian_in_parts():
     assert gdp_lower_bound(few[:count], few[count:] + shift, delta=1e-6, confidence=SURE) > 1
 
 
-def test_parts_narrower_than_the_grid_are_caught():
+def test_parts_narrower_than_the_grid_are_caught() -> None:
     """σ = 4.53 shared among 2,000 parties on the integers: nearly no noise."""
     drawn = shared(2000, 4.53 / math.sqrt(2000), 4000)
     assert epsilon_lower_bound(drawn[:2000], drawn[2000:] + 1, delta=1e-6, confidence=SURE) > 3
@@ -109,7 +110,7 @@ def spherical_measured(first: np.ndarray, second: np.ndarray, shift: np.ndarray)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_spherical(size):
+def test_spherical(size: int) -> None:
     source = SeededNoise(size)
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,))
     shift = np.zeros(size)
@@ -124,7 +125,7 @@ def test_spherical(size):
     assert measured(scale.total / 2) > 1
 
 
-def test_released_spherical():
+def test_released_spherical() -> None:
     source, size, count = ReleasedNoise(), 2, 600
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,))
     shift = np.array([worst(scale, 1.0, size), 0])
@@ -139,7 +140,7 @@ def test_released_spherical():
     assert measured(scale.total / 6) > 1
 
 
-def test_spherical_noise_with_the_radius_of_one_dimension_is_caught():
+def test_spherical_noise_with_the_radius_of_one_dimension_is_caught() -> None:
     """A radius from Gamma(1) in ten dimensions piles the noise up around the value."""
     generator, size, count = np.random.default_rng(4), 10, 20_000
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,))
@@ -156,7 +157,7 @@ def test_spherical_noise_with_the_radius_of_one_dimension_is_caught():
 
 
 @pytest.mark.parametrize(("source", "count", "near"), [(ReleasedNoise(), 20_000, 0.7), (SeededNoise(5), 20_000, 0.7)])
-def test_noisy_max(source, count, near):
+def test_noisy_max(source: Any, count: int, near: float) -> None:
     scale = NoisyMax(loss=Pure(1), sensitivity=1.0).scale
     shift = math.floor(1 / scale.grid + 1)
     tied, apart = np.array([0, 0]), np.array([-shift, shift])

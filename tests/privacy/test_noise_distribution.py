@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +22,11 @@ def permit() -> Permit:
     return simulated("test")
 
 
-def sources():
+def sources() -> Any:
     return [pytest.param(ReleasedNoise(), 20_000, id="released"), pytest.param(SeededNoise(7), 200_000, id="seeded")]
 
 
-def agreement(drawn: np.ndarray, log_weights) -> float:
+def agreement(drawn: np.ndarray, log_weights: Any) -> float:
     """The p-value of integers against weights on the integers, rare values pooled."""
     reach = int(np.abs(drawn).max()) + 200
     values = np.arange(-reach, reach + 1)
@@ -46,7 +47,7 @@ def pooled(counted: np.ndarray, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize("scale", [0.4, 1.0, 5.3, 40.0])
-def test_discrete_laplace(source, count, scale):
+def test_discrete_laplace(source: Any, count: Any, scale: float) -> None:
     drawn = source.discrete_laplace(scale, (count,), permit=permit())
     assert drawn.dtype == np.int64
     assert agreement(drawn, lambda z: -np.abs(z) / scale) > ALARM
@@ -60,7 +61,7 @@ def log_cells(z: np.ndarray, sigma: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 1.0, 2.0, 4.531, 30.0])
-def test_rounded_gaussian(source, count, sigma):
+def test_rounded_gaussian(source: Any, count: Any, sigma: float) -> None:
     drawn = source.rounded_gaussian(sigma, (count // 2, 2), permit=permit())
     assert drawn.shape == (count // 2, 2)
     assert drawn.dtype == np.int64
@@ -68,12 +69,12 @@ def test_rounded_gaussian(source, count, sigma):
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 1.0, 4.531])
-def test_discrete_gaussians_of_which_spherical_noise_is_mixed(sigma):
+def test_discrete_gaussians_of_which_spherical_noise_is_mixed(sigma: float) -> None:
     for drawn in (ReleasedNoise()._gaussian(sigma, 20_000), SeededNoise(7)._gaussian(np.full(200_000, sigma))):
         assert agreement(drawn, lambda z: -z * z / (2 * sigma * sigma)) > ALARM
 
 
-def test_the_test_tells_rounded_from_discrete_gaussians():
+def test_the_test_tells_rounded_from_discrete_gaussians() -> None:
     drawn = SeededNoise(1).rounded_gaussian(0.8, (200_000,), permit=permit())
     assert agreement(drawn, lambda z: -z * z / (2 * 0.64)) < ALARM
 
@@ -96,13 +97,13 @@ LATTICES = [(1, 1.0, 60), (1, 3.0, 90), (2, 1.5, 45), (2, 4.0, 100), (3, 1.8, 28
 
 
 @pytest.mark.parametrize(("dimension", "beta", "reach"), LATTICES)
-def test_seeded_spherical_noise_point_by_point(dimension, beta, reach):
+def test_seeded_spherical_noise_point_by_point(dimension: Any, beta: Any, reach: Any) -> None:
     drawn = SeededNoise(3)._lattice_rows(beta, 200_000, dimension)
     assert lattice_agreement(drawn, beta, reach) > ALARM
 
 
 @pytest.mark.parametrize(("dimension", "beta", "reach"), [(1, 1.5, 60), (2, 1.5, 45), (3, 1.8, 28)])
-def test_released_spherical_noise_radius_by_radius(dimension, beta, reach):
+def test_released_spherical_noise_radius_by_radius(dimension: int, beta: float, reach: int) -> None:
     source = ReleasedNoise()
     drawn = np.array([source.spherical(beta, (dimension,), permit=permit()) for _ in range(1000)])
     points, probabilities = lattice(dimension, beta, reach)
@@ -113,7 +114,7 @@ def test_released_spherical_noise_radius_by_radius(dimension, beta, reach):
         assert lattice_agreement(drawn, beta, reach) > ALARM
 
 
-def test_without_the_correction_for_the_lattice_the_noise_would_be_wrong():
+def test_without_the_correction_for_the_lattice_the_noise_would_be_wrong() -> None:
     """Gamma((d+1)/2) variances, which are right over the reals, miss the lattice's small radii."""
     source, generator, beta = SeededNoise(3), np.random.default_rng(3), 1.5
     variances = 2 * beta**2 * generator.standard_gamma(1.5, 200_000)
@@ -121,7 +122,7 @@ def test_without_the_correction_for_the_lattice_the_noise_would_be_wrong():
     assert lattice_agreement(drawn, beta, 45) < ALARM
 
 
-def test_the_radius_in_many_dimensions():
+def test_the_radius_in_many_dimensions() -> None:
     dimension, beta = 50, 500.0
     seeded = SeededNoise(5)._lattice_rows(beta, 20_000, dimension)
     source = ReleasedNoise()
@@ -137,7 +138,7 @@ def test_the_radius_in_many_dimensions():
 
 
 @pytest.mark.parametrize(("dimension", "beta"), [(1, "1"), (2, "1.5"), (7, "30"), (200, "15")])
-def test_mixture_weights_are_those_of_the_binomial_theorem(dimension, beta):
+def test_mixture_weights_are_those_of_the_binomial_theorem(dimension: int, beta: str) -> None:
     """The proposal's density over the target's unnormalised one is the same at every variance."""
     components = powers(Decimal(beta), dimension)
     assert components[-1][1] == 1
@@ -156,7 +157,7 @@ def test_mixture_weights_are_those_of_the_binomial_theorem(dimension, beta):
 
 
 @pytest.mark.parametrize("dimension", [1, 3])
-def test_keep_probability_against_the_sum_over_the_integers(dimension):
+def test_keep_probability_against_the_sum_over_the_integers(dimension: int) -> None:
     variances = np.array([1e-3, 0.05, 1 / (2 * np.pi), 0.2, 1.0, 50.0])
     integers = np.arange(-400, 401)
     theta = np.exp(-(integers**2) / (2 * variances[:, None])).sum(1)
@@ -166,7 +167,7 @@ def test_keep_probability_against_the_sum_over_the_integers(dimension):
     assert np.allclose(keep_probabilities(variances, dimension), expected, rtol=1e-11, atol=0)
 
 
-def test_seeds_repeat_and_differ():
+def test_seeds_repeat_and_differ() -> None:
     def draws(seed: int) -> list[np.ndarray]:
         source = SeededNoise(seed)
         return [
@@ -181,7 +182,7 @@ def test_seeds_repeat_and_differ():
     assert not ReleasedNoise().seeded
 
 
-def test_wide_noise_keeps_its_width():
+def test_wide_noise_keeps_its_width() -> None:
     for source in (ReleasedNoise(), SeededNoise(4)):
         sigma = 2.0**49
         drawn = source.rounded_gaussian(sigma, (4000,), permit=permit()) / sigma

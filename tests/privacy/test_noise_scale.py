@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def shifted(probabilities: np.ndarray, by: int) -> tuple[np.ndarray, np.ndarray]
 
 
 @given(sensitivities, sizes, epsilons)
-def test_laplace_pays_for_the_rounded_sensitivity(sensitivity, size, epsilon):
+def test_laplace_pays_for_the_rounded_sensitivity(sensitivity: Any, size: Any, epsilon: Any) -> None:
     scale = Laplace(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,))
     assert (sensitivity / scale.grid + size) / scale.total <= epsilon
     assert scale.total * scale.grid <= 1.001001 * sensitivity / epsilon
@@ -55,7 +56,9 @@ def test_laplace_pays_for_the_rounded_sensitivity(sensitivity, size, epsilon):
 
 
 @given(sensitivities, sizes, st.one_of(epsilons, st.floats(20, 1e6)))
-def test_spherical_pays_for_the_rounded_sensitivity_and_the_precision(sensitivity, size, epsilon):
+def test_spherical_pays_for_the_rounded_sensitivity_and_the_precision(
+    sensitivity: Any, size: Any, epsilon: Any
+) -> None:
     scale = Spherical(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,))
     steps = sensitivity / scale.grid + math.sqrt(size)
     assert steps / scale.total + numerical_loss(size, epsilon) <= epsilon * (1 + 1e-15)
@@ -64,7 +67,9 @@ def test_spherical_pays_for_the_rounded_sensitivity_and_the_precision(sensitivit
 
 
 @given(sensitivities, sizes, st.floats(0.01, 5), st.integers(1, 100_000))
-def test_gaussian_pays_for_the_rounded_sensitivity_and_the_parts(sensitivity, size, mu, parts):
+def test_gaussian_pays_for_the_rounded_sensitivity_and_the_parts(
+    sensitivity: Any, size: Any, mu: float, parts: int
+) -> None:
     scale = Gaussian(GDP(mu)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     steps = sensitivity / scale.grid + math.sqrt(size)
     assert steps / scale.total <= mu
@@ -75,7 +80,7 @@ def test_gaussian_pays_for_the_rounded_sensitivity_and_the_parts(sensitivity, si
     assert (scale.loss, Gaussian(GDP(mu)).charged) == (GDP(mu), GDP(mu))
 
 
-def test_a_grid_on_which_parts_are_too_uneven_is_refused():
+def test_a_grid_on_which_parts_are_too_uneven_is_refused() -> None:
     """At just above two units a sum of parts is 2^−55 off in each coordinate: fine for one, not for ten thousand."""
     noise = Gaussian(GDP(1))
     one = noise.scale(sensitivity=100.0, shape=(1,), parts=2540, grid=1.0)
@@ -86,27 +91,27 @@ def test_a_grid_on_which_parts_are_too_uneven_is_refused():
 
 
 @given(sensitivities, epsilons)
-def test_noisy_max_pays_twice_for_each_score(sensitivity, epsilon):
+def test_noisy_max_pays_twice_for_each_score(sensitivity: Any, epsilon: Any) -> None:
     scale = NoisyMax(loss=Pure(epsilon), sensitivity=sensitivity).scale
     assert 2 * (sensitivity / scale.grid + 1) / scale.total <= epsilon
 
 
 @given(st.floats(1e-9, 1e9), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
-def test_grids_are_powers_of_two_and_at_most_what_was_asked(grid, first, second):
+def test_grids_are_powers_of_two_and_at_most_what_was_asked(grid: float, first: float, second: float) -> None:
     scale = Laplace(Pure(1)).scale(sensitivity=1.0, shape=(1,), grid=grid)
     assert math.frexp(scale.grid)[0] == 0.5
     assert grid / 2 < scale.grid <= grid
     assert abs(round(first / scale.grid) - round(second / scale.grid)) <= abs(first - second) / scale.grid + 1 + 1e-6
 
 
-def test_an_epsilon_delta_budget_is_charged_in_mu():
+def test_an_epsilon_delta_budget_is_charged_in_mu() -> None:
     scale = Gaussian(Approx(1, 1e-6)).scale(sensitivity=2.0, shape=(3, 4))
     assert scale.loss == GDP.squared(gdp_square(1, 1e-6)) == Gaussian(Approx(1, 1e-6)).charged
     assert scale.total * scale.grid == pytest.approx(2 * 4.225, rel=2e-3)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.7, 2.0, 9.0])
-def test_the_rounded_gaussian_is_zcdp_at_any_width(sigma):
+def test_the_rounded_gaussian_is_zcdp_at_any_width(sigma: float) -> None:
     for by in (1, 3):
         first, second = shifted(rounded_pmf(sigma, int(30 * sigma) + 10), by)
         for order in (1.1, 2.0, 5.5):
@@ -114,7 +119,7 @@ def test_the_rounded_gaussian_is_zcdp_at_any_width(sigma):
 
 
 @pytest.mark.parametrize(("part", "parts"), [(2.0, 2), (2.0, 8), (2.5, 20)])
-def test_sums_of_parts_stay_within_the_claim(part, parts):
+def test_sums_of_parts_stay_within_the_claim(part: float, parts: int) -> None:
     one = total = rounded_pmf(part, 60)
     for _ in range(parts - 1):
         total = np.convolve(total, one)
@@ -125,7 +130,7 @@ def test_sums_of_parts_stay_within_the_claim(part, parts):
             assert renyi(first, second, order) <= order * claim**2 / 2 * (1 + 1e-9)
 
 
-def test_parts_below_the_grid_are_not_gaussian_and_are_refused():
+def test_parts_below_the_grid_are_not_gaussian_and_are_refused() -> None:
     """σ = 4.53 in total over 400 parts: each is nearly always 0, and the claimed divergence is exceeded."""
     part, parts = 4.53 / 20, 400
     one = total = rounded_pmf(part, 8)
@@ -139,7 +144,7 @@ def test_parts_below_the_grid_are_not_gaussian_and_are_refused():
 
 
 @pytest.mark.parametrize(("part", "parts"), [(0.75, 2), (0.8, 3), (1.0, 2)])
-def test_sums_of_discrete_gaussians_are_within_the_gap_of_one(part, parts):
+def test_sums_of_discrete_gaussians_are_within_the_gap_of_one(part: float, parts: int) -> None:
     """Of these spherical noise in parts is mixed; at widths where the distance can be seen."""
     one = total = pmf(part, 60)
     for _ in range(parts - 1):
@@ -150,7 +155,7 @@ def test_sums_of_discrete_gaussians_are_within_the_gap_of_one(part, parts):
     assert gap(part, parts) / 50 < found <= gap(part, parts) / 2
 
 
-def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms():
+def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms() -> None:
     for parts in (2, 64, 65, 66, 500):
         terms = [math.exp(-2 * math.pi**2 * 0.25 * k / (k + 1)) for k in range(1, parts)]
         assert 10 * sum(terms) <= gap(0.5, parts) <= 10 * sum(terms) * 1.1
@@ -170,7 +175,7 @@ def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms():
         lambda: Gaussian(Approx(1, 0)),
     ],
 )
-def test_a_loss_that_buys_nothing_is_refused(make):
+def test_a_loss_that_buys_nothing_is_refused(make: Any) -> None:
     with pytest.raises(StudyError):
         make()
 
@@ -189,12 +194,12 @@ def test_a_loss_that_buys_nothing_is_refused(make):
         {"sensitivity": 1.0, "shape": (2,), "grid": 2.0**-55},
     ],
 )
-def test_what_can_not_be_calibrated_is_refused(noise: Noise, asked):
+def test_what_can_not_be_calibrated_is_refused(noise: Noise, asked: Any) -> None:
     with pytest.raises(StudyError):
         noise.scale(**asked)
 
 
-def test_noise_too_wide_for_its_integers_is_refused():
+def test_noise_too_wide_for_its_integers_is_refused() -> None:
     with pytest.raises(StudyError, match="coarser"):
         Laplace(Pure("1e-12")).scale(sensitivity=1.0, shape=(1000,))
     with pytest.raises(StudyError, match="beyond its proof"):
@@ -205,7 +210,7 @@ def test_noise_too_wide_for_its_integers_is_refused():
 @given(
     st.sampled_from([Laplace(Pure(1)), Spherical(Pure(1)), Gaussian(ZCDP("0.1"))]), st.integers(1, 4), st.integers(1, 5)
 )
-def test_draws_have_the_shape_and_width_asked_for(noise, rows, columns):
+def test_draws_have_the_shape_and_width_asked_for(noise: Any, rows: int, columns: int) -> None:
     scale = noise.scale(sensitivity=1.0, shape=(rows, columns))
     drawn = noise.draw(SeededNoise(1), scale, (rows, columns), permit=simulated("x"))
     assert drawn.shape == (rows, columns)
@@ -213,7 +218,7 @@ def test_draws_have_the_shape_and_width_asked_for(noise, rows, columns):
     assert 0 < np.abs(drawn).max() < 60 * rows * columns * scale.total
 
 
-def test_a_part_is_narrower_than_the_whole():
+def test_a_part_is_narrower_than_the_whole() -> None:
     noise = Gaussian(ZCDP("0.1"))
     scale = noise.scale(sensitivity=1.0, shape=(5000,), parts=100)
     part = noise.draw(SeededNoise(1), scale, (5000,), permit=simulated("x"), part=True)
@@ -222,6 +227,6 @@ def test_a_part_is_narrower_than_the_whole():
     assert whole.std() == pytest.approx(scale.total, rel=0.05)
 
 
-def test_a_scale_says_what_is_charged():
+def test_a_scale_says_what_is_charged() -> None:
     assert isinstance(Gaussian(Approx(1, 1e-6)).scale(sensitivity=1.0, shape=(1,)), Scale)
     assert Laplace(Pure(2)).scale(sensitivity=1.0, shape=(1,)).loss == Pure(2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,13 +49,13 @@ def agreement(drawn: np.ndarray, sigma: float) -> float:
 
 
 @pytest.mark.parametrize("sigma", [0.3, 0.71, 1.0, 2.0, 3.7, 15.99, 16.0, 40.0, 1000.3])
-def test_rounded_normals_have_exact_cell_probabilities(sigma):
+def test_rounded_normals_have_exact_cell_probabilities(sigma: float) -> None:
     assert agreement(normals(sigma, 400_000, seeded(1)).rounded(), sigma) > ALARM
     assert agreement(ReleasedNoise().rounded_gaussian(sigma, (100_000,), permit=simulated("x")), sigma) > ALARM
 
 
 @pytest.mark.parametrize("twin", ["truncated", "narrow", "discrete"])
-def test_the_test_sees_what_is_not_a_rounded_normal(twin):
+def test_the_test_sees_what_is_not_a_rounded_normal(twin: str) -> None:
     real = normals(2.0, 400_000, seeded(2)).doubles()
     z = np.arange(-30, 31)
     weights = np.exp(-(z**2) / (2 * 0.71**2))
@@ -67,18 +68,18 @@ def test_the_test_sees_what_is_not_a_rounded_normal(twin):
 
 
 @pytest.mark.parametrize("sigma", [0.05, 5.0, 2.0**20, 2.0**49 * 1.37, 2.0**50])
-def test_the_real_numbers_are_normal_whatever_the_width(sigma):
+def test_the_real_numbers_are_normal_whatever_the_width(sigma: Any) -> None:
     assert kstest(normals(sigma, 200_000, seeded(3)).doubles() / sigma, "norm").pvalue > ALARM
 
 
-def test_the_last_bits_of_wide_noise_are_even():
+def test_the_last_bits_of_wide_noise_are_even() -> None:
     """Where a sampler computes in doubles, low bits of wide noise are all zero."""
     drawn = normals(2.0**50, 100_000, seeded(4)).rounded()
     assert chisquare(np.bincount(drawn % 64, minlength=64)).pvalue > ALARM
 
 
 @pytest.mark.parametrize("sigma", [1.0, 24.0, 31.9])
-def test_the_tail_behind_the_last_cell(sigma, monkeypatch):
+def test_the_tail_behind_the_last_cell(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a table up to three deviations a tail is met often enough to be looked at: its share and its shape."""
     monkeypatch.setattr(sampler, "step_curve", lambda s: step_curve(s, 3.0))
     count = 60_000
@@ -90,7 +91,7 @@ def test_the_tail_behind_the_last_cell(sigma, monkeypatch):
     assert kstest(beyond, lambda x: 1 - np.exp(log_ndtr(-x) - log_ndtr(-start))).pvalue > ALARM
 
 
-def test_each_stretch_behind_the_last_cell_has_half_the_weight_of_the_one_before():
+def test_each_stretch_behind_the_last_cell_has_half_the_weight_of_the_one_before() -> None:
     """A cell is chosen as often as its weight says, which is what it is kept by."""
     curve, words = step_curve(5.0, 3.0), seeded(11)
     start, (first,) = words.take(1, 8000)
@@ -107,7 +108,7 @@ def test_each_stretch_behind_the_last_cell_has_half_the_weight_of_the_one_before
 
 @pytest.mark.parametrize("sigma", [0.1, 1.0, 1.999, 2.0, 3.1, 2.0**50])
 @pytest.mark.parametrize("reach", [3.0, 12.0])
-def test_the_steps_lie_above_the_density_and_add_up(sigma, reach):
+def test_the_steps_lie_above_the_density_and_add_up(sigma: float, reach: float) -> None:
     curve = step_curve(sigma, reach)
     width = Fraction(2) ** curve.exponent / Fraction(sigma)
     assert Fraction(1, 32) < width <= Fraction(1, 16)
@@ -125,7 +126,7 @@ def test_the_steps_lie_above_the_density_and_add_up(sigma, reach):
     assert curve.height * math.sqrt(math.pi / 2) / float(width) > 0.96 * 2**62 or reach == 3.0
 
 
-def test_exact_decisions_are_those_of_the_doubles(monkeypatch):
+def test_exact_decisions_are_those_of_the_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     """When every comparison is settled by bounds, or none but the closest, the same seed gives the same numbers: what
     is drawn does not depend on how a machine rounds."""
     fast = normals(37.5, 300, seeded(6))
@@ -137,7 +138,7 @@ def test_exact_decisions_are_those_of_the_doubles(monkeypatch):
     assert not np.array_equal(fast.rounded(), normals(37.5, 300, seeded(7)).rounded())
 
 
-def test_a_comparison_that_64_bits_leave_open_is_settled_by_more():
+def test_a_comparison_that_64_bits_leave_open_is_settled_by_more() -> None:
     words = seeded(8)
     start, first = words.take(1, 40)
     for index, word in enumerate(first[0].tolist()):
@@ -150,7 +151,7 @@ def test_a_comparison_that_64_bits_leave_open_is_settled_by_more():
 
 
 @pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 3), Fraction(7), Fraction(150), Fraction(191), Fraction(5000)])
-def test_bounds_of_the_exponential(x):
+def test_bounds_of_the_exponential(x: Any) -> None:
     with localcontext() as context:
         context.prec = 400
         truth = Fraction((Decimal(-x.numerator) / Decimal(x.denominator)).exp())
@@ -160,7 +161,7 @@ def test_bounds_of_the_exponential(x):
         assert most - least <= Fraction(1, 1 << (bits - 8))
 
 
-def test_rounding_is_that_of_the_exact_number():
+def test_rounding_is_that_of_the_exact_number() -> None:
     for sigma in (0.2, 1.0, 7.9, 8.0, 17.0, 2.0**33):
         drawn = normals(sigma, 200, seeded(9))
         whole, doubles = drawn.rounded(), drawn.doubles()
@@ -173,13 +174,13 @@ def test_rounding_is_that_of_the_exact_number():
             )
 
 
-def test_bits_that_no_decision_looked_at_are_uniform():
+def test_bits_that_no_decision_looked_at_are_uniform() -> None:
     drawn = normals(1.0, 3000, seeded(10))
     further = [drawn.words.longer(int(p), int(w), 72) & 255 for p, w in zip(drawn.positions, drawn.places, strict=True)]
     assert chisquare(np.bincount(further, minlength=256)).pvalue > ALARM
 
 
-def test_released_noise_holds_its_claim_and_a_narrow_twin_does_not():
+def test_released_noise_holds_its_claim_and_a_narrow_twin_does_not() -> None:
     count, delta, sure = 400_000, 1e-6, 1 - 1e-7
     scale = Gaussian(Approx(1, delta)).scale(sensitivity=1.0, shape=(1,))
     shift = math.floor(1 / scale.grid + 1)

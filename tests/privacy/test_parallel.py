@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from comity.privacy.loss import GDP, Approx, Loss, Pure
 from comity.privacy.parallel import Parts
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture(autouse=True)

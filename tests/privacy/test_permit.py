@@ -4,6 +4,7 @@ import contextlib
 import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ SOURCES = [ReleasedNoise(), SeededNoise(1)]
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
 @pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
-def test_a_permit_buys_one_draw(source, draw):
+def test_a_permit_buys_one_draw(source: Any, draw: Any) -> None:
     permit = Permit("votes", 3)
     draw(source, permit)
     assert permit.used
@@ -32,18 +33,18 @@ def test_a_permit_buys_one_draw(source, draw):
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
-def test_a_draw_needs_a_permit(draw):
+def test_a_draw_needs_a_permit(draw: Any) -> None:
     with pytest.raises(AttributeError):
         draw(SeededNoise(1), None)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_permit_has_no_copy(duplicate):
+def test_a_permit_has_no_copy(duplicate: Any) -> None:
     with pytest.raises(Refused):
         duplicate(Permit("votes", 0))
 
 
-def test_a_mechanism_draws_as_often_as_it_says_under_one_permit():
+def test_a_mechanism_draws_as_often_as_it_says_under_one_permit() -> None:
     permit, source = Permit("tree", 1), SeededNoise(1)
     with permit.several(3) as within:
         assert permit.used
@@ -58,7 +59,7 @@ def test_a_mechanism_draws_as_often_as_it_says_under_one_permit():
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_nothing_is_drawn_after_the_mechanism(failing):
+def test_nothing_is_drawn_after_the_mechanism(failing: bool) -> None:
     permit, kept = Permit("tree", 1), []
     with contextlib.suppress(ZeroDivisionError), permit.several(3) as within:
         kept.append(within)
@@ -68,7 +69,7 @@ def test_nothing_is_drawn_after_the_mechanism(failing):
         SeededNoise(1).discrete_laplace(2.0, (2,), permit=kept[0])
 
 
-def test_a_draw_of_a_mechanism_is_not_made_into_several():
+def test_a_draw_of_a_mechanism_is_not_made_into_several() -> None:
     with Permit("tree", 1).several(1) as within:
         with pytest.raises(Refused):
             within.several(2)
@@ -76,14 +77,14 @@ def test_a_draw_of_a_mechanism_is_not_made_into_several():
             copy.copy(within)
 
 
-def test_a_permit_that_is_used_covers_no_mechanism():
+def test_a_permit_that_is_used_covers_no_mechanism() -> None:
     permit = Permit("tree", 1)
     permit.use()
     with pytest.raises(Refused), permit.several(2):
         pass
 
 
-def test_of_many_threads_as_many_draw_as_are_covered():
+def test_of_many_threads_as_many_draw_as_are_covered() -> None:
     with Permit("tree", 0).several(5) as within, ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(attempt, [within] * 40)) == 5
 
@@ -96,7 +97,7 @@ def attempt(permit: Permit) -> bool:
     return True
 
 
-def test_of_many_threads_one_draws():
+def test_of_many_threads_one_draws() -> None:
     with ThreadPoolExecutor(16) as pool:
         for index in range(50):
             permit = Permit("votes", index)
@@ -105,7 +106,7 @@ def test_of_many_threads_one_draws():
 
 @pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 2.0**51])
-def test_a_bad_scale_is_refused_before_the_permit_is_used(source, scale):
+def test_a_bad_scale_is_refused_before_the_permit_is_used(source: Any, scale: Any) -> None:
     for draw in (source.discrete_laplace, source.rounded_gaussian, source.spherical):
         permit = Permit("votes", 0)
         with pytest.raises(StudyError):
@@ -115,14 +116,14 @@ def test_a_bad_scale_is_refused_before_the_permit_is_used(source, scale):
 
 @pytest.mark.parametrize("source", SOURCES, ids=["released", "seeded"])
 @pytest.mark.parametrize("scores", [[], [0.5, 1.0], [[], []], [float("nan")], [2**60]])
-def test_bad_scores_are_refused_before_the_permit_is_used(source, scores):
+def test_bad_scores_are_refused_before_the_permit_is_used(source: Any, scores: Any) -> None:
     permit = Permit("best", 0)
     with pytest.raises(DataError):
         source.noisy_max(np.array(scores), 1.0, permit=permit)
     assert not permit.used
 
 
-def test_spherical_noise_narrower_than_its_dimension_is_refused():
+def test_spherical_noise_narrower_than_its_dimension_is_refused() -> None:
     for source in SOURCES:
         permit = Permit("model", 0)
         with pytest.raises(ComityError, match="finer"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def root(rounds: int) -> np.ndarray:
     return np.array([[c[t - k] if k <= t else 0.0 for k in range(rounds)] for t in range(rounds)])
 
 
-def test_the_factor_is_the_square_root_of_summing_up():
+def test_the_factor_is_the_square_root_of_summing_up() -> None:
     assert np.allclose(root(40) @ root(40), np.tril(np.ones((40, 40))), rtol=0, atol=1e-13)
     exact = exact_coefficients(300)
     assert exact[:4] == (1, Fraction(1, 2), Fraction(3, 8), Fraction(5, 16))
@@ -36,7 +37,7 @@ def test_the_factor_is_the_square_root_of_summing_up():
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5, 9])
-def test_no_rounds_move_the_sequence_further_than_the_factor(rounds):
+def test_no_rounds_move_the_sequence_further_than_the_factor(rounds: int) -> None:
     """All sets of rounds in which a unit takes part, moves in all directions: the first rounds, alike, are worst."""
     matrix, generator = root(rounds), np.random.default_rng(rounds)
     for most in range(1, rounds + 1):
@@ -62,7 +63,7 @@ def tree(rounds: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("rounds", "worst", "mean"), [(16, 1.944, 1.797), (256, 2.831, 2.669), (4096, 3.714, 3.551)])
-def test_errors_against_independent_noise_and_the_binary_tree(rounds, worst, mean):
+def test_errors_against_independent_noise_and_the_binary_tree(rounds: int, worst: float, mean: float) -> None:
     mechanism = PrefixSums(loss=GDP(1), rounds=rounds)
     errors = mechanism.factor * mechanism.deviations
     assert errors.max() == pytest.approx(worst, abs=0.001)
@@ -76,7 +77,7 @@ def test_errors_against_independent_noise_and_the_binary_tree(rounds, worst, mea
     assert rounds < (always.factor * always.deviations).max() < 1.6 * rounds
 
 
-def test_the_noise_is_the_root_times_normals_rounded():
+def test_the_noise_is_the_root_times_normals_rounded() -> None:
     mechanism = PrefixSums(loss=GDP(1), rounds=12)
     scale = mechanism.scale(sensitivity=1.0, shape=(3, 50))
     noise = mechanism.noise(bytes(32), scale, (3, 50))
@@ -90,7 +91,7 @@ def test_the_noise_is_the_root_times_normals_rounded():
     assert abs(np.corrcoef(z[:-1].ravel(), z[1:].ravel())[0, 1]) < 6 / math.sqrt(z.size)
 
 
-def test_a_resumed_run_draws_nothing_twice():
+def test_a_resumed_run_draws_nothing_twice() -> None:
     mechanism = PrefixSums(loss=GDP(1), rounds=6)
     scale = mechanism.scale(sensitivity=1.0, shape=(4,))
     seed = mechanism.begin(ReleasedNoise(), permit=simulated("sums"))
@@ -101,7 +102,7 @@ def test_a_resumed_run_draws_nothing_twice():
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(1)], ids=["released", "seeded"])
-def test_one_permit_for_the_whole_sequence(source):
+def test_one_permit_for_the_whole_sequence(source: Any) -> None:
     once = simulated("sums")
     mechanism = PrefixSums(loss=GDP(1), rounds=3)
     assert len(mechanism.begin(source, permit=once)) == 32
@@ -109,7 +110,7 @@ def test_one_permit_for_the_whole_sequence(source):
         mechanism.begin(source, permit=once)
 
 
-def test_sums_that_doubles_leave_open_are_rounded_exactly(monkeypatch):
+def test_sums_that_doubles_leave_open_are_rounded_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With every sum settled by exact bounds the noise is the same, also where doubles settle none."""
     fast = RoundNoise(bytes(32), 900.0, (6,), 9)
     expected = [fast.of(t) for t in (0, 4, 8)]
@@ -117,7 +118,7 @@ def test_sums_that_doubles_leave_open_are_rounded_exactly(monkeypatch):
     assert [[slow._exact(t, i) for i in range(6)] for t in (0, 4, 8) if slow.of(t) is not None] == [
         e.tolist() for e in expected
     ]
-    calls = []
+    calls: Any = []
     wide = RoundNoise(bytes(32), 2.0**49, (2,), 9)
     exact = RoundNoise._exact
     monkeypatch.setattr(module.RoundNoise, "_exact", lambda self, *a: calls.append(a) or exact(self, *a))
@@ -129,7 +130,9 @@ def test_sums_that_doubles_leave_open_are_rounded_exactly(monkeypatch):
         assert abs(int(drawn[index]) - truth) <= Fraction(1, 2)
 
 
-def sequence_scores(mechanism: PrefixSums, sigma: float, moves: np.ndarray, grid: int, count: int, seed: int) -> list:
+def sequence_scores(
+    mechanism: PrefixSums, sigma: float, moves: np.ndarray[Any, Any], grid: int, count: int, seed: int
+) -> list[Any]:
     """Log likelihood ratios of all noisy sums, of rows without and with the moves: what the best guess goes by."""
     rounds = mechanism.rounds
     noise = RoundNoise(seed.to_bytes(32, "big"), sigma, (2, count), rounds)
@@ -140,7 +143,7 @@ def sequence_scores(mechanism: PrefixSums, sigma: float, moves: np.ndarray, grid
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_the_whole_sequence_holds_its_claim_and_fewer_participations_than_there_are_do_not(participations):
+def test_the_whole_sequence_holds_its_claim_and_fewer_participations_than_there_are_do_not(participations: int) -> None:
     mechanism = PrefixSums(loss=Approx(1, DELTA), rounds=6, participations=participations)
     scale = mechanism.scale(sensitivity=1.0, shape=(1,))
     shift = math.floor(1 / scale.grid + 1)
@@ -168,12 +171,12 @@ def test_the_whole_sequence_holds_its_claim_and_fewer_participations_than_there_
         lambda: RoundNoise(bytes(32), 10.0, (1,), 3).of(-1),
     ],
 )
-def test_what_can_not_be_laid_out_is_refused(make):
+def test_what_can_not_be_laid_out_is_refused(make: Any) -> None:
     with pytest.raises(StudyError):
         make()
 
 
-def test_the_scale_pays_for_rounding_and_the_factor():
+def test_the_scale_pays_for_rounding_and_the_factor() -> None:
     mechanism = PrefixSums(loss=GDP(2), rounds=64, participations=4)
     scale = mechanism.scale(sensitivity=3.0, shape=(10, 10))
     assert (3 / scale.grid + 10) * mechanism.factor / scale.total <= 2

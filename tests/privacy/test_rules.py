@@ -21,7 +21,7 @@ from comity.privacy.mechanisms import gaussian
 from comity.privacy.mechanisms.gaussian import Gaussian, unevenness
 from comity.privacy.unit import Neighbours, Unit
 
-RECORD = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 @pytest.fixture(autouse=True)

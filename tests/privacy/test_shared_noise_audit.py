@@ -7,6 +7,7 @@ Bounds are taken at a confidence of 1 − 1e-7, and draws are seeded unless they
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def permit() -> Permit:
     return simulated("test")
 
 
-def seen(draw, parties: int, coalition: int) -> np.ndarray:
+def seen(draw: Any, parties: int, coalition: int) -> np.ndarray:
     """The opened sum of every party's part, less the parts that the coalition drew itself."""
     parts = [draw() for _ in range(parties)]
     return sum(parts) - sum(parts[:coalition], np.zeros_like(parts[0]))
@@ -45,7 +46,7 @@ def laplace_scores(width: float, shape: float, shift: int) -> tuple[np.ndarray, 
 
 
 def laplace_measured(
-    source, width: float, parties: int, coalition: int, laid_out: int, shift: int, count: int
+    source: Any, width: float, parties: int, coalition: int, laid_out: int, shift: int, count: int
 ) -> float:
     def draw() -> np.ndarray:
         return source.laplace_part(width, laid_out, (count,), permit=permit())
@@ -60,12 +61,12 @@ def laplace_measured(
     [(ReleasedNoise(), 30_000, 0.7), (SeededNoise(1), 200_000, 0.9)],
     ids=["released", "seeded"],
 )
-def test_laplace_parts_before_a_coalition(source, count, near):
+def test_laplace_parts_before_a_coalition(source: Any, count: int, near: float) -> None:
     parties, coalition = 6, 2
     scale = Laplace(Pure(1)).scale(sensitivity=1.0, shape=(1,), parts=parties - coalition, grid=0.25)
     shift = math.floor(1 / scale.grid + 1)
 
-    def measured(**changed) -> float:
+    def measured(**changed: Any) -> float:
         laid_out = {"parties": parties, "coalition": coalition, "laid_out": parties - coalition} | changed
         return laplace_measured(source, scale.total, shift=shift, count=count, **laid_out)
 
@@ -76,13 +77,13 @@ def test_laplace_parts_before_a_coalition(source, count, near):
     assert measured(parties=2, coalition=1, laid_out=2) > 1.5
 
 
-def gaussian_like(draw, parties: int, coalition: int, shift: int) -> float:
+def gaussian_like(draw: Any, parties: int, coalition: int, shift: int) -> float:
     views = seen(draw, parties, coalition), seen(draw, parties, coalition) + shift
     return gdp_lower_bound(*views, delta=DELTA, confidence=SURE)
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(3)], ids=["released", "seeded"])
-def test_gaussian_parts_before_a_coalition(source):
+def test_gaussian_parts_before_a_coalition(source: Any) -> None:
     count, parties, coalition = 400_000, 5, 1
     scale = Gaussian(Approx(1, DELTA)).scale(sensitivity=1.0, shape=(1,), parts=parties - coalition)
     shift = math.floor(1 / scale.grid + 1)
@@ -98,7 +99,7 @@ def test_gaussian_parts_before_a_coalition(source):
     assert measured(2, 1, 2) > 1.2
 
 
-def test_what_missing_parts_cost_with_the_least_noise_for_a_claim():
+def test_what_missing_parts_cost_with_the_least_noise_for_a_claim() -> None:
     """Noise without any reserve: 1.24 for 1 when a third is missing, 1.45 when one of two parties reads."""
     sigma = analytic_gaussian_sigma(1, DELTA)
     third, half = gaussian_epsilon(math.sqrt(3 / 2) / sigma, DELTA), gaussian_epsilon(math.sqrt(2) / sigma, DELTA)
@@ -116,7 +117,7 @@ def test_what_missing_parts_cost_with_the_least_noise_for_a_claim():
     assert 1.2 < measured(2, 1) < half
 
 
-def test_gaussian_parts_below_one_grid_unit():
+def test_gaussian_parts_below_one_grid_unit() -> None:
     """σ = 4.53 over 2,000 integer parts: refused by the mechanism; drawn by hand, the sum is nearly always 0."""
     with pytest.raises(StudyError, match="finer"):
         Gaussian(Approx(1, DELTA)).scale(sensitivity=1.0, shape=(1,), parts=2000, grid=1.0)
@@ -129,7 +130,7 @@ def test_gaussian_parts_below_one_grid_unit():
     assert epsilon_lower_bound(first, second + 1, delta=DELTA, confidence=SURE) > 4
 
 
-def spherical_measured(rows, arrived: int, shift: np.ndarray) -> float:
+def spherical_measured(rows: Any, arrived: int, shift: np.ndarray) -> float:
     first, second = (sum(rows() for _ in range(arrived)) for _ in range(2))
     scores = (np.linalg.norm(view, axis=1) for view in (first, second + shift))
     distances = (np.linalg.norm(v - shift, axis=1) - np.linalg.norm(v, axis=1) for v in (first, second + shift))
@@ -137,7 +138,7 @@ def spherical_measured(rows, arrived: int, shift: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_spherical_parts_before_a_coalition(size):
+def test_spherical_parts_before_a_coalition(size: int) -> None:
     """A coalition sees the honest parts, of which there are as many as were laid out for."""
     parts, count, source = 4, 100_000, SeededNoise(size)
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,), parts=parts)
@@ -151,7 +152,7 @@ def test_spherical_parts_before_a_coalition(size):
     assert spherical_measured(rows, 1, shift) > 1
 
 
-def test_released_spherical_parts_before_a_coalition():
+def test_released_spherical_parts_before_a_coalition() -> None:
     parts, size, count, source = 2, 2, 300, ReleasedNoise()
     scale = Spherical(Pure(1)).scale(sensitivity=1.0, shape=(size,), parts=parts)
     shift = np.array([math.floor(1 / scale.grid + math.sqrt(size)), 0])

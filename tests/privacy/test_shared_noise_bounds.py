@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ parties = st.integers(1, 2000)
 
 
 @given(sensitivities, sizes, st.floats(0.01, 20), parties)
-def test_laplace_parts_are_laid_out_for_the_same_noise(sensitivity, size, epsilon, parts):
+def test_laplace_parts_are_laid_out_for_the_same_noise(sensitivity: Any, size: Any, epsilon: float, parts: Any) -> None:
     alone = Laplace(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,))
     shared = Laplace(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     assert (shared.total, shared.grid, shared.loss) == (alone.total, alone.grid, alone.loss)
@@ -33,7 +34,9 @@ def test_laplace_parts_are_laid_out_for_the_same_noise(sensitivity, size, epsilo
 
 
 @given(sensitivities, sizes, st.floats(0.01, 20), st.integers(2, 2000))
-def test_spherical_parts_pay_for_rounding_precision_and_the_grid(sensitivity, size, epsilon, parts):
+def test_spherical_parts_pay_for_rounding_precision_and_the_grid(
+    sensitivity: Any, size: Any, epsilon: float, parts: int
+) -> None:
     scale = Spherical(Pure(epsilon)).scale(sensitivity=sensitivity, shape=(size,), parts=parts)
     steps = sensitivity / scale.grid + math.sqrt(size)
     assert steps / scale.total + shared_loss(size, epsilon, parts) <= epsilon * (1 + 1e-15)
@@ -43,7 +46,7 @@ def test_spherical_parts_pay_for_rounding_precision_and_the_grid(sensitivity, si
     assert scale.total * scale.grid <= 1.00101 * sensitivity / epsilon
 
 
-def test_spherical_parts_on_a_coarse_grid_are_refused():
+def test_spherical_parts_on_a_coarse_grid_are_refused() -> None:
     Spherical(Pure(1)).scale(sensitivity=40.0, shape=(4,), grid=1.0)
     with pytest.raises(StudyError, match="finer"):
         Spherical(Pure(1)).scale(sensitivity=40.0, shape=(4,), parts=100, grid=1.0)
@@ -77,7 +80,7 @@ def worst_ratio(probabilities: np.ndarray, shift: tuple[int, int]) -> float:
 
 
 @pytest.mark.parametrize("shift", [(1, 0), (3, 4), (10, 10)])
-def test_spherical_parts_stay_within_the_claim_point_by_point(shift):
+def test_spherical_parts_stay_within_the_claim_point_by_point(shift: Any) -> None:
     beta, parts = 14.0, 3
     honest = spherical_sum(beta, parts, parts, SMOOTHING, 400)
     assert 0.95 / beta <= worst_ratio(honest, shift) <= (1 + 1e-4) / beta
@@ -86,13 +89,13 @@ def test_spherical_parts_stay_within_the_claim_point_by_point(shift):
     assert worst_ratio(spherical_sum(beta, parts, parts - 1, SMOOTHING, 400), shift) > 1.05 / beta
 
 
-def test_spherical_parts_without_smoothing_exceed_the_claim():
+def test_spherical_parts_without_smoothing_exceed_the_claim() -> None:
     """A part whose variance happens to be far below one unit adds nothing; many of these pile up in one point."""
     beta, parts = 6.0, 40
     assert worst_ratio(spherical_sum(beta, parts, parts, 1e-9, 300), (1, 0)) > 1.1 / beta
 
 
-def test_parts_have_the_width_that_is_stated():
+def test_parts_have_the_width_that_is_stated() -> None:
     shape, parts = (4000,), 25
     for noise, unit in ((Gaussian(ZCDP("0.1")), 1.0), (Laplace(Pure(1)), math.sqrt(2))):
         scale = noise.scale(sensitivity=1.0, shape=shape, parts=parts)

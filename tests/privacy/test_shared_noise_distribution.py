@@ -9,6 +9,7 @@ import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def permit() -> Permit:
     return simulated("test")
 
 
-def sources(released: int = 20_000):
+def sources(released: int = 20_000) -> Any:
     return [pytest.param(ReleasedNoise(), released, id="released"), pytest.param(SeededNoise(7), 200_000, id="seeded")]
 
 
@@ -68,26 +69,26 @@ def laplace(scale: float, reach: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("scale", "parts"), [(0.7, 3), (4.0, 2), (9.0, 7)])
-def test_negative_binomial_parts_convolve_to_the_discrete_laplace(scale, parts):
+def test_negative_binomial_parts_convolve_to_the_discrete_laplace(scale: float, parts: int) -> None:
     assert np.allclose(laplace_parts(scale, parts, parts, 600), laplace(scale, 600), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("source", "count"), sources())
 @pytest.mark.parametrize(("scale", "parts"), [(0.4, 2), (5.3, 3), (40.0, 8)])
-def test_laplace_parts(source, count, scale, parts):
+def test_laplace_parts(source: Any, count: Any, scale: float, parts: int) -> None:
     drawn = [source.laplace_part(scale, parts, (count,), permit=permit()) for _ in range(parts)]
     assert drawn[0].dtype == np.int64
     assert agreement(drawn[0], laplace_parts(scale, parts, 1, 1500)) > ALARM
     assert agreement(sum(drawn), laplace(scale, 1500)) > ALARM
 
 
-def test_the_test_sees_a_missing_part():
+def test_the_test_sees_a_missing_part() -> None:
     drawn = sum(SeededNoise(1).laplace_part(5.0, 8, (200_000,), permit=permit()) for _ in range(7))
     assert agreement(drawn, laplace(5.0, 400)) < ALARM
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(2)], ids=["released", "seeded"])
-def test_wide_laplace_parts_keep_their_width(source):
+def test_wide_laplace_parts_keep_their_width(source: Any) -> None:
     """At the width of a hundred thousand coordinates, floating point alone settles few of the jumps' last units."""
     scale, parts, count = 2.0**40, 4, 4000
     drawn = sum(source.laplace_part(scale, parts, (count,), permit=permit()) for _ in range(parts)) / scale
@@ -101,19 +102,19 @@ def smoothed(discrete: np.ndarray, below: np.ndarray, at: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 25.0, 3000.0])
-def test_logarithmic_jumps(scale):
+def test_logarithmic_jumps(scale: float) -> None:
     drawn = _logarithmic(_log_rate(Decimal(scale)), 20_000)
     q = math.exp(-1 / scale)
     assert smoothed(drawn, logser.cdf(drawn - 1, q), logser.pmf(drawn, q)) > ALARM
 
 
 @pytest.mark.parametrize("mean", [1e-3, 0.9, 40.5, 900.0])
-def test_poisson_by_table(mean):
+def test_poisson_by_table(mean: float) -> None:
     drawn = poisson_table(Decimal(mean)).draw(100_000)
     assert smoothed(drawn, poisson.cdf(drawn - 1, mean), poisson.pmf(drawn, mean)) > ALARM
 
 
-def test_tables_agree_with_the_distribution_function():
+def test_tables_agree_with_the_distribution_function() -> None:
     for mean in (Decimal("0.01"), Decimal(7), Decimal(900)):
         table = poisson_table(mean)
         shares = np.array([float(Decimal(entry) / (1 << 192)) for entry in table.cumulated])
@@ -124,7 +125,7 @@ def test_tables_agree_with_the_distribution_function():
         assert beyond < Decimal(2) ** -170
 
 
-def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
+def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uniforms one above, at and one below an entry, none of which the upper 64 bits can tell apart."""
     table = poisson_table(Decimal(3))
     entry = table.cumulated[2]
@@ -134,7 +135,7 @@ def test_ties_of_the_upper_words_are_settled_by_the_lower_ones(monkeypatch):
     assert table.draw(3).tolist() == [2, 3, 3]
 
 
-def test_the_decimals_agree_with_the_doubles():
+def test_the_decimals_agree_with_the_doubles() -> None:
     """Marking every number as unsure must change nothing but the time it takes."""
     count, log = 300, Decimal("-0.01")
     uniforms = Uniforms(count)
@@ -146,7 +147,7 @@ def test_the_decimals_agree_with_the_doubles():
 
 
 @pytest.mark.parametrize("shape", [Fraction(1, 300), Fraction(2, 3), Fraction(1, 2), Fraction(7), Fraction(51, 14)])
-def test_gamma_of_any_shape(shape):
+def test_gamma_of_any_shape(shape: Any) -> None:
     logs = np.array([float(gamma(shape).ln()) for _ in range(600)])
     # Far below 1 a double holds no Gamma variable of a small shape, and P[X < x] is x^a/Γ(a + 1).
     lower = np.exp(float(shape) * logs) / math.gamma(float(shape) + 1)
@@ -175,7 +176,7 @@ def mixed(beta: float, dimension: int, shape: float, smoothing: float, reach: in
     ("source", "count"), [(ReleasedNoise(), 500), (SeededNoise(3), 60_000)], ids=["released", "seeded"]
 )
 @pytest.mark.parametrize(("dimension", "parts"), [(1, 2), (2, 3)])
-def test_spherical_parts(source, count, dimension, parts):
+def test_spherical_parts(source: Any, count: int, dimension: int, parts: int) -> None:
     beta, reach = 9.0, 110
     if source.seeded:
         total = sum(source._part_rows(beta, parts, count, dimension) for _ in range(parts))
@@ -199,14 +200,14 @@ def test_spherical_parts(source, count, dimension, parts):
     assert pooled(seen, expected) > ALARM
 
 
-def test_the_number_of_parts_is_read_off_a_scale_exactly():
+def test_the_number_of_parts_is_read_off_a_scale_exactly() -> None:
     for parts in [*range(1, 3000), 10**6, 2**33 + 1]:
         for total in (1 / 3, 4.53e6):
             assert parts_of(total, part_width(total, parts)) == parts
 
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(1)], ids=["released", "seeded"])
-def test_parts_take_a_permit_and_sane_numbers(source):
+def test_parts_take_a_permit_and_sane_numbers(source: Any) -> None:
     draws = (
         lambda scale, parts, allowed: source.laplace_part(scale, parts, (2, 3), permit=allowed),
         lambda scale, parts, allowed: source.spherical_part(scale, parts, (2, 3), permit=allowed),
@@ -223,8 +224,8 @@ def test_parts_take_a_permit_and_sane_numbers(source):
             assert not untouched.used
 
 
-def test_seeds_repeat_and_released_draws_do_not():
-    def draws(source) -> list[np.ndarray]:
+def test_seeds_repeat_and_released_draws_do_not() -> None:
+    def draws(source: Any) -> list[np.ndarray]:
         return [
             source.laplace_part(50.0, 2, (20,), permit=permit()),
             source.spherical_part(50.0, 2, (20,), permit=permit()),

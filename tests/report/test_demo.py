@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ METHODS = {
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("demo")
-    words = []
+    words: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(softlabel_consortia, "CLINICS", 60)
         patch.setattr(softlabel_consortia, "TESTED", 400)
@@ -41,7 +42,7 @@ def demo(tmp_path_factory):
     return out, words, found
 
 
-def test_every_method_there_is_has_a_table_a_page_and_a_run(demo):
+def test_every_method_there_is_has_a_table_a_page_and_a_run(demo: Any) -> None:
     out, words, found = demo
     assert list(found["tables"]) == list(found["pages"]) == list(found["runs"]) == list(PROTOCOLS)
     for name in PROTOCOLS:
@@ -52,7 +53,7 @@ def test_every_method_there_is_has_a_table_a_page_and_a_run(demo):
     json.dumps(found)
 
 
-def test_the_tables_have_every_cell_with_its_baselines(demo):
+def test_the_tables_have_every_cell_with_its_baselines(demo: Any) -> None:
     rows = [row for table in demo[2]["tables"].values() for row in table]
     assert [(row["protocol"], row["dataset"], row["method"], row["epsilon"]) for row in rows] == [
         (*case, method, epsilon)
@@ -64,7 +65,7 @@ def test_the_tables_have_every_cell_with_its_baselines(demo):
     assert all(row["pooled"] < row["own_data"] < row["constant"] for row in rows)
 
 
-def test_more_epsilon_helps_where_noise_is_what_limits(demo):
+def test_more_epsilon_helps_where_noise_is_what_limits(demo: Any) -> None:
     tables = demo[2]["tables"]
     rows = {(r["protocol"], r["dataset"], r["method"], r["epsilon"]): r for table in tables.values() for r in table}
     for case in [
@@ -81,9 +82,10 @@ def test_more_epsilon_helps_where_noise_is_what_limits(demo):
         assert best["error"] == pytest.approx(best["without_noise"], abs=0.05)
 
 
-def test_repeats_that_share_their_sums_are_whole_runs():
+def test_repeats_that_share_their_sums_are_whole_runs() -> None:
     one = softlabel_consortia.tumour_consortium()
     for method in ("avg", "soft"):
+        sums: dict[Any, Any]
         protocol, sums = one.protocol(method), {}
         shared = [seeded_error(one, protocol, 1.0, seed, sums) for seed in range(6)]
         assert shared == [seeded_error(one, protocol, 1.0, seed, {}) for seed in range(6)]
@@ -91,7 +93,7 @@ def test_repeats_that_share_their_sums_are_whole_runs():
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_the_saved_run_has_no_seed_and_left_some_budget(demo, name):
+def test_the_saved_run_has_no_seed_and_left_some_budget(demo: Any, name: Any) -> None:
     out, _, found = demo
     result = load_result(found["runs"][name])
     assert result.seed is None and result.guarantee.private == (name != "summary")
@@ -103,7 +105,7 @@ def test_the_saved_run_has_no_seed_and_left_some_budget(demo, name):
 
 
 @pytest.mark.parametrize("name", ["report", *PROTOCOLS])
-def test_a_page_links_to_pages_beside_it_alone(demo, name):
+def test_a_page_links_to_pages_beside_it_alone(demo: Any, name: Any) -> None:
     out, _, found = demo
     page = Page((out / f"{name}.html").read_text())
     outside = [address for address in page.addresses if not address.startswith(("#", "data:"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,7 +22,7 @@ from comity.report.plots import bars_plot, dots_plot
         (0, 120_000, ["0", "20000", "40000", "60000", "80000", "100000", "120000"]),
     ],
 )
-def test_an_axis_has_few_round_figures(low, high, expected):
+def test_an_axis_has_few_round_figures(low: float, high: float, expected: Any) -> None:
     assert figures(ticks(low, high)) == expected
 
 
@@ -47,13 +48,13 @@ PLOTS = {
 
 
 @pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS)
-def test_no_text_sticks_out_and_none_is_markup(plot):
+def test_no_text_sticks_out_and_none_is_markup(plot: Any) -> None:
     left, _, wide, _ = map(float, re.search(r'viewBox="([^"]+)"', plot)[1].split())
     for start, end, words, _ in texts(plot):
         assert left - 0.5 <= start and end <= left + wide + 0.5, words
 
 
-def test_bars_are_as_long_as_their_values_and_ours_stands_out():
+def test_bars_are_as_long_as_their_values_and_ours_stands_out() -> None:
     root = ElementTree.fromstring(PLOTS["bars"])
     bars = root.findall("g/rect")
     pooled, ours = (float(one.get("width")) for one in bars)
@@ -63,7 +64,7 @@ def test_bars_are_as_long_as_their_values_and_ours_stands_out():
     assert not float(ElementTree.fromstring(PLOTS["none"]).find("g/rect").get("width"))
 
 
-def test_dots_lie_on_either_side_of_zero_with_their_noise_behind_them():
+def test_dots_lie_on_either_side_of_zero_with_their_noise_behind_them() -> None:
     root = ElementTree.fromstring(PLOTS["dots"])
     zero = float(root.find("g/line").get("x1"))
     circle, square = root.find("g/circle"), root.find("g/rect")

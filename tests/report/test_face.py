@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ grant = 4.0
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path: Path) -> Any:
     (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
     for name, frame in clinics(2, 30).items():
         frame.drop(columns="disposition").to_csv(tmp_path / f"{name}.csv", index=False)
@@ -41,7 +43,7 @@ def study(tmp_path):
     return tmp_path / "study.toml"
 
 
-def test_every_public_name_is_there_and_no_other():
+def test_every_public_name_is_there_and_no_other() -> None:
     for name in comity.__all__:
         assert getattr(comity, name) is not None, name
     assert set(comity.__all__) <= set(dir(comity))
@@ -50,13 +52,13 @@ def test_every_public_name_is_there_and_no_other():
         _ = comity.anonymise
 
 
-def test_importing_it_imports_nothing_heavy():
+def test_importing_it_imports_nothing_heavy() -> None:
     heavy = {"numpy", "pandas", "sklearn", "matplotlib", "opendp", "pydantic"}
     code = f"import sys, comity; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_study_file_is_simulated_by_its_path_or_as_a_study(study):
+def test_a_study_file_is_simulated_by_its_path_or_as_a_study(study: Any) -> None:
     one = comity.simulate(str(study), seed=7)
     two = comity.simulate(comity.Study.load(study), seed=7)
     assert isinstance(one, Result) and one.study == "triage" and one.parties == 2
@@ -66,7 +68,7 @@ def test_a_study_file_is_simulated_by_its_path_or_as_a_study(study):
     assert half.guarantee.epsilon == pytest.approx(0.5, abs=1e-3) and half.study_hash != one.study_hash
 
 
-def test_a_protocol_is_simulated_over_frames():
+def test_a_protocol_is_simulated_over_frames() -> None:
     result = comity.simulate(
         protocol(), parties=clinics(3, 10), schema=clinic_schema("readmitted"), epsilon=1, delta=1e-6, unit="party"
     )
@@ -74,7 +76,7 @@ def test_a_protocol_is_simulated_over_frames():
     assert len(result.transcript) == 8
 
 
-def test_what_is_no_study_is_named(study):
+def test_what_is_no_study_is_named(study: Any) -> None:
     with pytest.raises(StudyError, match="found int"):
         comity.simulate(3)
     with pytest.raises(StudyError, match="overrides"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from comity.runtime.results.outcome import Guarantee
 PURE = Guarantee("eps 1.00", 1.0, 0.0, "a record", "replaced", "nobody", "private", seeded=False)
 
 
-def test_the_sentence_says_how_far_a_belief_can_move():
+def test_the_sentence_says_how_far_a_belief_can_move() -> None:
     said = meaning(PURE)
     assert "two versions of one record for equally likely before this run, 50 %" in said
     assert "is at most 73.2 % sure of the truth after it" in said
@@ -35,16 +36,16 @@ def test_the_sentence_says_how_far_a_belief_can_move():
         ({"seeded": True}, "Without the seed it would mean: whoever"),
     ],
 )
-def test_it_names_the_unit_the_relation_and_the_delta(change, words):
+def test_it_names_the_unit_the_relation_and_the_delta(change: Any, words: str) -> None:
     assert words in meaning(replace(PURE, **change))
 
 
-def test_no_bound_is_stated_where_the_claim_does_not_hold():
+def test_no_bound_is_stated_where_the_claim_does_not_hold() -> None:
     assert meaning(replace(PURE, claim="not private as claimed: eps 9")) == ""
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
-def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon):
+def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon: float) -> None:
     assert best_guess(epsilon, 0.0) == pytest.approx(exp(epsilon) / (1 + exp(epsilon)))
     for sigma in np.geomspace(0.3, 30, 40):
         # The exact delta of a Gaussian of sensitivity 1, and how often the better guess is right.
@@ -52,7 +53,7 @@ def test_randomised_response_reaches_it_and_the_gaussian_stays_below(epsilon):
         assert norm.cdf(0.5 / sigma) <= best_guess(epsilon, float(delta)) + 1e-12
 
 
-def test_percentages_are_rounded_up_and_never_to_certainty():
+def test_percentages_are_rounded_up_and_never_to_certainty() -> None:
     assert percent(0.731058) == "73.2 %" and percent(0.5) == "50.1 %" and percent(0.9999) == "99.991 %"
     assert percent(1.0) is None
     for share in np.random.default_rng(0).uniform(0.5, 1, 200):

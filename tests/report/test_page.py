@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,13 +30,13 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 class Page(HTMLParser):
     """Collects text and addresses, and notices tags that are not closed in order."""
 
-    def __init__(self, text):
+    def __init__(self, text: Any) -> None:
         super().__init__()
         self.classes = []
         self.addresses, self.words, self.open, self.wrong, self.loose = [], [], [], [], []
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: Any, attrs: Any) -> None:
         self.addresses += [value for name, value in attrs if name in FETCHING]
         if tag == "table" and "scroll" not in self.classes:
             self.loose.append(attrs)
@@ -43,29 +44,29 @@ class Page(HTMLParser):
             self.open.append(tag)
             self.classes.append(dict(attrs).get("class", ""))
 
-    def handle_startendtag(self, tag, attrs):
+    def handle_startendtag(self, tag: Any, attrs: Any) -> None:
         self.addresses += [value for name, value in attrs if name in FETCHING]
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: Any) -> None:
         self.classes.pop()
         if not self.open or self.open.pop() != tag:
             self.wrong.append(tag)
 
-    def handle_data(self, data):
+    def handle_data(self, data: Any) -> None:
         if "style" not in self.open:
             self.words.append(data)
 
     @property
-    def text(self):
+    def text(self) -> Any:
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 @pytest.fixture(scope="module")
-def result():
+def result() -> Any:
     return simulated(test=clinics(1, 80, "test")["clinic-01"])
 
 
-def test_the_page_asks_nobody_for_anything(result):
+def test_the_page_asks_nobody_for_anything(result: Any) -> None:
     text = render_result(result)
     page = Page(text)
     assert not re.search(r"https?:|//\w+\.|@import|url\((?!#)|<script", text)
@@ -73,7 +74,7 @@ def test_the_page_asks_nobody_for_anything(result):
     assert page.wrong == [] and page.open == []
 
 
-def test_the_first_screen_answers_four_questions_with_their_figures(result):
+def test_the_first_screen_answers_four_questions_with_their_figures(result: Any) -> None:
     text = Page(render_result(result)).text
     places = [
         text.index(question)
@@ -90,13 +91,13 @@ def test_the_first_screen_answers_four_questions_with_their_figures(result):
     assert result.study_hash in text and "run.begin[0]" in text
 
 
-def test_names_are_escaped(result):
+def test_names_are_escaped(result: Any) -> None:
     text = render_result(replace(result, study="<img src=x>", settings={"a": ["<i>", {"k": 1}]}))
     assert "<img" not in text and "&lt;img src=x&gt;" in text
     assert "&lt;i&gt;, k = 1" in text
 
 
-def test_seeded_and_disputed_results_open_with_a_banner(result):
+def test_seeded_and_disputed_results_open_with_a_banner(result: Any) -> None:
     assert "Simulation with a seed: not a private result" in render_result(result)
     honest = replace(result, guarantee=replace(result.guarantee, seeded=False))
     assert 'role="alert"' not in render_result(honest)
@@ -105,7 +106,7 @@ def test_seeded_and_disputed_results_open_with_a_banner(result):
     assert render_result(disputed).count('role="alert"') == 1
 
 
-def test_without_a_score_the_page_gives_the_reason(result):
+def test_without_a_score_the_page_gives_the_reason(result: Any) -> None:
     text = Page(render_result(replace(result, assessment=Assessment()))).text
     assert "is itself a release" in text and "test error" not in text
 
@@ -118,12 +119,12 @@ def test_without_a_score_the_page_gives_the_reason(result):
         (0.4, "No better than a constant, always no (0.400): of no use"),
     ],
 )
-def test_the_verdict_is_plain(result, error, said):
+def test_the_verdict_is_plain(result: Any, error: float, said: str) -> None:
     compared = (Baseline("constant", 0.4, note="always no"), Baseline("own data", 0.3), Baseline("pooled", 0.1))
     assert said in verdict(replace(result, assessment=Assessment(error, baselines=compared)))
 
 
-def test_equal_ledgers_share_a_line(result):
+def test_equal_ledgers_share_a_line(result: Any) -> None:
     many = tuple(Account(f"p{i}", "eps 3.00", "eps 1.00", "eps 2.00") for i in range(9))
     other = Account("late", "eps 3.00", "eps 2.00", "eps 1.00")
     lines = costs(replace(result, accounts=(*many, other), parties=10))
@@ -133,19 +134,19 @@ def test_equal_ledgers_share_a_line(result):
     assert "Ledgers after the run" in render_result(replace(result, accounts=apart))
 
 
-def test_traffic_is_summed_by_step():
+def test_traffic_is_summed_by_step() -> None:
     lines = [Line(f"sum.mask[{i}]", way, 4, 10, "") for i in range(3) for way in ("to parties", "to coordinator")]
     (step,) = traffic(Transcript(tuple(lines)))
     assert (step.step, step.rounds, step.parties, step.down, step.up) == ("sum.mask", 3, 4, 30, 30)
 
 
-def test_a_long_transcript_is_cut_and_says_so(result):
+def test_a_long_transcript_is_cut_and_says_so(result: Any) -> None:
     lines = tuple(Line(f"sum.mask[{i}]", "to parties", 4, 10, "ab") for i in range(200))
     text = Page(render_result(replace(result, transcript=Transcript(lines)))).text
     assert "The first 60 of 200 lines" in text
 
 
-def test_the_strongest_weights_come_first(result):
+def test_the_strongest_weights_come_first(result: Any) -> None:
     found = strongest(result.model)
     assert len(found) == 12
     sizes = [abs(weight.value) for weight in found]
@@ -158,12 +159,12 @@ def test_the_strongest_weights_come_first(result):
     assert strongest(bare) == () and bare.section().plots == ()
 
 
-def errors_of(about, *methods):
+def errors_of(about: Any, *methods: Any) -> Curves:
     curves = tuple(Curve(name, (0.3, 1), (0.2, 0.1), (0.01, 0.01)) for name in methods)
     return Curves(about, "epsilon spent by each party", "error", curves, (Dot("pooled", 0.05),), logarithmic=True)
 
 
-def test_plots_are_text_with_a_description_and_no_shared_ids():
+def test_plots_are_text_with_a_description_and_no_shared_ids() -> None:
     one = errors_plot(0.21, [Baseline("constant", 0.4), Baseline("own data", 0.3, 0.05)], "share")
     two = dots_plot(Dots("Weights", "weight", (Dot("age <65", 1.0), Dot("b", -2.0)), 0.3))
     three = curves_plot(errors_of("clinics", "avg"), "clinics")
@@ -179,11 +180,11 @@ def test_plots_are_text_with_a_description_and_no_shared_ids():
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (88_800, "88.8 kB"), (5e13, "50 TB")])
-def test_sizes_have_few_digits(count, text):
+def test_sizes_have_few_digits(count: float, text: str) -> None:
     assert size(count) == text
 
 
-def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(result):
+def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(result: Any) -> None:
     text = render_result(result)
     assert text.count("<table") >= 6 and Page(text).loose == []
     style = re.sub(r"\s+", " ", text[text.index("<style>") : text.index("</style>")])
@@ -193,7 +194,7 @@ def test_every_table_scrolls_in_its_place_and_nothing_is_wider_than_a_telephone(
     assert not [width for width in map(int, re.findall(r"min-width: (\d+)px", style)) if width > 300]
 
 
-def test_the_transcript_is_folded_below_the_settings(result):
+def test_the_transcript_is_folded_below_the_settings(result: Any) -> None:
     text = render_result(result)
     settings, transcript = text.index("<h2>Settings and versions</h2>"), text.index("<h2>Transcript</h2>")
     assert settings < transcript < text.index("<details>") < text.index("run.begin[0]")
@@ -201,7 +202,7 @@ def test_the_transcript_is_folded_below_the_settings(result):
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_two_classes_have_one_weight_for_each_feature(result, rows):
+def test_two_classes_have_one_weight_for_each_feature(result: Any, rows: int) -> None:
     names = result.model.encoding.names
     slope = np.linspace(-1, 2, len(names))
     model = LinearClassifier(np.stack([-slope, slope])[-rows:], ("no", "yes"), result.model.encoding)
@@ -211,7 +212,7 @@ def test_two_classes_have_one_weight_for_each_feature(result, rows):
     assert "in favour of yes" in render_result(replace(result, presented=model))
 
 
-def test_weights_behind_a_map_are_those_of_the_features(result):
+def test_weights_behind_a_map_are_those_of_the_features(result: Any) -> None:
     encoding = result.model.encoding
     chance = np.random.default_rng(3)
     matrix, mean = chance.normal(size=(encoding.width, 3)), chance.normal(size=encoding.width)
@@ -226,11 +227,11 @@ def test_weights_behind_a_map_are_those_of_the_features(result):
     assert strongest(replace_map(mapped, normalise=True)) == ()
 
 
-def replace_map(model, **options):
+def replace_map(model: Any, **options: Any) -> LinearClassifier:
     return LinearClassifier(model.coef, model.classes, model.encoding, replace(model.feature_map, **options))
 
 
-def test_a_regression_is_measured_and_judged_as_one(result):
+def test_a_regression_is_measured_and_judged_as_one(result: Any) -> None:
     model = LinearRegressor([0.1] * result.model.encoding.width, 0.0, 10.0, result.model.encoding)
     assessed = Assessment(0.5, model.measure, (Baseline("constant", 0.4, note="always the mean"),))
     worse = replace(result, presented=model, assessment=assessed)
@@ -239,7 +240,7 @@ def test_a_regression_is_measured_and_judged_as_one(result):
     assert "No better than a constant" in verdict(worse)
 
 
-def test_a_legend_stands_clear_of_the_title_and_the_axes():
+def test_a_legend_stands_clear_of_the_title_and_the_axes() -> None:
     plot = curves_plot(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
     below = float(re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot).group(1))
     at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,11 @@ from tests.report.small_run import AUXILIARY, left, protocol, simulated
 
 
 @pytest.fixture(scope="module")
-def result():
+def result() -> Any:
     return simulated(test=clinics(1, 80, "test")["clinic-01"])
 
 
-def test_it_carries_what_the_run_gave(result):
+def test_it_carries_what_the_run_gave(result: Any) -> None:
     outcome = result.outcome
     assert result.model is outcome.model
     assert (result.guarantee, result.plan, result.transcript) == (outcome.guarantee, outcome.plan, outcome.transcript)
@@ -36,7 +37,7 @@ def test_it_carries_what_the_run_gave(result):
     assert result.model.predict(clinics(1, 5)["clinic-01"]).tolist()[0] in ("no", "yes")
 
 
-def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_path):
+def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result: Any, tmp_path: Path) -> None:
     result.save(tmp_path / "run")
     again = load_result(tmp_path / "run")
     assert again.as_json() == result.as_json()
@@ -61,7 +62,7 @@ def test_a_saved_result_reads_back_equal_and_makes_the_same_page(result, tmp_pat
     ]
 
 
-def test_saving_again_replaces_every_file(result, tmp_path):
+def test_saving_again_replaces_every_file(result: Any, tmp_path: Path) -> None:
     result.save(tmp_path)
     other = simulated(seed=4)
     other.save(tmp_path)
@@ -69,7 +70,7 @@ def test_saving_again_replaces_every_file(result, tmp_path):
     assert load_result(tmp_path).error is None
 
 
-def test_result_json_says_what_a_reader_needs(result, tmp_path):
+def test_result_json_says_what_a_reader_needs(result: Any, tmp_path: Path) -> None:
     page = json.loads((result.save(tmp_path) / "result.json").read_text())
     assert page["format"] == "comity-result-3"
     assert page["private"] is False and page["seed"] == 3
@@ -86,11 +87,11 @@ def test_result_json_says_what_a_reader_needs(result, tmp_path):
     assert replace(result, assessment=Assessment()).as_json()["not_covered"] is None
 
 
-def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_the_old_file(result: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = result.report(tmp_path / "report.html")
     before = path.read_bytes()
 
-    def broken(self, target):
+    def broken(self: Any, target: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", broken)
@@ -115,7 +116,7 @@ def test_a_write_that_fails_leaves_the_old_file(result, tmp_path, monkeypatch):
         ("released/arrays.npz", None),
     ],
 )
-def test_a_damaged_folder_is_named(result, tmp_path, name, text):
+def test_a_damaged_folder_is_named(result: Any, tmp_path: Path, name: str, text: Any) -> None:
     result.save(tmp_path)
     if text is None:
         (tmp_path / name).unlink()
@@ -125,7 +126,7 @@ def test_a_damaged_folder_is_named(result, tmp_path, name, text):
         load_result(tmp_path)
 
 
-def test_the_card_states_guarantee_adversary_unit_and_seed(result, tmp_path):
+def test_the_card_states_guarantee_adversary_unit_and_seed(result: Any, tmp_path: Path) -> None:
     card = (result.save(tmp_path) / "model" / "MODEL_CARD.md").read_text()
     assert "eps 1.00" in card and "a whole party, replaced" in card
     assert result.guarantee.adversary in card
@@ -137,14 +138,14 @@ def test_the_card_states_guarantee_adversary_unit_and_seed(result, tmp_path):
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_the_stated_noise_is_that_of_the_draws(delta):
+def test_the_stated_noise_is_that_of_the_draws(delta: float) -> None:
     # With one class of records alone nothing else varies, so released weights spread by the noise.
     draws = np.array([simulated(parties=1, seed=s, delta=delta).model.coef_[0] for s in range(15)])
     stated = simulated(parties=1, delta=delta).model_noise
     assert draws.std(axis=0).mean() == pytest.approx(stated, rel=0.2)
 
 
-def test_views_split_parties_by_what_they_receive():
+def test_views_split_parties_by_what_they_receive() -> None:
     who = Consortium(parties=("a", "b", "c"), loss=Pure(1), roles={"consumer": ("c",)})
     declaration = Declaration(
         (
@@ -158,7 +159,7 @@ def test_views_split_parties_by_what_they_receive():
     assert found == {"coordinator": ["sum"], "a": [], "c (consumer)": ["model"], "b": ["mail"]}
 
 
-def test_a_result_of_many_parties_has_one_account_for_all(tmp_path):
+def test_a_result_of_many_parties_has_one_account_for_all(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     one = Records(AUXILIARY[:2], rng.integers(0, 2, 2))
     big = comity.simulate(protocol(), parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1)
@@ -167,5 +168,5 @@ def test_a_result_of_many_parties_has_one_account_for_all(tmp_path):
     assert "masks are left out" not in simulated().report(tmp_path / "few.html").read_text()
 
 
-def test_of_takes_any_outcome(result):
+def test_of_takes_any_outcome(result: Any) -> None:
     assert Result.of(replace(result.outcome, study="other")).study == "other"

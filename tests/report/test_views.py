@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from comity.federation.declaring.consortium import Consortium
@@ -34,7 +37,7 @@ def shown_to(name: str, labels: dict[str, set[str]], who: Consortium) -> set[str
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case, tmp_path):
+def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case: Any, tmp_path: Path) -> None:
     if refusal(case, tmp_path) is not None:
         pytest.skip("refused before anything is declared")
     study = small_study(case, tmp_path)
@@ -44,7 +47,7 @@ def test_every_release_of_every_method_stands_in_the_view_of_each_receiver(case,
         covered(part.declare(who), who)
 
 
-def release(name, source, to, protection=None, **options):
+def release(name: Any, source: Any, to: Any, protection: Any = None, **options: Any) -> Release:
     how = protection or Sealed("it")
     return Release(name=name, source=source, to=to, protection=how, form=Array((1,)), **options)
 
@@ -65,13 +68,13 @@ def release(name, source, to, protection=None, **options):
 )
 @pytest.mark.parametrize("parties", [("a",), ("a", "b"), ("a", "b", "c", "d", "e")], ids=len)
 @pytest.mark.parametrize("consumers", [(), ("a",), ("a", "b"), ("c", "d")], ids=" ".join)
-def test_odd_declarations_leave_nobody_out(releases, parties, consumers):
+def test_odd_declarations_leave_nobody_out(releases: Any, parties: Any, consumers: Any) -> None:
     roles = {"consumer": tuple(name for name in consumers if name in parties)} if consumers else {}
     who = Consortium(parties=parties, loss=Pure(1), roles=roles, colluders=0)
     covered(Declaration(tuple(releases), adversary="nobody"), who)
 
 
-def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends():
+def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends() -> None:
     who = Consortium(parties=("a", "b"), loss=Approx(1, 1e-6))
     declaration = Declaration((release("alignment_key", "a", "every party"),), adversary="nobody")
     assert [(view.participant, len(view.seen)) for view in views(declaration, who)] == [
@@ -80,7 +83,7 @@ def test_parties_that_receive_the_same_share_a_view_even_where_one_of_them_sends
     ]
 
 
-def test_what_is_made_of_an_exact_value_is_shown_as_unprotected():
+def test_what_is_made_of_an_exact_value_is_shown_as_unprotected() -> None:
     exact = release("records", "a", "coordinator", Disclosed("all of it", "records_may_leave"))
     made = release("summary", "coordinator", "b", Derived("records"))
     noisy = release("sum", "coordinator", "b", Derived("other"))

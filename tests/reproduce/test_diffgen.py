@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import combinations_with_replacement, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,13 +36,13 @@ TOWNS = 'town = {north = ["a", "b"], south = ["c", "d"]}'
 TAXONOMY = taxonomy_of(ATTRIBUTES, TOWNS)
 
 
-def some(count, seed=0):
+def some(count: Any, seed: int = 0) -> Any:
     chance = np.random.default_rng(seed)
     values = np.column_stack([chance.random(count), chance.integers(0, 4, count)]).astype(float)
     return values, (values[:, 0] > 0.4).astype(np.int64)
 
 
-def exact(values, labels, *, specialisations=3, leaves=1000, taxonomy=TAXONOMY):
+def exact(values: Any, labels: Any, *, specialisations: int = 3, leaves: int = 1000, taxonomy: Any = TAXONOMY) -> Any:
     return generalised(
         taxonomy,
         values,
@@ -59,11 +60,11 @@ def exact(values, labels, *, specialisations=3, leaves=1000, taxonomy=TAXONOMY):
 # Taxonomies.
 
 
-def leaves_below(group):
+def leaves_below(group: Any) -> Any:
     return {group.values} if not group.below else set().union(*(leaves_below(one) for one in group.below))
 
 
-def test_groups_of_the_file_then_what_it_does_not_place():
+def test_groups_of_the_file_then_what_it_does_not_place() -> None:
     number, town = TAXONOMY.roots
     assert number is None and [one.values for one in town.below] == [(0, 1), (2, 3)]
     assert leaves_below(town) == {(0,), (1,), (2,), (3,)}
@@ -72,7 +73,7 @@ def test_groups_of_the_file_then_what_it_does_not_place():
     assert [one.values for one in taxonomy_of(ATTRIBUTES).roots[1].below] == [(0,), (1,), (2,), (3,)]
 
 
-def test_the_file_of_adult_places_every_category_once():
+def test_the_file_of_adult_places_every_category_once() -> None:
     attributes = Attributes(adult_schema())
     found = adult_taxonomy(attributes)
     for one, root in zip(attributes.all, found.roots):
@@ -86,7 +87,7 @@ def test_the_file_of_adult_places_every_category_once():
 
 
 @pytest.mark.parametrize("text", ["town = 3", "town = {a = [1]}", "[", 'town = {n = ["a"], s = ["a"]}'])
-def test_a_taxonomy_that_is_none_is_refused(text):
+def test_a_taxonomy_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(StudyError, match="the taxonomy") as refused:
         taxonomy_of(ATTRIBUTES, text)
     assert refused.value.key == "taxonomy"
@@ -95,7 +96,7 @@ def test_a_taxonomy_that_is_none_is_refused(text):
 # Exact parts, beside the definition.
 
 
-def test_parts_of_each_attribute_cover_it_and_leaves_are_their_combinations():
+def test_parts_of_each_attribute_cover_it_and_leaves_are_their_combinations() -> None:
     values, labels = some(300)
     found = exact(values, labels, specialisations=5)
     for attribute, parts in enumerate(found.cuts):
@@ -109,13 +110,13 @@ def test_parts_of_each_attribute_cover_it_and_leaves_are_their_combinations():
     assert found.counts.sum() == 300 and len(found.counts) == np.prod(found.sizes) > 8
 
 
-def test_what_tells_classes_apart_is_specialised_first():
+def test_what_tells_classes_apart_is_specialised_first() -> None:
     values, labels = some(500)
     found = exact(values, labels, specialisations=1)
     assert found.sizes == (2, 1) and abs(found.cuts[0][1].low - 0.4) < 0.2
 
 
-def test_leaves_are_capped_by_a_rule_that_sees_no_record():
+def test_leaves_are_capped_by_a_rule_that_sees_no_record() -> None:
     values, labels = some(50)
     for most in (1, 2, 6, 40):
         for held in (values, values[:0]):
@@ -124,7 +125,7 @@ def test_leaves_are_capped_by_a_rule_that_sees_no_record():
     assert exact(values, labels, specialisations=0).counts.tolist() == [np.bincount(labels).tolist()]
 
 
-def test_records_are_drawn_in_their_leaves_with_their_labels():
+def test_records_are_drawn_in_their_leaves_with_their_labels() -> None:
     values, labels = some(400)
     found = exact(values, labels, specialisations=4)
     made, told = drawn(found, Stream.public("draw"))
@@ -139,16 +140,16 @@ def test_records_are_drawn_in_their_leaves_with_their_labels():
 POINTS = [(x, town, label) for x in (0.1, 0.9) for town in (0, 2) for label in (0, 1)]
 
 
-def as_records(points):
+def as_records(points: Any) -> Any:
     rows = np.array(points, float).reshape(-1, 3)
     return rows[:, :2], rows[:, 2].astype(np.int64)
 
 
-def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way():
+def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way() -> None:
     """Every dataset of up to three records on a small domain, and every record that may come."""
     parts = [(0, below(Interval(0.0, 1.0, 0.5))), (1, TAXONOMY.roots[1].below), (1, TAXONOMY.roots[1].below[0].below)]
 
-    def scores(points):
+    def scores(points: Any) -> Any:
         values, labels = as_records(points)
         return np.array([utility(ones, values[:, a], labels, 2) for a, ones in parts])
 
@@ -163,11 +164,11 @@ def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way():
     assert seen == {0, 1}
 
 
-def test_counts_move_by_what_their_noise_is_scaled_for():
+def test_counts_move_by_what_their_noise_is_scaled_for() -> None:
     values, labels = some(12)
     cuts = exact(values, labels).cuts
 
-    def counted(rows, of):
+    def counted(rows: Any, of: Any) -> Any:
         return np.bincount(leaf_of(cuts, rows) * 2 + of, minlength=100)
 
     others, labels_of_others = some(20, seed=5)
@@ -183,12 +184,14 @@ def test_counts_move_by_what_their_noise_is_scaled_for():
 # What it costs.
 
 
-def budget(neighbours=Neighbours.ADD_REMOVE, epsilon=1, numbers=1, specialisations=1):
+def budget(
+    neighbours: Any = Neighbours.ADD_REMOVE, epsilon: int = 1, numbers: int = 1, specialisations: int = 1
+) -> DiffGenBudget:
     return DiffGenBudget(Decimal(epsilon), numbers, specialisations, neighbours)
 
 
 @pytest.mark.parametrize(("neighbours", "factor"), [(Neighbours.ADD_REMOVE, 0.75), (Neighbours.REPLACE, 1.5)])
-def test_the_true_loss_of_the_published_noise(neighbours, factor):
+def test_the_true_loss_of_the_published_noise(neighbours: Any, factor: float) -> None:
     found = budget(neighbours, numbers=6, specialisations=8)
     assert float(found.total) == pytest.approx(factor)
     # The noise is as printed, whoever is a neighbour: 2/ε' with ε' = ε/(2·(6 + 16)), and 2/ε.
@@ -199,7 +202,7 @@ def test_the_true_loss_of_the_published_noise(neighbours, factor):
 # Audits.
 
 
-def private(values, labels, noise, found, *, narrower=1):
+def private(values: Any, labels: Any, noise: Any, found: Any, *, narrower: int = 1) -> Any:
     loud = DiffGenBudget(found.epsilon * narrower, found.numbers, found.specialisations, found.neighbours)
     return generalised(
         TAXONOMY,
@@ -216,13 +219,13 @@ def private(values, labels, noise, found, *, narrower=1):
 
 
 @pytest.mark.parametrize(("narrower", "holds"), [(1, True), (8, False)])
-def test_neighbours_are_no_clearer_than_charged(narrower, holds):
+def test_neighbours_are_no_clearer_than_charged(narrower: int, holds: bool) -> None:
     """A record comes to four others; the same with an eighth of the noise is caught."""
     found, noise = budget(epsilon=4), SeededNoise(7)
     others, labels = np.tile([[0.9, 3.0]], (4, 1)), np.zeros(4, np.int64)
     record = np.array([[0.1, 0.0]])
 
-    def seen(values, of):
+    def seen(values: Any, of: Any) -> Any:
         out = []
         for _ in range(700):
             made = private(values, of, noise, found, narrower=narrower)
@@ -233,12 +236,12 @@ def test_neighbours_are_no_clearer_than_charged(narrower, holds):
     assert (measured <= float(found.total)) is holds
 
 
-def ranges_from_data(values):
+def ranges_from_data(values: Any) -> Interval:
     """What must not be: the interval that a number begins with, measured on the records."""
     return Interval(float(values.min()), float(values.max()))
 
 
-def test_domains_come_from_the_schema_and_those_of_the_data_would_tell_neighbours_apart():
+def test_domains_come_from_the_schema_and_those_of_the_data_would_tell_neighbours_apart() -> None:
     """The support test: records drawn from an interval that was measured reach an outlier only if it is there."""
     near = np.array([[0.1, 0.0], [0.2, 1.0]])
     far = np.vstack([near, [[0.9, 3.0]]])
@@ -253,6 +256,6 @@ def test_domains_come_from_the_schema_and_those_of_the_data_would_tell_neighbour
         assert {value for part in towns for value in part.values} == {0, 1, 2, 3}
 
 
-def test_a_group_of_one_group_is_that_group():
+def test_a_group_of_one_group_is_that_group() -> None:
     nested = taxonomy_of(ATTRIBUTES, 'town = {all = {north = ["a", "b"], south = ["c", "d"]}}').roots[1]
     assert nested == TAXONOMY.roots[1] and isinstance(nested, Group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from comity.reproduce.generalisation.tables import Table
 FIELDS = {"case", "ours", "spread", "pooled", "constant", "own", "below_pooled", "log_loss"}
 
 
-def made(name="made", rows=400, seed=0):
+def made(name: str = "made", rows: int = 400, seed: int = 0) -> Table:
     generator = np.random.default_rng(seed)
     x = generator.uniform(-1, 1, (rows, 3))
     y = np.where(x @ [2.0, -1.0, 0.5] + 0.3 * generator.normal(size=rows) > 0, "yes", "no")
@@ -30,7 +31,7 @@ def made(name="made", rows=400, seed=0):
     return Table(name, schema, frame.iloc[: rows // 2], frame.iloc[rows // 2 :])
 
 
-def test_a_row_is_a_case_with_ours_and_what_it_is_compared_with():
+def test_a_row_is_a_case_with_ours_and_what_it_is_compared_with() -> None:
     beside = Beside(Scores(0.9, 0.3, 0.95), constant=0.6, own=0.8, sklearn=Scores(0.91))
     found = row(Case("averaging", "made", 5, 1, 0.5), [Scores(0.85, 0.4, 0.9), Scores(0.87, 0.5, 0.8)], beside)
     assert found["case"] == "averaging made K=5 t=1 eps=0.5" and set(found) >= FIELDS
@@ -38,7 +39,7 @@ def test_a_row_is_a_case_with_ours_and_what_it_is_compared_with():
     assert found["worst"] == 0.85 and found["log_loss"] == pytest.approx(0.45) and found["auc"] == pytest.approx(0.85)
 
 
-def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch):
+def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
     size = generalisation_averaging.Size(("made",), (5.0,), 2)
     held = generalisation_averaging.consortium(made(rows=4000))
@@ -50,7 +51,7 @@ def test_averaging_runs_over_a_table_and_names_what_is_not_installed(monkeypatch
     assert first["log_loss"] > 0 and first["pooled_auc"] > 0.9
 
 
-def test_soft_labels_run_over_a_table_and_say_what_was_summed(monkeypatch):
+def test_soft_labels_run_over_a_table_and_say_what_was_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
     size = generalisation_softlabel.Size({"made": (60,)}, (0.01, 3.0), 3, auxiliary=300)
     noisy, found = generalisation_softlabel.of_table(made(rows=4000), 60, size, quick=False)
@@ -60,22 +61,22 @@ def test_soft_labels_run_over_a_table_and_say_what_was_summed(monkeypatch):
     assert found["own"] < found["pooled"] and 0 < found["log_loss"] < 0.7 and found["pooled_auc"] > 0.9
 
 
-def test_parties_and_public_rows_of_soft_labels_share_no_record():
+def test_parties_and_public_rows_of_soft_labels_share_no_record() -> None:
     held, protocol = generalisation_softlabel.dealt(made(rows=2000), 30, 200)
     own = {row.tobytes() for row in held.features.reshape(-1, held.features.shape[-1])}
     assert len(own) == 600 and held.auxiliary.shape[0] == 200
     assert not own & {row.tobytes() for row in held.auxiliary} and protocol.records_per_party == 20
 
 
-def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
+def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     class Private:
-        def __init__(self, **options):
+        def __init__(self, **options: Any) -> None:
             assert options["epsilon"] == 2.0 and options["data_norm"] == 1.0
 
-        def fit(self, x, y):
+        def fit(self, x: Any, y: Any) -> Any:
             return self
 
-        def predict_proba(self, x):
+        def predict_proba(self, x: Any) -> Any:
             return np.tile([0.4, 0.6], (len(x), 1))
 
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: Private)
@@ -86,13 +87,13 @@ def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
     assert plain.accuracy == 1.0 and private.accuracy == 0.5
 
 
-def test_every_method_of_the_comparison_has_rows():
+def test_every_method_of_the_comparison_has_rows() -> None:
     assert "generalisation" in REPRODUCTIONS
     assert set(generalisation.compared()) == {"averaging", "softlabel", "vertical"}
     assert all(map(callable, generalisation.compared().values()))
 
 
-def test_the_document_is_what_the_command_prints():
+def test_the_document_is_what_the_command_prints() -> None:
     text = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text(encoding="utf-8")
     head = generalisation.page([]).splitlines()
     assert text.splitlines()[: len(head)] == head

@@ -16,12 +16,12 @@ from .test_generalisation import FIELDS, made
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: None)
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_rounds_and_the_quadratic_stand_beside_each_other(colluders):
+def test_rounds_and_the_quadratic_stand_beside_each_other(colluders: int) -> None:
     rounds, quadratic = of_case(Dealt(made(rows=6000), 2), colluders, 5.0, 2, quick=False)
     assert rounds["case"] == f"vertical made K=2 t={colluders} eps=5" and set(rounds) >= FIELDS
     assert quadratic["case"].startswith("vertical-quadratic made")
@@ -33,7 +33,7 @@ def test_rounds_and_the_quadratic_stand_beside_each_other(colluders):
     )
 
 
-def test_a_number_is_learnt_by_least_squares_alone():
+def test_a_number_is_learnt_by_least_squares_alone() -> None:
     table = made(rows=3000)
     frames = [part.assign(ill=part["a"] - part["b"]) for part in (table.train, table.test)]
     numbers = replace(

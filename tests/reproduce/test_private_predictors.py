@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,15 +21,15 @@ from comity.reproduce.synthetic.private_predictors import (
 )
 
 
-def ball(count, width, seed=0):
+def ball(count: Any, width: Any, seed: int = 0) -> Any:
     chance = np.random.default_rng(seed)
     rows = chance.normal(size=(count, width))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), chance
 
 
-def test_without_noise_the_perturbed_fit_is_the_fit():
+def test_without_noise_the_perturbed_fit_is_the_fit() -> None:
     class Quiet(SeededNoise):
-        def spherical(self, beta, shape, *, permit):
+        def spherical(self, beta: Any, shape: Any, *, permit: Any) -> Any:
             permit.use()
             return np.zeros(shape, np.int64)
 
@@ -37,7 +39,7 @@ def test_without_noise_the_perturbed_fit_is_the_fit():
     np.testing.assert_allclose(found, logistic(rows, labels, 0.05).weights, atol=1e-6)
 
 
-def test_the_noise_has_the_corrected_norm():
+def test_the_noise_has_the_corrected_norm() -> None:
     """|b| ~ Gamma(d, 2/ε'), of mean 2d/ε'; seen through what it adds to the gradient at the minimiser."""
     rows, _ = ball(100, 3)
     labels = (rows[:, 0] > 0).astype(np.int64)
@@ -53,14 +55,14 @@ def test_the_noise_has_the_corrected_norm():
     assert np.mean(norms) == pytest.approx(3 * 2 / left, rel=0.2)
 
 
-def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left():
+def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left() -> None:
     assert perturbed_budget(1.0, 10_000, 0.01, 0.25) == (pytest.approx(1 - 0.005, abs=1e-4), 0.01)
     left, penalty = perturbed_budget(0.1, 10, 1e-6, 1.0)
     assert left == 0.05 and penalty > 1
 
 
 @pytest.mark.parametrize(("model", "slope"), [("logistic", 1.0), ("svm", 1.0)])
-def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model, slope):
+def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model: str, slope: float) -> None:
     from comity.learn.fitting.hinge import SmoothedHinge
     from comity.learn.fitting.logistic import Logistic
 
@@ -79,11 +81,11 @@ def test_a_replaced_record_moves_the_gradient_of_the_sum_by_at_most_two(model, s
 
 @pytest.mark.long
 @pytest.mark.parametrize(("times", "holds"), [(1, True), (6, False)])
-def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times, holds):
+def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times: int, holds: bool) -> None:
     """One of three records on the line is replaced; a sixth of the noise is caught."""
     rows = np.array([[1.0], [1.0], [1.0]])
 
-    def fits(labels, first):
+    def fits(labels: Any, first: Any) -> Any:
         return np.array(
             [
                 objective_perturbation(
@@ -97,21 +99,21 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times, holds):
     assert (found <= 1.0) is holds
 
 
-def test_records_outside_the_ball_are_refused():
+def test_records_outside_the_ball_are_refused() -> None:
     with pytest.raises(DataError, match="unit ball"):
         objective_perturbation(
             np.full((3, 2), 2.0), np.ones(3), epsilon=1.0, l2=1.0, source=SeededNoise(0), permit=simulated("fit")
         )
 
 
-def test_votes_and_committees():
+def test_votes_and_committees() -> None:
     predictors = [np.array([1.0, 0.0]), np.array([1.0, -3.0]), np.array([-1.0, 0.0]), np.array([0.5, 0.0])]
     rows = np.array([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
     assert by_majority(predictors, rows).tolist() == [1, 0, 0]
     np.testing.assert_allclose(by_committee(predictors, rows), [0.375, -0.125, -0.375])
 
 
-def test_a_committee_of_the_functional_mechanism_learns_with_many_records():
+def test_a_committee_of_the_functional_mechanism_learns_with_many_records() -> None:
     chance = np.random.default_rng(0)
     rows = chance.uniform(-1, 1, (20_000, 2))
     targets = 0.8 * rows[:, 0]

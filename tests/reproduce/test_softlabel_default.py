@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "co
 data_folder = os.environ.get("COMITY_DATA", "")
 
 
-def needs(name: str):
+def needs(name: str) -> Any:
     return pytest.mark.skipif(
         not data_folder or not (Path(data_folder) / f"{name}.parquet").is_file(),
         reason=f"COMITY_DATA names no folder with {name}.parquet",
@@ -36,7 +37,7 @@ def layout(seed: int = 0, parties: int = 60) -> Layout:
     generator = np.random.default_rng(seed)
     centres = 3 * generator.normal(size=(3, 6))
 
-    def drawn(*shape: int):
+    def drawn(*shape: int) -> Any:
         y = generator.integers(0, 3, shape)
         return centres[y] + generator.normal(size=(*shape, 6)), y
 
@@ -45,11 +46,11 @@ def layout(seed: int = 0, parties: int = 60) -> Layout:
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, dict]:
+def rows() -> dict[str, dict[str, Any]]:
     return {row["case"]: row for row in reproduced([layout(0), layout(1)], "test", draws=2)}
 
 
-def test_rows_have_the_common_form_and_say_why(rows):
+def test_rows_have_the_common_form_and_say_why(rows: dict[str, dict[str, Any]]) -> None:
     assert set(rows) == {case_of(statistic, epsilon) for statistic in STATISTICS for epsilon in EPSILONS}
     for case, row in rows.items():
         assert set(row) == FIELDS and row["repeats"] == 4
@@ -57,18 +58,18 @@ def test_rows_have_the_common_form_and_say_why(rows):
         assert ("the noise allows" in row["note"]) == case.startswith("default")
 
 
-def test_accuracy_falls_with_epsilon_and_sums_learn(rows):
+def test_accuracy_falls_with_epsilon_and_sums_learn(rows: dict[str, dict[str, Any]]) -> None:
     assert rows[case_of("class-sums", 10.0)]["ours"] > 0.9
     assert rows[case_of("class-sums", 10.0)]["ours"] > rows[case_of("class-sums", 0.1)]["ours"]
 
 
-def test_the_same_command_prints_the_same_figures(rows):
+def test_the_same_command_prints_the_same_figures(rows: dict[str, dict[str, Any]]) -> None:
     again = {row["case"]: row for row in reproduced([layout(0), layout(1)], "test", draws=2)}
     assert again == rows
 
 
 @pytest.mark.parametrize("statistic", ["class-sums", "cells", "models", "votes"])
-def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
+def test_the_sum_is_the_one_that_a_cohort_opens(statistic: Any) -> None:
     """Without noise; votes are summed by their mean, which rounds once instead of once for each party."""
     from comity.reproduce.softlabel.default import contributions, mean_votes
 
@@ -92,7 +93,7 @@ def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_noise_is_the_sum_of_every_partys_part(delta):
+def test_noise_is_the_sum_of_every_partys_part(delta: Any) -> None:
     """Deviation of 60 parts where 59 were counted on, within six standard errors; pure ε has heavier tails."""
     one, who = layout(), consortium(60, 1.0, delta)
     protocol = one.protocol("votes")
@@ -107,7 +108,7 @@ def test_noise_is_the_sum_of_every_partys_part(delta):
     assert (means[0] != means[1]).any()
 
 
-def test_a_run_over_hosts_scores_as_the_sums_that_are_perturbed(monkeypatch):
+def test_a_run_over_hosts_scores_as_the_sums_that_are_perturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With next to no noise both give the model of the same sum."""
     from comity.reproduce.softlabel import default as softlabel_default
 
@@ -118,7 +119,7 @@ def test_a_run_over_hosts_scores_as_the_sums_that_are_perturbed(monkeypatch):
     assert over_hosts(one, 1e5, seed=1) == pytest.approx(fast, abs=0.01)
 
 
-def test_figures_of_reference_stand_beside_ours():
+def test_figures_of_reference_stand_beside_ours() -> None:
     case = case_of("votes", 1.0)
     found = reproduced([layout(0)], "test", draws=1, statistics=("votes",), reference={case: 0.5})
     assert {row["case"]: row["reference"] for row in found} == {
@@ -136,7 +137,7 @@ def stand_in_kdd() -> softlabel_kdd.Connections:
     return softlabel_kdd.Connections(np.round(counts, 1), categories, labels, np.arange(3000) < 2600)
 
 
-def test_intrusions_on_a_stand_in(tmp_path):
+def test_intrusions_on_a_stand_in(tmp_path: Path) -> None:
     size = softlabel_kdd.Size(parties=(80, 40), records=22, auxiliary=200, splits=1, draws=2, sampled=5)
     found = {row["case"]: row for row in softlabel_kdd.reproduced(stand_in_kdd(), size, tmp_path, quick=True)}
     assert {"batch", "indiv", "soft non-private M=80", "soft non-private M=40"} <= set(found)
@@ -153,13 +154,13 @@ def test_intrusions_on_a_stand_in(tmp_path):
     assert (tmp_path / "softlabel-kdd.svg").is_file()
 
 
-def test_trials_in_processes_give_what_they_give_one_after_the_other():
+def test_trials_in_processes_give_what_they_give_one_after_the_other() -> None:
     size = softlabel_kdd.Size(parties=(20,), records=22, auxiliary=100, splits=2, draws=1, sampled=3)
     data = stand_in_kdd()
     assert list(softlabel_kdd.each_trial(data, size)) == [softlabel_kdd.scored(data, size, n) for n in range(2)]
 
 
-def test_votes_of_distinct_rows_are_the_votes_of_all():
+def test_votes_of_distinct_rows_are_the_votes_of_all() -> None:
     size = softlabel_kdd.Size(parties=(30,), records=8, auxiliary=200)
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
     np.testing.assert_array_equal(one.distinct[one.place], one.auxiliary)
@@ -170,7 +171,7 @@ def test_votes_of_distinct_rows_are_the_votes_of_all():
     np.testing.assert_allclose(shares, direct.mean(0))
 
 
-def test_weights_before_a_map_score_as_after_it():
+def test_weights_before_a_map_score_as_after_it() -> None:
     size = softlabel_kdd.Size(parties=(30,), records=8, auxiliary=200)
     one = softlabel_kdd.trial(stand_in_kdd(), size, 0)
     from comity.learn.released.feature_map import whitened
@@ -181,7 +182,7 @@ def test_weights_before_a_map_score_as_after_it():
     np.testing.assert_allclose(one.test @ before + intercept, found(one.test) @ weights, atol=1e-9)
 
 
-def test_digits_on_a_stand_in(tmp_path):
+def test_digits_on_a_stand_in(tmp_path: Path) -> None:
     generator = np.random.default_rng(6)
     labels = np.arange(900) % 10
     ink = generator.integers(0, 200, (10, 20))
@@ -194,7 +195,7 @@ def test_digits_on_a_stand_in(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["softlabel-kdd", "softlabel-mnist"])
-def test_without_data_one_sentence_names_the_variable(monkeypatch, name):
+def test_without_data_one_sentence_names_the_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delenv("COMITY_DATA", raising=False)
     with pytest.raises(DataError, match="COMITY_DATA"):
         REPRODUCTIONS[name].run(quick=True, out=None)
@@ -212,7 +213,7 @@ BARS_OF_INTRUSIONS = {
 
 @needs("har_smartphone_rederived")
 @pytest.mark.long
-def test_activities_reach_the_bars_and_hosts_agree():
+def test_activities_reach_the_bars_and_hosts_agree() -> None:
     rows = {row["case"]: row for row in softlabel_har.by_default(softlabel_har.activities(), softlabel_har.FULL)}
     found = {epsilon: rows[case_of("auto", epsilon)]["ours"] for epsilon in BARS_OF_ACTIVITIES}
     assert all(found[epsilon] >= bar for epsilon, bar in BARS_OF_ACTIVITIES.items()), found
@@ -222,7 +223,7 @@ def test_activities_reach_the_bars_and_hosts_agree():
 
 @needs("kddcup99")
 @pytest.mark.long
-def test_intrusions_reach_the_bars():
+def test_intrusions_reach_the_bars() -> None:
     rows = {row["case"]: row for row in softlabel_kdd.run(quick=False, out=None)}
     found = {case: rows[case]["ours"] for case in BARS_OF_INTRUSIONS}
     assert all(found[case] >= bar for case, bar in BARS_OF_INTRUSIONS.items()), found
@@ -231,7 +232,7 @@ def test_intrusions_reach_the_bars():
 
 @needs("mnist")
 @pytest.mark.long
-def test_the_rule_is_no_worse_than_votes_on_digits():
+def test_the_rule_is_no_worse_than_votes_on_digits() -> None:
     found = {row["case"]: row["ours"] for row in softlabel_mnist.run(quick=True, out=None)}
     for epsilon in EPSILONS:
         assert found["n=6 " + case_of("auto", epsilon)] >= found["n=6 " + case_of("votes", epsilon)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -56,16 +57,16 @@ def stand_in() -> Activities:
 
 
 @pytest.fixture(scope="module")
-def plots(tmp_path_factory) -> Path:
+def plots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plots")
 
 
 @pytest.fixture(scope="module")
-def rows(stand_in, plots) -> dict[str, dict]:
+def rows(stand_in: Activities, plots: Path) -> dict[str, dict[str, Any]]:
     return {row["case"]: row for row in reproduced(stand_in, SMALL, plots, quick=True)}
 
 
-def test_rows_have_the_common_form(rows):
+def test_rows_have_the_common_form(rows: dict[str, dict[str, Any]]) -> None:
     private = {case_of(m, kind, e) for m in METHODS for kind in ("tight", "paper", "wrong radius") for e in EPSILONS}
     assert set(rows) == {*PAPER, *(f"random-split {case}" for case in PAPER), *private}
     for case, row in rows.items():
@@ -77,7 +78,7 @@ def test_rows_have_the_common_form(rows):
         assert row["note"].startswith(NOT_PRIVATE) and "quick" in row["note"]
 
 
-def test_cases_are_readable_and_the_wrong_radius_is_labelled(rows):
+def test_cases_are_readable_and_the_wrong_radius_is_labelled(rows: dict[str, dict[str, Any]]) -> None:
     assert {"soft eps=1 delta=0", "soft paper-constants eps=1 delta=0", "avg eps=0.1 delta=0"} <= set(rows)
     wrong = rows["soft wrong-radius (not private) eps=1 delta=0"]
     assert "Gamma(1)" in wrong["note"] and "infinite loss" in wrong["note"]
@@ -86,24 +87,24 @@ def test_cases_are_readable_and_the_wrong_radius_is_labelled(rows):
     assert list(rows)[:5] == list(PAPER)
 
 
-def test_non_private_rows_are_those_of_a_working_method(rows):
+def test_non_private_rows_are_those_of_a_working_method(rows: dict[str, dict[str, Any]]) -> None:
     assert rows["batch"]["ours"] > 0.9
     assert rows["indiv"]["ours"] < rows["soft non-private"]["ours"]
 
 
-def test_the_same_command_prints_the_same_figures(stand_in, rows):
+def test_the_same_command_prints_the_same_figures(stand_in: Activities, rows: dict[str, dict[str, Any]]) -> None:
     again = {row["case"]: row for row in reproduced(stand_in, SMALL, None, quick=True)}
     assert again == rows
 
 
-def test_plots_are_written_and_say_what_is_not_private(rows, plots):
+def test_plots_are_written_and_say_what_is_not_private(rows: dict[str, dict[str, Any]], plots: Path) -> None:
     svg = (plots / "softlabel-har.svg").read_text(encoding="utf-8")
     ElementTree.fromstring(svg)
     assert "NOT PRIVATE, infinite loss" in svg and NOT_PRIVATE in svg
     assert (plots / "softlabel-har.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_figures_give_the_same_plot(tmp_path):
+def test_the_same_figures_give_the_same_plot(tmp_path: Path) -> None:
     panel = Panel("title", (Curve("one", (0.1, 1.0), (0.5, 0.2), (0.1, 0.1)),), (Level("level", 0.3),))
     written = [
         draw(tmp_path / name / "plot", [panel], title="t", x="x", y="y", caption="c") for name in _made(tmp_path)
@@ -119,7 +120,7 @@ def _made(folder: Path) -> list[str]:
     return names
 
 
-def test_the_map_is_orthogonal_about_zero_and_divided_by_the_largest_norm(stand_in):
+def test_the_map_is_orthogonal_about_zero_and_divided_by_the_largest_norm(stand_in: Activities) -> None:
     """With as many directions as features only the scale of inner products changes; centring would change more."""
     size = Size(parties=20, records=5, auxiliary=40, dimensions=12)
     split = split_of(stand_in, size, 0)
@@ -131,7 +132,7 @@ def test_the_map_is_orthogonal_about_zero_and_divided_by_the_largest_norm(stand_
 
 
 @pytest.mark.parametrize("by_subject", [True, False])
-def test_a_split_gives_each_record_to_one_owner(stand_in, by_subject):
+def test_a_split_gives_each_record_to_one_owner(stand_in: Activities, by_subject: bool) -> None:
     split = split_of(stand_in, SMALL, 0, by_subject=by_subject)
     assert [len(own) for own in split.parties] == [5] * 20 and len(split.auxiliary) == 40
     owned = np.concatenate([*(own.features for own in split.parties), split.auxiliary])
@@ -144,7 +145,7 @@ def test_a_split_gives_each_record_to_one_owner(stand_in, by_subject):
         np.testing.assert_array_equal(split.test.labels, stand_in.labels[220:])
 
 
-def test_a_run_over_hosts_releases_around_the_same_minimiser(stand_in):
+def test_a_run_over_hosts_releases_around_the_same_minimiser(stand_in: Activities) -> None:
     """With next to no noise the hosts' model scores what the exact one scores."""
     split = split_of(stand_in, SMALL, 0)
     for method, model in exact_models(split).items():
@@ -152,11 +153,13 @@ def test_a_run_over_hosts_releases_around_the_same_minimiser(stand_in):
         assert over_hosts(protocol, split, 1e6) == pytest.approx(split.accuracy(protocol.coefficients(model)), abs=0.02)
 
 
-def test_private_rows_use_the_noise_that_the_protocol_declares(stand_in, monkeypatch):
+def test_private_rows_use_the_noise_that_the_protocol_declares(
+    stand_in: Activities, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every private draw but the wrong radius passes through the declared release with a noise of that scale."""
     split, used = split_of(stand_in, SMALL, 1), []
 
-    def watched(release, index, model, who, source, once):
+    def watched(release: Any, index: Any, model: Any, who: Any, source: Any, once: Any) -> Any:
         assert isinstance(source, SeededNoise)
         used.append(release.scale(who).total * release.scale(who).grid)
         return perturbed(release, index, model, who, source, once)
@@ -176,7 +179,7 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(stand_in, monkeyp
     np.testing.assert_allclose(sorted(used), expected, rtol=2e-3)
 
 
-def test_the_wrong_radius_is_exponential_whatever_the_dimension():
+def test_the_wrong_radius_is_exponential_whatever_the_dimension() -> None:
     """20,000 radii of standard deviation 1: the mean is within six standard errors of 1."""
     stream = Stream.public("test")
     radii = np.array([np.linalg.norm(wrong_radius(3.0, (5, 50), stream)) / 3.0 for _ in range(20_000)])
@@ -184,7 +187,7 @@ def test_the_wrong_radius_is_exponential_whatever_the_dimension():
     assert np.mean(radii < 0.1) == pytest.approx(1 - np.exp(-0.1), abs=0.013)
 
 
-def test_without_data_one_sentence_names_the_variable(monkeypatch):
+def test_without_data_one_sentence_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COMITY_DATA", raising=False)
     with pytest.raises(DataError, match="COMITY_DATA"):
         REPRODUCTIONS["softlabel-har"].run(quick=True, out=None)
@@ -193,7 +196,7 @@ def test_without_data_one_sentence_names_the_variable(monkeypatch):
 @needs_har
 @pytest.mark.long
 @pytest.mark.parametrize("quick", [True, False])
-def test_the_papers_non_private_figures(quick, tmp_path):
+def test_the_papers_non_private_figures(quick: bool, tmp_path: Path) -> None:
     rows = {row["case"]: row for row in softlabel_har.run(quick=quick, out=tmp_path)}
     for case, figure in PAPER.items():
         # Two splits of a method that varies by 0.04 from one to the next are no test of 0.03.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def clouds() -> Source:
 
 
 @pytest.mark.parametrize("layout", ["one owner", "classes split", "spread evenly"])
-def test_a_task_deals_every_record_once(layout):
+def test_a_task_deals_every_record_once(layout: Any) -> None:
     source = clouds()
     one = task(source, 3, layout, "test")
     assert len(one.owners) == OWNERS
@@ -44,7 +45,9 @@ def test_a_task_deals_every_record_once(layout):
     assert not np.array_equal(task(source, 4, layout, "test").consumer.features, one.consumer.features)
 
 
-def test_rows_stand_beside_baselines_of_the_same_run_and_are_drawn(monkeypatch, tmp_path):
+def test_rows_stand_beside_baselines_of_the_same_run_and_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(SOURCES, "cps", clouds)
     monkeypatch.setattr(summary_rows, "QUICK", Size(1, 1))
     monkeypatch.setattr(summary_rows, "COUNTS", (20, 100))
@@ -68,13 +71,13 @@ def test_rows_stand_beside_baselines_of_the_same_run_and_are_drawn(monkeypatch, 
     assert drawn == {f"summary-cps-{key}.{kind}" for key in ("mmd2", "accuracy") for kind in ("svg", "png")}
 
 
-def test_each_source_has_its_command():
+def test_each_source_has_its_command() -> None:
     assert {f"summary-{name}" for name in SOURCES} <= set(REPRODUCTIONS) and set(BARS) == set(SOURCES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SOURCES)
-def test_ours_reaches_its_bars(name):
+def test_ours_reaches_its_bars(name: Any) -> None:
     if not Path(os.environ.get("COMITY_DATA", "/nowhere")).is_dir():
         pytest.skip("the real data are not here")
     found = [ours(task(SOURCES[name](), number, "one owner", name), 1.0, 100) for number in range(8)]

@@ -79,7 +79,7 @@ class ColumnSites(Sites):
             home = made.home(name)
             home.mkdir(exist_ok=True)
             key_file.create(home / f"{name}.keys")
-            kept = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+            kept: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
             ledger = Ledger.create(home / f"{name}.ledger", dataset="patients", grant=Approx(9.0, 1e-5), **kept)
             ledger.add_dataset(dataset="new", grant=Approx(0.1, 1e-5), **kept)
             held = ["person", *made.held(name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tests.federation.toy import NoNoise, Rounds, setup
 from tests.federation.toy import run as run_parties
 
 
-def cohort(protocol, records, noise=None, names=None, **ledger):
+def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **ledger: Any) -> Cohort:
     who = Consortium(
         parties=names or Numbered(len(records)),
         loss=ZCDP(0.15),
@@ -43,7 +44,7 @@ def cohort(protocol, records, noise=None, names=None, **ledger):
 
 
 @pytest.mark.parametrize("protection", [Noised, Rounds().protection])
-def test_a_cohort_equals_real_sites_without_noise(protection):
+def test_a_cohort_equals_real_sites_without_noise(protection: Any) -> None:
     protocol = Rounds(protection=protection)
     parties, hosts = setup(protocol, noise=NoNoise())
     real = run_parties(parties)["result"]
@@ -52,7 +53,7 @@ def test_a_cohort_equals_real_sites_without_noise(protection):
     np.testing.assert_array_equal(stacked, real)
 
 
-def test_the_shared_noise_of_a_cohort_has_the_variance_of_all_parts():
+def test_the_shared_noise_of_a_cohort_has_the_variance_of_all_parts() -> None:
     protocol = Rounds(rounds=0)
     records = [Records(np.zeros((1, 3)))] * 40
     one = cohort(protocol, records)
@@ -62,7 +63,7 @@ def test_the_shared_noise_of_a_cohort_has_the_variance_of_all_parts():
     assert abs(draws.std() / expected - 1) < 0.15  # 900 draws: six standard errors
 
 
-def test_one_ledger_line_per_draw_for_the_whole_cohort_and_a_refusal_before_the_first():
+def test_one_ledger_line_per_draw_for_the_whole_cohort_and_a_refusal_before_the_first() -> None:
     protocol = Rounds()
     records = [Records(np.zeros((2, 3)))] * 7
     run = cohort(protocol, records)
@@ -73,14 +74,14 @@ def test_one_ledger_line_per_draw_for_the_whole_cohort_and_a_refusal_before_the_
         cohort(protocol, records, grant=Approx(0.5, 1e-6))
 
 
-def test_parties_of_unequal_size_are_padded_and_marked():
+def test_parties_of_unequal_size_are_padded_and_marked() -> None:
     records = [Records(np.ones((n, 2)), np.arange(n)) for n in (3, 0, 1)]
     features, labels, present = next(iter(stacks(records, 10)))
     assert features.shape == (3, 3, 2) and present.sum(1).tolist() == [3, 0, 1]
     assert labels[0].tolist() == [0, 1, 2] and features[1].sum() == 0
 
 
-def test_a_cohort_draws_no_more_than_declared():
+def test_a_cohort_draws_no_more_than_declared() -> None:
     protocol = Rounds(rounds=1)
     run = cohort(protocol, [Records(np.zeros((2, 3)))] * 4)
     run.sum(protocol.average)
@@ -88,7 +89,7 @@ def test_a_cohort_draws_no_more_than_declared():
         run.sum(protocol.average)
 
 
-def test_names_of_a_million_parties_take_no_memory():
+def test_names_of_a_million_parties_take_no_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     names = Numbered(1_000_000)
     assert "p999999" in names and "p1000000" not in names and "q1" not in names and names[17] == "p17"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,18 +28,18 @@ from comity.runtime.study.study import Study
 NAMES = ("north", "south", "east", "west", "centre")
 
 
-def public(rows=40):
+def public(rows: int = 40) -> Any:
     x = np.random.default_rng(9).normal(size=(rows, 4))
     return x / np.linalg.norm(x, axis=1).max()
 
 
-def protocol(classes=3, method="soft", rows=40):
+def protocol(classes: int = 3, method: Any = "soft", rows: int = 40) -> PublishedSoftLabel:
     return PublishedSoftLabel(
         auxiliary=public(rows), classes=tuple(f"kind {k}" for k in range(classes)), method=method, l2=1e-2
     )
 
 
-def parties(classes=3, names=NAMES, rows=60):
+def parties(classes: int = 3, names: Any = NAMES, rows: int = 60) -> Any:
     centres = np.random.default_rng(4).normal(size=(classes, 4))
     out = {}
     for seed, name in enumerate(names):
@@ -48,26 +49,26 @@ def parties(classes=3, names=NAMES, rows=60):
     return out
 
 
-def boosted():
+def boosted() -> Any:
     return HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=3)
 
 
-def pipeline():
+def pipeline() -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression())
 
 
-def nearest_centre(features, labels, auxiliary, classes):
+def nearest_centre(features: Any, labels: Any, auxiliary: Any, classes: Any) -> Any:
     centres = np.stack([features[labels == k].mean(axis=0) for k in range(classes)])
     return ((auxiliary[:, None] - centres) ** 2).sum(-1).argmin(1)
 
 
 @pytest.fixture
-def summed(monkeypatch):
+def summed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the trusted coordinator of the published method adds up."""
     seen = []
     original = Parties.sum
 
-    def listening(self, *arguments, **values):
+    def listening(self: Any, *arguments: Any, **values: Any) -> Any:
         total = original(self, *arguments, **values)
         seen.append(total)
         return total
@@ -77,7 +78,7 @@ def summed(monkeypatch):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_each_party_votes_with_a_model_of_its_own_kind(classes, summed):
+def test_each_party_votes_with_a_model_of_its_own_kind(classes: int, summed: Any) -> None:
     method, data = protocol(classes), parties(classes)
     file = pd.DataFrame({"label": [f"kind {k % classes}" for k in range(40)]})
     models = {"north": boosted(), "south": pipeline(), "east": nearest_centre, "west": file}
@@ -96,7 +97,7 @@ def test_each_party_votes_with_a_model_of_its_own_kind(classes, summed):
     assert outcome.accounts[0].spent == built_in.accounts[0].spent
 
 
-def test_soft_models_are_hardened_for_the_published_grid(summed):
+def test_soft_models_are_hardened_for_the_published_grid(summed: Any) -> None:
     """Probabilities rounded to a grid of 1/C would leave the simplex, along a direction that carries no noise."""
     data = parties()
     simulate(protocol(), parties=data, epsilon=1.0, seed=1, models=from_estimator(pipeline(), soft=True))
@@ -108,8 +109,8 @@ def test_soft_models_are_hardened_for_the_published_grid(summed):
     np.testing.assert_allclose(summed[0].value.sum(axis=1), 5, atol=1e-9)
 
 
-def test_a_model_that_fails_shows_nowhere(summed, caplog):
-    def broken(features, labels, auxiliary, classes):
+def test_a_model_that_fails_shows_nowhere(summed: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(features: Any, labels: Any, auxiliary: Any, classes: Any) -> None:
         raise ValueError(f"record {features[0, 0]}")
 
     simulate(protocol(), parties=parties(), epsilon=1.0, seed=1, models={"default": pipeline(), "east": broken})
@@ -119,7 +120,7 @@ def test_a_model_that_fails_shows_nowhere(summed, caplog):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_no_model_moves_the_global_one_further_than_its_noise_allows_for(classes, summed):
+def test_no_model_moves_the_global_one_further_than_its_noise_allows_for(classes: int, summed: Any) -> None:
     """One party's model replaced by hostile ones: the votes of a row move by √2, the minimiser by the sensitivity."""
     method, data = protocol(classes), parties(classes)
     generator = np.random.default_rng(0)
@@ -144,12 +145,12 @@ def test_no_model_moves_the_global_one_further_than_its_noise_allows_for(classes
     assert 0.05 * method.sensitivity(5) < moved <= method.sensitivity(5)
 
 
-def test_more_parties_than_hosts_share_one_model():
+def test_more_parties_than_hosts_share_one_model() -> None:
     names = [f"p{k}" for k in range(1001)]
     data = parties(2, names, rows=6)
     calls = []
 
-    def first_feature(features, labels, auxiliary, classes):
+    def first_feature(features: Any, labels: Any, auxiliary: Any, classes: Any) -> Any:
         calls.append(len(features))
         return (auxiliary[:, 0] > features[:, 0].mean()).astype(int)
 
@@ -174,18 +175,20 @@ def test_more_parties_than_hosts_share_one_model():
         ({"north": "gone.csv"}, "gone.csv"),
     ],
 )
-def test_models_that_do_not_fit_are_refused_before_anything_is_spent(models, words, monkeypatch):
+def test_models_that_do_not_fit_are_refused_before_anything_is_spent(
+    models: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("comity.runtime.local.consortium.Host", lambda *_, **__: pytest.fail("a host was made"))
     with pytest.raises(BadInput, match=words):
         simulate(protocol(), parties=parties(), epsilon=1.0, seed=1, models=models)
 
 
-def test_a_method_that_votes_on_nothing_takes_no_models():
+def test_a_method_that_votes_on_nothing_takes_no_models() -> None:
     with pytest.raises(StudyError, match="takes no local models"):
         simulate(protocol(method="avg"), parties=parties(), epsilon=1.0, seed=1, models=boosted())
 
 
-def test_the_default_sums_probabilities_of_models_of_any_kind():
+def test_the_default_sums_probabilities_of_models_of_any_kind() -> None:
     """At a loss that leaves little noise, the opened histograms are the mean of what the models said."""
     data = parties()
     models = {"default": from_estimator(pipeline(), soft=True), "north": boosted(), "east": nearest_centre}
@@ -204,13 +207,13 @@ def test_the_default_sums_probabilities_of_models_of_any_kind():
     assert np.abs(plain.released["soft_labels"] - expected).max() > 0.2
 
 
-def test_a_rule_that_chooses_sums_of_records_refuses_models_instead_of_ignoring_them():
+def test_a_rule_that_chooses_sums_of_records_refuses_models_instead_of_ignoring_them() -> None:
     default = SoftLabel(auxiliary=public(), classes=protocol().classes, statistic="auto", records_per_party=6)
     with pytest.raises(StudyError, match="takes no local models here"):
         simulate(default, parties=parties(), epsilon=1.0, delta=1e-6, seed=1, models=boosted())
 
 
-def test_what_a_run_is_compared_with_says_that_it_has_the_built_in_classifier():
+def test_what_a_run_is_compared_with_says_that_it_has_the_built_in_classifier() -> None:
     data = parties()
     test = data["north"]
     outcome = simulate(protocol(), parties=data, epsilon=1.0, seed=1, models=boosted(), test=test)
@@ -274,7 +277,9 @@ def load(folder: Path, old: str = "", new: str = "") -> Study:
     return Study.load(folder / "study.toml")
 
 
-def test_a_study_names_the_models_of_its_simulation(folder, summed, caplog):
+def test_a_study_names_the_models_of_its_simulation(
+    folder: Path, summed: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     study = load(folder)
     material = gather(study)
     assert material.models["north"].estimator.max_depth == 3 and material.models["north"].soft
@@ -290,12 +295,12 @@ def test_a_study_names_the_models_of_its_simulation(folder, summed, caplog):
     np.testing.assert_allclose(summed[0].value, expected, atol=1e-9)
 
 
-def test_python_models_stand_in_for_those_of_the_file(folder, summed):
+def test_python_models_stand_in_for_those_of_the_file(folder: Path, summed: Any) -> None:
     run_study(load(folder), seed=1, models={"default": lambda x, y, z, c: np.zeros(len(z), int)})
     assert (summed[0].value[:, 0] == 4).all()
 
 
-def test_models_are_no_part_of_what_is_agreed(folder):
+def test_models_are_no_part_of_what_is_agreed(folder: Path) -> None:
     assert load(folder).hash == load(folder, TEXT[TEXT.index("[simulation.models]") :], "").hash
 
 
@@ -315,7 +320,7 @@ def test_models_are_no_part_of_what_is_agreed(folder):
         ("[softlabel]", '[softlabel]\nmethod = "avg"', ["simulation.models", "takes no local models"]),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said_before_the_run(folder, old, new, words):
+def test_what_is_wrong_in_the_file_is_said_before_the_run(folder: Path, old: Any, new: str, words: Any) -> None:
     with pytest.raises(BadInput) as caught:
         gather(load(folder, old, new))
     sentence = str(caught.value)
@@ -324,7 +329,7 @@ def test_what_is_wrong_in_the_file_is_said_before_the_run(folder, old, new, word
         assert word in sentence, sentence
 
 
-def test_a_file_of_predictions_is_checked_row_by_row(folder):
+def test_a_file_of_predictions_is_checked_row_by_row(folder: Path) -> None:
     frame = pd.read_csv(folder / "south_votes.csv", dtype=str)
     frame.loc[4, "label"] = "unheard of"
     frame.to_csv(folder / "south_votes.csv", index=False)

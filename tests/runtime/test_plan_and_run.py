@@ -193,7 +193,9 @@ def every_case() -> list[Case]:
 SAMPLE = random.Random(10).sample(every_case(), 60)
 
 
-def test_a_sum_that_could_not_be_opened_is_refused_by_the_plan_and_costs_nothing(tmp_path, monkeypatch):
+def test_a_sum_that_could_not_be_opened_is_refused_by_the_plan_and_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gradient = Method("averaging", 'sizes = 4\nrounds = 2\nsolver = "gradient"')
     case = Case(gradient, 3, 1, 1, WITH_DELTA)
     with pytest.raises(Refused, match=r"study.toml: .*needs 3 to finish") as found:
@@ -203,11 +205,13 @@ def test_a_sum_that_could_not_be_opened_is_refused_by_the_plan_and_costs_nothing
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: f"{case.method.protocol}-{case.parties}")
-def test_a_plan_refuses_with_a_key_or_the_run_completes(case, tmp_path, monkeypatch):
+def test_a_plan_refuses_with_a_key_or_the_run_completes(
+    case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     holds(case, tmp_path, monkeypatch)
 
 
-def test_the_sample_has_runs_of_every_method_and_refusals(tmp_path, monkeypatch):
+def test_the_sample_has_runs_of_every_method_and_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three parties and no drop-outs suit everyone: nobody passes by being refused always."""
     for number, method in enumerate(METHODS):
         (tmp_path / str(number)).mkdir()
@@ -218,7 +222,7 @@ def test_the_sample_has_runs_of_every_method_and_refusals(tmp_path, monkeypatch)
 
 
 @pytest.mark.long
-def test_every_plan_refuses_with_a_key_or_the_run_completes(tmp_path, monkeypatch):
+def test_every_plan_refuses_with_a_key_or_the_run_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = [
         Case(method, 110, colluders, dropouts, delta)
         for method in METHODS

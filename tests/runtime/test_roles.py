@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,23 +67,23 @@ class Summary(Protocol):
             adversary="a curious coordinator",
         )
 
-    def coordinate(self, parties):
+    def coordinate(self, parties: Any) -> Any:
         return {"result": parties.sum(self.hold).value + parties.sum(self.wish).value}
 
     @step(sends="held")
-    def hold(self, site):
+    def hold(self, site: Any) -> None:
         site.contribute(site.features.mean(axis=0))
 
     @step(sends="wished")
-    def wish(self, site):
+    def wish(self, site: Any) -> None:
         site.contribute(site.features.mean(axis=0))
 
 
-def simulated(**more):
+def simulated(**more: Any) -> Any:
     return simulate(Summary(), parties=PARTIES, epsilon=1, unit="record", roles=ROLES, **more)
 
 
-def test_a_simulation_keeps_roles_and_charges_each_what_it_pays():
+def test_a_simulation_keeps_roles_and_charges_each_what_it_pays() -> None:
     outcome = simulated(grant={"ash": 1.0, "birch": 1.5, "elm": 2.0})
     assert outcome.consortium.roles == ROLES
     assert [account.spent for account in outcome.accounts] == ["eps 1.00", "eps 1.00", "eps 1.44"]
@@ -91,7 +92,7 @@ def test_a_simulation_keeps_roles_and_charges_each_what_it_pays():
         simulated(grant={"ash": 1.0, "birch": 1.0, "elm": 1.4})
 
 
-def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path):
+def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path) -> None:
     result = Result.of(simulated())
     owners, consumer = "each owner (ash, birch)", "consumer (elm)"
     assert result.guarantee.losses == {consumer: "eps 1.44", owners: "eps 1.00"}
@@ -109,7 +110,7 @@ def test_whoever_reads_about_a_run_sees_each_payer(tmp_path: Path):
     assert again.guarantee == result.guarantee and again.plan.payers == result.plan.payers
 
 
-def test_where_all_pay_alike_each_party_is_said_to():
+def test_where_all_pay_alike_each_party_is_said_to() -> None:
     same = replace(simulated().guarantee, payers=())
     assert same.losses == {"each party": "eps 1.44"} and "eps 1.44 per party" in str(same)
 
@@ -139,7 +140,7 @@ def study(tmp_path: Path) -> Study:
     return replace(read, parties=tables, protocol=Summary())
 
 
-def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study: Study, tmp_path: Path):
+def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study: Study, tmp_path: Path) -> None:
     assert study.consortium.roles == ROLES
     assert grants_of(study, study.consortium) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
     (tmp_path / "run").mkdir()
@@ -154,13 +155,13 @@ def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study:
 @pytest.mark.parametrize(
     ("role", "said"), [("cosumer", r"did you mean consumer\?"), ("broker", "has the roles owner, consumer")]
 )
-def test_a_role_that_the_method_does_not_have_is_refused(role, said):
+def test_a_role_that_the_method_does_not_have_is_refused(role: str, said: str) -> None:
     with pytest.raises(StudyError, match=said) as found:
         check_roles({"ash": PartyTable(role="owner"), "elm": PartyTable(role=role)}, Summary(), "study.toml")
     assert found.value.key == "parties.elm.role"
 
 
-def test_a_method_without_roles_refuses_any(tmp_path: Path, study: Study):
+def test_a_method_without_roles_refuses_any(tmp_path: Path, study: Study) -> None:
     with pytest.raises(StudyError, match="averaging has no roles; remove the key") as found:
         Study.parse(STUDY.replace("[parties.elm]", '[parties.elm]\nrole = "consumer"'), folder=tmp_path)
     assert found.value.key == "parties.elm.role"

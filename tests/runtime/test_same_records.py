@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,21 +19,21 @@ from tests.report.small_studies import small_study
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path: Path) -> Any:
     return small_study("softlabel published method=avg", tmp_path)
 
 
 @pytest.fixture
-def material(study):
+def material(study: Any) -> Any:
     return gather(study)
 
 
-def changed(records, **fields):
+def changed(records: Any, **fields: Any) -> Records:
     return Records(**{**vars(records), **fields})
 
 
 @pytest.mark.parametrize("field", ["features", "labels", "ids"])
-def test_any_change_to_a_partys_records_is_noticed(study, material, field, tmp_path):
+def test_any_change_to_a_partys_records_is_noticed(study: Any, material: Any, field: str, tmp_path: Path) -> None:
     require_same(study, material, tmp_path)
     require_same(study, gather(study), tmp_path)
     first = material.parties["clinic-02"]
@@ -45,7 +47,7 @@ def test_any_change_to_a_partys_records_is_noticed(study, material, field, tmp_p
     require_same(study, material, tmp_path)
 
 
-def test_test_records_predictions_and_auxiliary_records_count(study, material):
+def test_test_records_predictions_and_auxiliary_records_count(study: Any, material: Any) -> None:
     known = digests(study, material)
     assert digests(study, replace(material, test=material.parties["clinic-01"])) != known
     one = Predictions(np.full((20, 2), 0.5), "a")
@@ -58,7 +60,7 @@ def test_test_records_predictions_and_auxiliary_records_count(study, material):
     assert digests(halved, material) != known
 
 
-def test_a_run_that_is_resumed_asks(study, material, tmp_path):
+def test_a_run_that_is_resumed_asks(study: Any, material: Any, tmp_path: Path) -> None:
     run_study(study, seed=1, folder=tmp_path, run_id="r", material=material)
     assert (tmp_path / NAME).stat().st_mode & 0o077 == 0
     first = material.parties["clinic-01"]

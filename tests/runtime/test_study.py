@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +63,7 @@ def load(folder: Path, old: str = "", new: str = "", **overrides: object) -> Stu
     return Study.load(folder / "study.toml", overrides=overrides or None)
 
 
-def test_a_study_without_its_private_data_has_a_plan(folder):
+def test_a_study_without_its_private_data_has_a_plan(folder: Path) -> None:
     study = load(folder)
     text = study.plan().as_text()
     assert "12 parties" in text and "a whole party, replaced" in text and "delta 1e-6" in text
@@ -81,11 +82,11 @@ def test_a_study_without_its_private_data_has_a_plan(folder):
         ("l2 = 0.01", 'l2 = 0.01\nmethod = "vote"', False),
     ],
 )
-def test_the_hash_covers_everything_but_the_simulation(folder, old, new, same):
+def test_the_hash_covers_everything_but_the_simulation(folder: Path, old: str, new: str, same: bool) -> None:
     assert (load(folder, old, new).hash == load(folder).hash) is same
 
 
-def test_the_hash_covers_the_content_of_what_the_study_refers_to(folder):
+def test_the_hash_covers_the_content_of_what_the_study_refers_to(folder: Path) -> None:
     before = load(folder).hash
     frame = pd.read_csv(folder / "public.csv")
     frame.iloc[::-1].to_csv(folder / "public.csv", index=False)
@@ -98,7 +99,7 @@ def test_the_hash_covers_the_content_of_what_the_study_refers_to(folder):
     assert load(folder).hash != between
 
 
-def test_overrides_change_a_simulation(folder):
+def test_overrides_change_a_simulation(folder: Path) -> None:
     assert load(folder, **{"privacy.epsilon": 0.5}).privacy.epsilon == 0.5
     assert load(folder, **{"softlabel.method": "avg"}).protocol.method == "avg"
 
@@ -127,7 +128,7 @@ def test_overrides_change_a_simulation(folder):
         ("l2 = 0.01", 'auxiliary_privacy = "private"', ["softlabel.auxiliary_records is missing"]),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence_with_file_and_key(folder, old, new, words):
+def test_what_is_wrong_is_said_in_one_sentence_with_file_and_key(folder: Path, old: str, new: str, words: Any) -> None:
     with pytest.raises(BadInput) as caught:
         load(folder, old, new)
     sentence = str(caught.value)
@@ -138,17 +139,17 @@ def test_what_is_wrong_is_said_in_one_sentence_with_file_and_key(folder, old, ne
         assert word in sentence, sentence
 
 
-def test_softlabel_refuses_to_protect_single_records(folder):
+def test_softlabel_refuses_to_protect_single_records(folder: Path) -> None:
     with pytest.raises(StudyError, match="whole party"):
         load(folder, "[privacy]", '[privacy]\nunit = "record"').plan()
 
 
-def test_a_missing_file_names_the_remedy(tmp_path):
+def test_a_missing_file_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="comity new"):
         Study.load(tmp_path / "nothing.toml")
 
 
-def test_colluders_that_the_file_asks_for_are_never_lowered_in_silence(folder):
+def test_colluders_that_the_file_asks_for_are_never_lowered_in_silence(folder: Path) -> None:
     with pytest.raises(StudyError, match=r"privacy\.colluders = 12"):
         load(folder, "epsilon = 1.0", "epsilon = 1.0\ncolluders = 12").plan()
     # What the file leaves out may be less than one: a party alone has nobody to collude with.
@@ -161,7 +162,7 @@ def refusal(folder: Path, old: str, new: str) -> BadInput:
     return caught.value
 
 
-def test_errors_that_a_plan_finds_name_the_file_and_the_key(folder):
+def test_errors_that_a_plan_finds_name_the_file_and_the_key(folder: Path) -> None:
     unit = refusal(folder, "[privacy]", '[privacy]\nunit = "record"')
     assert str(unit).startswith(str(folder / "study.toml")) and unit.key == "privacy.unit"
     nobody = refusal(folder, "epsilon = 1.0", "epsilon = 1.0\ndropouts = 12")
@@ -170,7 +171,7 @@ def test_errors_that_a_plan_finds_name_the_file_and_the_key(folder):
     assert str(rows).startswith(str(folder / "study.toml")) and rows.key == "parties"
 
 
-def test_errors_of_a_protocol_name_the_file_and_the_key(folder):
+def test_errors_of_a_protocol_name_the_file_and_the_key(folder: Path) -> None:
     text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace(
         "[privacy]", '[privacy]\nunit = "record"'
     )
@@ -191,7 +192,7 @@ def test_errors_of_a_protocol_name_the_file_and_the_key(folder):
     ],
 )
 @pytest.mark.parametrize("way", ["above", "absolute", "absolute inside", "link", "linked folder", "gone above"])
-def test_a_study_reads_nothing_outside_its_folder(folder, old, name, key, way):
+def test_a_study_reads_nothing_outside_its_folder(folder: Path, old: str, name: str, key: str, way: str) -> None:
     """Neither by a relative nor by an absolute path nor behind a link; what is there makes no difference."""
     word = old.partition(" ")[0]
     outside = folder.parent / "elsewhere"
@@ -212,7 +213,7 @@ def test_a_study_reads_nothing_outside_its_folder(folder, old, name, key, way):
     assert error.key == key and "leads out of the study's folder" in str(error) and "copy the file" in str(error)
 
 
-def test_links_and_folders_inside_the_study_are_fine_and_the_folder_may_be_a_link_itself(folder):
+def test_links_and_folders_inside_the_study_are_fine_and_the_folder_may_be_a_link_itself(folder: Path) -> None:
     (folder / "public").mkdir()
     shutil.move(folder / "public.csv", folder / "public" / "cohort.csv")
     (folder / "again.csv").symlink_to(folder / "public" / "cohort.csv")
@@ -222,20 +223,20 @@ def test_links_and_folders_inside_the_study_are_fine_and_the_folder_may_be_a_lin
     assert Study.load(folder.parent / "alias" / "study.toml").plan().parties == 12
 
 
-def test_private_records_of_the_coordinator_are_looked_for_beside_the_study_alone(folder):
+def test_private_records_of_the_coordinator_are_looked_for_beside_the_study_alone(folder: Path) -> None:
     outside = folder.parent / "elsewhere.csv"
     shutil.copy(folder / "public.csv", outside)
     hidden = 'auxiliary = "../elsewhere.csv"\nauxiliary_privacy = "private"\nauxiliary_records = 30'
     assert refusal(folder, 'auxiliary = "public.csv"', hidden).key == "softlabel.auxiliary"
 
 
-def test_a_plan_does_not_look_at_the_data_of_a_simulation(folder):
+def test_a_plan_does_not_look_at_the_data_of_a_simulation(folder: Path) -> None:
     """They are whoever simulates' own and may lie anywhere."""
     plan = load(folder, 'data = "records.csv"', 'data = "/nowhere/at/all.csv"\ntest = "../test.csv"').plan()
     assert plan.parties == 12
 
 
-def test_the_hash_covers_the_order_of_the_parties(folder):
+def test_the_hash_covers_the_order_of_the_parties(folder: Path) -> None:
     named = "[parties.a]\n[parties.b]\n[parties.c]"
     turned = "[parties.b]\n[parties.a]\n[parties.c]"
     first = load(folder, "[parties]\ncount = 12", named)
@@ -243,20 +244,20 @@ def test_the_hash_covers_the_order_of_the_parties(folder):
     assert first.consortium.parties != second.consortium.parties and first.hash != second.hash
 
 
-def test_a_suggestion_is_near_or_is_not_made(folder):
+def test_a_suggestion_is_near_or_is_not_made(folder: Path) -> None:
     assert "did you mean" not in str(refusal(folder, 'data = "records.csv"', 'delta = "records.csv"'))
     assert "did you mean data?" in str(refusal(folder, 'data = "records.csv"', 'dta = "records.csv"'))
     assert "did you mean epsilon?" in str(refusal(folder, "epsilon = 1.0", "eps = 1.0"))
 
 
-def test_a_simulation_never_lowers_colluders_that_were_asked_for():
+def test_a_simulation_never_lowers_colluders_that_were_asked_for() -> None:
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b")}
     with pytest.raises(StudyError) as caught:
         simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, delta=1e-5, unit="record", colluders=5)
     assert caught.value.key == "privacy.colluders"
 
 
-def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch):
+def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comity.runtime.local.stacks.REAL_HOSTS", 2)
     reserved = []
     monkeypatch.setattr(simulated, "Cohort", lambda *_, **__: reserved.append(1))
@@ -266,7 +267,7 @@ def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeyp
     assert caught.value.key == "parties" and not reserved
 
 
-def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(folder):
+def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(folder: Path) -> None:
     tight = load(folder).plan()
     paper = load(folder, "l2 = 0.01", 'l2 = 0.01\nconstants = "paper"').plan()
     assert any(one.startswith('constants: "tight"') and "proof.md" in one for one in tight.notes)
@@ -277,7 +278,7 @@ def test_the_plan_of_published_soft_labels_says_which_constants_scale_the_noise(
     assert any("nobody votes on them" in one for one in unused)
 
 
-def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(folder):
+def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(folder: Path) -> None:
     many = "[parties]\ncount = 1001"
     assert load(folder, "[parties]\ncount = 12", many).plan().parties == 1001
     text = TEXT.replace('protocol = "softlabel"', 'protocol = "averaging"').replace("delta = 1e-6", 'unit = "record"')
@@ -290,7 +291,7 @@ def test_a_count_of_parties_that_no_simulation_can_have_is_refused_by_the_plan(f
     assert caught.value.key == "parties"
 
 
-def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder):
+def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder: Path) -> None:
     """Not in that of the data, in which they would be other parties than those that the hash is about."""
     names = ("south", "east", "north")
     cohort = public_cohort(30).assign(at=["north", "south", "east"] * 10, patient=[f"id{k}" for k in range(30)])
@@ -302,7 +303,7 @@ def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder):
     assert tuple(gather(Study.load(folder / "study.toml")).parties) == names
 
 
-def test_columns_of_a_party_are_refused_where_every_party_holds_whole_records(folder):
+def test_columns_of_a_party_are_refused_where_every_party_holds_whole_records(folder: Path) -> None:
     parties = '[parties.ash]\ncolumns = ["age"]\n[parties.birch]\n[parties.cedar]'
     with pytest.raises(StudyError, match="in softlabel every party holds whole records; leave it out") as found:
         load(folder, "[parties]\ncount = 12", parties)

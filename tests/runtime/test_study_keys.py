@@ -209,7 +209,9 @@ ASSERTED = {"vertical.label_at", "vertical.model", "vertical.party_epsilon"}
 
 
 @pytest.mark.parametrize(("base", "key"), every_key(), ids=lambda part: str(part).replace(" ", "-"))
-def test_a_key_does_something_or_is_refused(base, key, tmp_path, caplog):
+def test_a_key_does_something_or_is_refused(
+    base: Any, key: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     protocol, _, own = BASES[base]
     dotted = f"{protocol}.{key}"
     before = folder_of(base, tmp_path, own)
@@ -262,7 +264,7 @@ EXPECTED_REFUSALS = {
 }
 
 
-def test_every_field_has_a_value_to_try_and_every_condition_names_fields():
+def test_every_field_has_a_value_to_try_and_every_condition_names_fields() -> None:
     for name in PROTOCOLS:
         kind: type[Parameters] = parameters_of(name)
         assert kind.table == name
@@ -274,7 +276,7 @@ def test_every_field_has_a_value_to_try_and_every_condition_names_fields():
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base, tmp_path):
+def test_defaults_and_settings_show_the_keys_of_the_variant_alone(base: Any, tmp_path: Path) -> None:
     protocol, _, own = BASES[base]
     study = Study.load(folder_of(base, tmp_path, own))
     shown: dict[str, Any] = {**study.defaults(), **settings_of(study)}

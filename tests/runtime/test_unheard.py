@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.paths import END
 from comity.runtime.deployment.deployed import not_told
@@ -10,18 +13,18 @@ from comity.runtime.site.runs import runs_of
 from .sites import approve, coordinated, whole_run
 
 
-def states(desk):
+def states(desk: Any) -> Any:
     return [run.state for run in runs_of(desk.site.owner().ledger)]
 
 
-def test_who_has_not_heard_the_end_is_known_and_told_again(sites, tmp_path):
+def test_who_has_not_heard_the_end_is_known_and_told_again(sites: Any, tmp_path: Path) -> None:
     study, desks, path = sites.study(), sites.desks(), tmp_path / "journal.sqlite"
     packed = sites.packed(study)
     for desk in desks.values():
         approve(desk, desk.received(packed))
     north = desks["north"]
 
-    def leaving(at):
+    def leaving(at: Any) -> None:
         if at == str(END):
             del desks["north"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ SURE = 1 - 1e-7
 EPSILON = 0.5
 
 
-def asked_at(mechanism, ours: float, theirs: float, count: int = 60_000) -> np.ndarray:
+def asked_at(mechanism: Any, ours: float, theirs: float, count: int = 60_000) -> np.ndarray:
     """Whether an owner with a bid of ours is asked, beside one with a bid of theirs."""
     ranks = bids.ranks({"reader": ours, "other": theirs}, ("reader", "other"))
     signed = ranks if isinstance(mechanism, RankCoins) else -ranks
@@ -35,7 +36,7 @@ def asked_at(mechanism, ours: float, theirs: float, count: int = 60_000) -> np.n
     return found[:, 0].astype(float)
 
 
-def test_the_published_auction_is_caught_and_the_corrected_one_is_not():
+def test_the_published_auction_is_caught_and_the_corrected_one_is_not() -> None:
     """Another owner's record is replaced by a better one, and the reader's rank goes from 1 to 2."""
     coins = RankCoins(epsilon=EPSILON)
     first, second = (asked_at(coins, ours, 1.0) for ours in (2.0, 0.5))
@@ -54,14 +55,14 @@ def test_the_published_auction_is_caught_and_the_corrected_one_is_not():
     assert epsilon_lower_bound(first, second, confidence=SURE) > EPSILON
 
 
-def far_apart(features) -> tuple[np.ndarray, np.ndarray]:
+def far_apart(features: Any) -> tuple[np.ndarray, np.ndarray]:
     rows = 20 * Stream.public("audit").normal((400, COLUMNS))
     products = features(rows) @ features(rows).T
     one, other = np.unravel_index(int(products.argmin()), products.shape)
     return rows[one], rows[other]
 
 
-def broadcasts(protocol, who, owned: np.ndarray, source, *, eligible: bool) -> np.ndarray:
+def broadcasts(protocol: Any, who: Any, owned: np.ndarray, source: Any, *, eligible: bool) -> np.ndarray:
     """The noisy sums of a run in which one owner bids and another reads along; `eligible` False is the broken twin in
     which a record may bid in every round."""
     release, noise = protocol.declare(who)["running"], protocol.running(who)
@@ -79,7 +80,7 @@ def broadcasts(protocol, who, owned: np.ndarray, source, *, eligible: bool) -> n
     return np.array(found)
 
 
-def told(protocol, who, *, eligible: bool, count: int) -> float:
+def told(protocol: Any, who: Any, *, eligible: bool, count: int) -> float:
     """μ that a reader of all broadcasts tells two owners by, one of whose records is another one. It undoes the
     correlation of the noise, and weighs what is left as the record's summand does."""
     one, other = far_apart(protocol.features)
@@ -107,7 +108,7 @@ def told(protocol, who, *, eligible: bool, count: int) -> float:
 @pytest.mark.parametrize(
     ("count", "least"), [(120, 0.0), pytest.param(4000, 0.6, marks=pytest.mark.long)], ids=["quick", "long"]
 )
-def test_the_running_sum_loses_no_more_than_is_debited_for_it(count, least):
+def test_the_running_sum_loses_no_more_than_is_debited_for_it(count: int, least: float) -> None:
     who = consortium(Approx(4.0, 1e-5))
     protocol = auction(records=8, dimensions=2)
     claimed = float(protocol.budget(who).running.mu)

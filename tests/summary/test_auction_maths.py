@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from .consortia import consortium
 FEATURES = FourierFeatures.drawn(2, 6, 1.0, Stream.public("auction tests"))
 
 
-def test_each_place_has_one_round_and_rounds_are_even():
+def test_each_place_has_one_round_and_rounds_are_even() -> None:
     for records, rounds in ((10, 3), (3, 10), (100, 100)):
         found = rounds_of(records, rounds, Stream.public("rounds", records))
         sizes = np.bincount(found, minlength=rounds)
@@ -46,7 +47,7 @@ def made(rows: np.ndarray, broadcasts: np.ndarray) -> list[tuple[int, float]]:
     return found
 
 
-def test_a_record_that_is_replaced_changes_the_bid_of_its_own_round_and_of_no_other():
+def test_a_record_that_is_replaced_changes_the_bid_of_its_own_round_and_of_no_other() -> None:
     chance = np.random.default_rng(2)
     rows, broadcasts = chance.normal(size=(20, 2)), chance.normal(size=(5, 6))
     rounds = rounds_of(20, 5, Stream.public("one owner"))
@@ -60,7 +61,7 @@ def test_a_record_that_is_replaced_changes_the_bid_of_its_own_round_and_of_no_ot
     assert seen == set(range(5))
 
 
-def test_a_bid_that_changes_moves_every_other_rank_by_one_at_most():
+def test_a_bid_that_changes_moves_every_other_rank_by_one_at_most() -> None:
     """All bids of four owners from three values, and all changes of one of them."""
     owners, worst = ("a", "b", "c", "d"), 0
     for values in itertools.product((0.0, 1.0, 2.0), repeat=4):
@@ -78,7 +79,7 @@ def test_a_bid_that_changes_moves_every_other_rank_by_one_at_most():
     assert bids.ranks({"a": 1.0, "c": 1.0, "d": 2.0}, owners).tolist() == [2, 4, 3, 1]
 
 
-def test_the_best_bid_is_that_of_the_largest_gain():
+def test_the_best_bid_is_that_of_the_largest_gain() -> None:
     """Along the exact sums, the best record is the one that brings the summary's mean closest to the target's."""
     chance = np.random.default_rng(4)
     target = FEATURES(chance.normal(size=(30, 2))).mean(axis=0)
@@ -92,7 +93,7 @@ def test_the_best_bid_is_that_of_the_largest_gain():
     assert bids.best(np.ones((1, 6)), np.full(6, 1e9))[1] == bids.LIMIT
 
 
-def chance_asked(rank: int, mechanism) -> float:
+def chance_asked(rank: int, mechanism: Any) -> float:
     """P[−rank + noise >= threshold] for the mechanism's discrete Laplace noise."""
     scale = mechanism.scale
     ratio = math.exp(-1 / scale.total)
@@ -102,7 +103,7 @@ def chance_asked(rank: int, mechanism) -> float:
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
-def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers):
+def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers: int) -> None:
     """All ranks, moved by one either way, and both outcomes; bits have noise of their own, so that losses add up."""
     mechanism = asking.asking(Pure("0.9"), readers, 0.05)
     worst = 0.0
@@ -112,7 +113,7 @@ def test_bits_lose_epsilon_for_each_owner_and_t_times_that_for_t(readers):
     assert 0.85 < readers * worst <= 0.9 + 1e-9
 
 
-def test_the_best_is_missed_as_often_as_said_and_so_many_are_asked():
+def test_the_best_is_missed_as_often_as_said_and_so_many_are_asked() -> None:
     mechanism = asking.asking(Pure(1), 2, 0.05)
     assert mechanism.threshold == pytest.approx(-(1 + math.log(10) / 0.5))
     assert 1 - chance_asked(1, mechanism) == pytest.approx(0.05, rel=0.01)
@@ -125,7 +126,7 @@ def test_the_best_is_missed_as_often_as_said_and_so_many_are_asked():
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 8.0])
 @pytest.mark.parametrize("colluders", [0, 1, 2])
-def test_bits_and_sums_cost_no_more_than_the_study(epsilon, colluders):
+def test_bits_and_sums_cost_no_more_than_the_study(epsilon: float, colluders: int) -> None:
     who = consortium(Approx(epsilon, 1e-5), colluders=colluders)
     budget = AuctionBudget.of(who, 0.2)
     whole = gaussian_budget(who.loss)
@@ -141,7 +142,7 @@ def offer(chance: np.random.Generator, label: int = 0) -> Offer:
     return Offer(chance.normal(size=2), label)
 
 
-def test_a_pool_is_empty_after_each_round_and_its_sum_lies_on_the_grid():
+def test_a_pool_is_empty_after_each_round_and_its_sum_lies_on_the_grid() -> None:
     """What was offered in an earlier round and bid more may not win a later one."""
     chance, grid = np.random.default_rng(5), 2.0**-6
     pool = Pool(("a", "b", "c"), FEATURES, "<i8", grid)
@@ -160,7 +161,7 @@ def test_a_pool_is_empty_after_each_round_and_its_sum_lies_on_the_grid():
     assert len(pool.summary(2)["rows"]) == 2 and pool.seen == 3
 
 
-def test_value_is_the_share_of_winning_bids():
+def test_value_is_the_share_of_winning_bids() -> None:
     chance = np.random.default_rng(6)
     pool = Pool(("a", "b"), FEATURES)
     for bid in (3.0, 1.0, -7.0):
@@ -172,7 +173,7 @@ def test_value_is_the_share_of_winning_bids():
     assert Pool(("a", "b"), FEATURES).attribution(np.ones(6), 0.0)["shares"].tolist() == [0.5, 0.5]
 
 
-def test_whatever_wins_a_round_the_sequence_moves_no_further_than_its_noise_is_made_for():
+def test_whatever_wins_a_round_the_sequence_moves_no_further_than_its_noise_is_made_for() -> None:
     """The sums of all rounds, for all pairs of winners of one round: as far apart as `factor` says, on the grid."""
     chance, rounds = np.random.default_rng(7), 4
     noise = PrefixSums(loss=GDP(1), rounds=rounds)
@@ -184,7 +185,7 @@ def test_whatever_wins_a_round_the_sequence_moves_no_further_than_its_noise_is_m
     assert replace(noise, participations=2).factor > noise.factor
 
 
-def test_asked_bits_are_those_of_the_mechanism():
+def test_asked_bits_are_those_of_the_mechanism() -> None:
     mechanism = asking.asking(Pure(2), 1, 0.1)
     ranks = np.tile([1, 2, 6], (4000, 1))
     found = mechanism.run(SeededNoise(1), -ranks, permit=simulated("asked")).mean(axis=0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,16 +30,16 @@ class Killed(BaseException):
 class Sites:
     """Ledgers, and with them replies and state, that outlive the coordinator."""
 
-    def __init__(self, made, folder):
+    def __init__(self, made: Any, folder: Any) -> None:
         self.made, self.folder = made, folder
         self.ledgers = {
             name: Ledger.in_memory(dataset=name, unit=Unit.RECORD, neighbours=Neighbours.REPLACE) for name in held()
         }
 
-    def run(self, **more):
+    def run(self, **more: Any) -> Any:
         return ran(self.made(records=2), ledgers=self.ledgers, journal=self.folder / "journal.sqlite", **more)
 
-    def draws(self):
+    def draws(self) -> Any:
         return {
             name: [(one.release, one.index) for one in ledger.entries() if one.kind == "draw"]
             for name, ledger in self.ledgers.items()
@@ -47,11 +50,11 @@ class Moments:
     """Counts the moments at which a coordinator may die, before an ask and on both sides of what it writes down of its
     own chance, and kills it at one of them."""
 
-    def __init__(self, patch, at=None):
+    def __init__(self, patch: Any, at: Any = None) -> None:
         self.names, self.at = [], at
         once = Journal.once
 
-        def journalled(journal, run, name, make):
+        def journalled(journal: Any, run: Any, name: Any, make: Any) -> Any:
             self.passed(f"before {name}")
             found = once(journal, run, name, make)
             self.passed(f"after {name}")
@@ -59,13 +62,15 @@ class Moments:
 
         patch.setattr(Journal, "once", journalled)
 
-    def passed(self, name):
+    def passed(self, name: Any) -> None:
         self.names.append(name)
         if self.at is not None and len(self.names) == self.at + 1:
             raise Killed
 
 
-def killed_everywhere(made, folder, monkeypatch, every, **more):
+def killed_everywhere(
+    made: Any, folder: Any, monkeypatch: pytest.MonkeyPatch, every: Any, **more: Any
+) -> Iterator[Any]:
     record = seen.Record(folder / "seen")
     with monkeypatch.context() as patch:
         moments = Moments(patch)
@@ -99,19 +104,21 @@ def killed_everywhere(made, folder, monkeypatch, every, **more):
 @pytest.mark.parametrize(
     "made", [auction, pytest.param(published, marks=pytest.mark.long)], ids=["auction", "published"]
 )
-def test_a_killed_auction_goes_on_with_the_same_draws(made, tmp_path, monkeypatch):
+def test_a_killed_auction_goes_on_with_the_same_draws(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcomes = list(killed_everywhere(made, tmp_path, monkeypatch, 11, seed=None))
     assert len(outcomes) >= 3 and all(len(one.presented) == 2 for one in outcomes)
 
 
-def test_control_a_curator_that_draws_anew_is_seen(tmp_path, monkeypatch):
+def test_control_a_curator_that_draws_anew_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parties, "once", lambda self, name, make: make())
     sites, record = Sites(auction, tmp_path), seen.Record(tmp_path / "seen")
     for name in ("sum", "perturb", "compute"):
         monkeypatch.setattr(Parties, name, getattr(Parties, name))
     seen.at_the_coordinator(record)
 
-    def dying(path):
+    def dying(path: Any) -> None:
         if path == "sell[1]":
             raise Killed
 
@@ -124,12 +131,14 @@ def test_control_a_curator_that_draws_anew_is_seen(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("gone_at", [pytest.param("run.ready[0]", marks=pytest.mark.long), "run.begin[0]"])
-def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(gone_at, tmp_path, monkeypatch):
+def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(
+    gone_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A drop-out may be anybody of whom others are left: without its consumer a run could never end."""
     sites, work = Sites(auction, tmp_path), LocalChannel._answer
     paths: list[str] = []
 
-    def dead(self, asking, party, make):
+    def dead(self: Any, asking: Any, party: Any, make: Any) -> None:
         if party == CONSUMER and paths[-1] == gone_at:
             asking.lost(party, ABSENT)
         else:
@@ -151,12 +160,12 @@ def test_a_consumer_that_dies_before_the_auction_is_waited_for_and_not_lost(gone
 
 @pytest.mark.long
 @pytest.mark.parametrize("made", [auction, published], ids=["auction", "published"])
-def test_an_auction_killed_at_any_moment_goes_on(made, tmp_path, monkeypatch):
+def test_an_auction_killed_at_any_moment_goes_on(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(killed_everywhere(made, tmp_path, monkeypatch, 1, seed=None))) > 25
 
 
 @pytest.mark.long
-def test_a_seeded_auction_ends_the_same_wherever_it_was_killed(tmp_path, monkeypatch):
+def test_a_seeded_auction_ends_the_same_wherever_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encode(dict(Sites(auction, tmp_path).run(seed=3).released))
     (tmp_path / "killed").mkdir()
     outcomes = list(killed_everywhere(auction, tmp_path / "killed", monkeypatch, 14, seed=3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ BOTH = pytest.mark.parametrize("made", [auction, published], ids=["auction", "pu
 
 
 @BOTH
-def test_what_is_bought_are_records_of_the_owners_each_once(made):
+def test_what_is_bought_are_records_of_the_owners_each_once(made: Any) -> None:
     records, outcome = held(), ran(made())
     bought = outcome.presented
     assert len(bought) == 8 and bought.bought.asked == 8 and bought.bought.basis == "bids"
@@ -42,7 +43,7 @@ def test_what_is_bought_are_records_of_the_owners_each_once(made):
     assert sum(bought.bought.shares) == pytest.approx(1) and sum(bought.bought.payouts()) == pytest.approx(100)
 
 
-def test_with_little_noise_the_auction_finds_the_consumers_cloud():
+def test_with_little_noise_the_auction_finds_the_consumers_cloud() -> None:
     records = held()
     found = ran(auction(records=20, dimensions=40), epsilon=3000.0).presented
     target = records[CONSUMER].features
@@ -50,7 +51,7 @@ def test_with_little_noise_the_auction_finds_the_consumers_cloud():
     assert mmd2(found.rows, target, 3.0) < 0.1 * mmd2(records["ash"].features, target, 3.0)
 
 
-def test_the_printed_bid_prefers_what_the_target_is_not():
+def test_the_printed_bid_prefers_what_the_target_is_not() -> None:
     """Its sign is reversed: with the same noise it buys from the other cloud."""
     records = held()
     target = records[CONSUMER].features
@@ -61,7 +62,7 @@ def test_the_printed_bid_prefers_what_the_target_is_not():
     assert near < 0.3 < 1 < far
 
 
-def test_each_side_pays_for_its_own_and_once():
+def test_each_side_pays_for_its_own_and_once() -> None:
     epsilon = 1.0
     outcome = ran(auction(), epsilon=epsilon)
     assert outcome.guarantee.epsilon == pytest.approx(epsilon, rel=1e-3) and outcome.guarantee.epsilon <= epsilon
@@ -70,7 +71,7 @@ def test_each_side_pays_for_its_own_and_once():
     assert outcome.declaration.claim == DISCLOSING
 
 
-def test_owners_receive_broadcasts_and_their_own_bits_and_the_consumer_the_records():
+def test_owners_receive_broadcasts_and_their_own_bits_and_the_consumer_the_records() -> None:
     outcome = ran(auction())
     for owner in OWNERS:
         found = outcome.received[owner].releases
@@ -81,7 +82,7 @@ def test_owners_receive_broadcasts_and_their_own_bits_and_the_consumer_the_recor
 
 
 @BOTH
-def test_whatever_reaches_an_owner_is_made_from_what_was_paid_for(made):
+def test_whatever_reaches_an_owner_is_made_from_what_was_paid_for(made: Any) -> None:
     who = consortium()
     declared = made().declare(who).accept(who)
     paid = {name for one in declared.releases for name in getattr(one.protection, "pays_for", ())}
@@ -91,7 +92,7 @@ def test_whatever_reaches_an_owner_is_made_from_what_was_paid_for(made):
             assert isinstance(release.protection, Derived) and set(release.protection.of) <= paid
 
 
-def views(protocol, records, monkeypatch, given=None):
+def views(protocol: Any, records: Any, monkeypatch: pytest.MonkeyPatch, given: Any = None) -> Any:
     """What ash is asked in each round, and what the curator drew; with `given` these draws stand in for its own."""
     drawn: dict[str, list[object]] = {"running": [], "asked": [], "means": []}
     seen: list[bytes] = []
@@ -99,7 +100,7 @@ def views(protocol, records, monkeypatch, given=None):
         for name in ("perturb", "compute"):
             own = getattr(Parties, name)
 
-            def drawing(self, release, values, _of=own):
+            def drawing(self: Any, release: Any, values: Any, _of: Any = own) -> Any:
                 found = _of(self, release, values)
                 if given is not None:
                     found = given[release][len(drawn[release])]
@@ -110,7 +111,7 @@ def views(protocol, records, monkeypatch, given=None):
         for name in ("bid", "sell"):
             original = getattr(type(protocol), name)
 
-            def watched(self, site, *args, _of=original, **values):
+            def watched(self: Any, site: Any, *args: Any, _of: Any = original, **values: Any) -> Any:
                 if site.party == "ash":
                     seen.extend(value.tobytes() for value in values.values())
                 return _of(self, site, *args, **values)
@@ -122,7 +123,7 @@ def views(protocol, records, monkeypatch, given=None):
 
 
 @BOTH
-def test_an_owners_view_is_a_function_of_what_the_curator_drew(made, monkeypatch):
+def test_an_owners_view_is_a_function_of_what_the_curator_drew(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other owners with entirely different records, and the same draws: the same asks, byte for byte."""
     first = held()
     others = {
@@ -136,11 +137,11 @@ def test_an_owners_view_is_a_function_of_what_the_curator_drew(made, monkeypatch
     assert views(made(), others, monkeypatch)[0] != seen
 
 
-def test_records_leave_only_where_the_owner_allows_it(monkeypatch):
+def test_records_leave_only_where_the_owner_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = replace(SIMULATION, disclosures=frozenset())
     original = Host.__init__
 
-    def made(self, agreed, party, **more):
+    def made(self: Any, agreed: Any, party: Any, **more: Any) -> None:
         original(self, agreed, party, **{**more, "policy": strict if party == "birch" else more["policy"]})
 
     monkeypatch.setattr(Host, "__init__", made)
@@ -153,14 +154,14 @@ class Substituting(AuctionSummary):
     """birch bids with one record and hands over another."""
 
     @step(may_give=("offer",), times=16)
-    def sell(self, site, ask):
+    def sell(self, site: Any, ask: Any) -> Any:
         found = super().sell(site, ask)
         if found and site.party == "birch":
             found["offer"]["rows"] = found["offer"]["rows"] + 0.3
         return found
 
 
-def test_who_offers_another_record_than_it_bid_with_is_lost():
+def test_who_offers_another_record_than_it_bid_with_is_lost() -> None:
     known = {one.name: getattr(auction(), one.name) for one in fields(AuctionSummary)}
     with pytest.raises(Stopped, match="birch"):
         ran(Substituting(**known))
@@ -168,7 +169,7 @@ def test_who_offers_another_record_than_it_bid_with_is_lost():
     assert len(outcome.presented) == 8 and "birch" not in outcome.presented.owners
 
 
-def test_rounds_in_which_an_owner_has_no_record_pass_it_by():
+def test_rounds_in_which_an_owner_has_no_record_pass_it_by() -> None:
     """cedar has three records for eight rounds: it is silent in five, and never hands over a record twice."""
     records = {**held(), "cedar": Records(held()["cedar"].features[:3], held()["cedar"].labels[:3])}
     outcome = ran(auction(records), records, epsilon=0.01)
@@ -186,13 +187,13 @@ def test_rounds_in_which_an_owner_has_no_record_pass_it_by():
         ({"ask_share": 1.0}, "summary.ask_share"),
     ],
 )
-def test_wrong_figures_are_refused_with_their_key(wrong, key):
+def test_wrong_figures_are_refused_with_their_key(wrong: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
         auction(**wrong)
     assert found.value.key == key
 
 
-def test_terms_and_plan():
+def test_terms_and_plan() -> None:
     with pytest.raises(StudyError) as found:
         auction().declare(consortium(Pure(1)))
     assert found.value.key == "privacy.delta"
@@ -210,18 +211,18 @@ def test_terms_and_plan():
         ({"seeds": np.zeros((0, 4))}, "summary.auxiliary"),
     ],
 )
-def test_wrong_figures_of_the_published_method_are_refused_with_their_key(wrong, key):
+def test_wrong_figures_of_the_published_method_are_refused_with_their_key(wrong: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
         published(**wrong)
     assert found.value.key == key
 
 
-def test_a_record_that_waited_long_enough_is_asked_for_and_none_is_sold_twice(monkeypatch):
+def test_a_record_that_waited_long_enough_is_asked_for_and_none_is_sold_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """With coins that ask nobody but the best, an owner's patient choice is asked for in round τ."""
     told: list[tuple[str, int, int]] = []
     original = PublishedSummary.sell
 
-    def watched(self, site, ask):
+    def watched(self: Any, site: Any, ask: Any) -> Any:
         told.append((site.party, int(site.label), int(ask[0])))
         return original(self, site, ask)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from comity.errors import Refused, StudyError
@@ -15,7 +18,7 @@ SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines":
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = tmp_path_factory.mktemp("starter") / "archives"
     made.mkdir()
     write(made)
@@ -25,13 +28,13 @@ def folder(tmp_path_factory):
     return made
 
 
-def study(folder, **more):
+def study(folder: Any, **more: Any) -> Any:
     return Study.load(
         folder / "study.toml", overrides={**SMALL, **{f"summary.{key}": one for key, one in more.items()}}
     )
 
 
-def test_an_auction_runs_from_its_file_and_stays_within_its_grants(folder, tmp_path):
+def test_an_auction_runs_from_its_file_and_stays_within_its_grants(folder: Any, tmp_path: Path) -> None:
     loaded = study(folder, selection="auction", ask_share=0.3)
     assert isinstance(loaded.protocol, AuctionSummary) and loaded.protocol.ask_share == 0.3
     outcome = run_study(loaded, seed=1, folder=tmp_path)
@@ -44,7 +47,7 @@ def test_an_auction_runs_from_its_file_and_stays_within_its_grants(folder, tmp_p
     assert [one.spent for one in again.accounts] == [one.spent for one in outcome.accounts]
 
 
-def test_the_published_method_runs_where_its_loss_is_granted_and_nowhere_else(folder, tmp_path):
+def test_the_published_method_runs_where_its_loss_is_granted_and_nowhere_else(folder: Any, tmp_path: Path) -> None:
     loaded = study(folder, variant="published")
     assert isinstance(loaded.protocol, PublishedSummary) and len(loaded.protocol.seeds) == 150
     outcome = run_study(loaded, seed=1, folder=tmp_path)
@@ -69,7 +72,7 @@ def test_the_published_method_runs_where_its_loss_is_granted_and_nowhere_else(fo
         ({"selection": "lottery"}, "summary.selection"),
     ],
 )
-def test_keys_of_the_other_forms_are_refused(folder, more, key):
+def test_keys_of_the_other_forms_are_refused(folder: Any, more: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
         study(folder, **more)
     assert found.value.key == key

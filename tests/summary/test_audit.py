@@ -3,6 +3,8 @@ twins beyond them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,14 +21,14 @@ from .consortia import COLUMNS, consortium, summary
 COUNT = 6000
 
 
-def told(release, who, one, other, *, parts=None):
+def told(release: Any, who: Any, one: Any, other: Any, *, parts: Any = None) -> Any:
     """μ that a reader can tell two contributions by, whose difference it knows."""
     apart = one - other
     seen = [heard(release, who, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))]
     return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
 
 
-def far_apart(features):
+def far_apart(features: Any) -> Any:
     """Two records of a small search whose moments are nearly as far apart as any."""
     rows = 20 * Stream.public("audit").normal((400, COLUMNS))
     each = np.array([moments.summed(row[None, :], features) for row in rows])
@@ -35,7 +37,7 @@ def far_apart(features):
     return [each[place] for place in np.unravel_index(int(square.argmax()), square.shape)]
 
 
-def test_moments_lose_no_more_than_is_debited_for_them():
+def test_moments_lose_no_more_than_is_debited_for_them() -> None:
     built, who = summary(dimensions=6), consortium(Approx(6.0, 1e-5))
     release = built.declare(who).accept(who)["moments"]
     one, other = far_apart(FourierFeatures.drawn(COLUMNS, 6, 3.0, Stream.public("audit features")))
@@ -48,7 +50,7 @@ def test_moments_lose_no_more_than_is_debited_for_them():
     assert told(release, who, one, other, parts=1) > claimed
 
 
-def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged():
+def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged() -> None:
     built, who = summary(dimensions=6), consortium(Approx(12.0, 1e-5))
     release = built.declare(who).accept(who)["wish"]
     seen = Spectrum(np.zeros(6), np.eye(6)[:, :2], np.array([0.5, 0.1]))
@@ -63,7 +65,7 @@ def test_the_consumers_wish_loses_no_more_than_its_own_ledger_is_charged():
     assert told(release, who, one, other, parts=1) > claimed
 
 
-def test_an_owners_mass_loses_no_more_than_is_debited_for_it():
+def test_an_owners_mass_loses_no_more_than_is_debited_for_it() -> None:
     built, who = summary(dimensions=6), consortium(Approx(80.0, 1e-5))
     release = built.declare(who).accept(who)["mass"]
     claimed = claimed_mu(release)
@@ -74,7 +76,7 @@ def test_an_owners_mass_loses_no_more_than_is_debited_for_it():
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-def test_an_owners_two_releases_cost_no_more_than_the_study_and_the_consumers_one_no_less(epsilon):
+def test_an_owners_two_releases_cost_no_more_than_the_study_and_the_consumers_one_no_less(epsilon: float) -> None:
     built, who = summary(), consortium(Approx(epsilon, 1e-5))
     declared = built.declare(who).accept(who)
     owner = [float(declared[name].loss.square) for name in ("moments", "mass")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from .test_run import run
 
 
 @pytest.fixture(scope="module")
-def hashed():
+def hashed() -> Any:
     return run(protocol={"deliver": "hashes"})
 
 
@@ -34,7 +36,7 @@ def recovered(hashes: np.ndarray, features: FourierFeatures) -> np.ndarray:
     return rows
 
 
-def test_whoever_has_the_seed_has_the_records(hashed):
+def test_whoever_has_the_seed_has_the_records(hashed: Any) -> None:
     seed = hashed.received[CONSUMER].own["hash_seed"]
     found, records = hashed.presented, held(2)
     rows = recovered(found.rows, found.with_seed(seed))
@@ -47,7 +49,7 @@ def test_whoever_has_the_seed_has_the_records(hashed):
     assert min(np.abs(every - row).max(axis=1).min() for row in others) > 1e-2
 
 
-def test_the_curator_is_sent_neither_the_seed_nor_a_record(hashed):
+def test_the_curator_is_sent_neither_the_seed_nor_a_record(hashed: Any) -> None:
     assert isinstance(hashed.presented, BoughtHashes)
     seed = hashed.received[CONSUMER].own["hash_seed"]
     assert len(seed) == 32
@@ -60,14 +62,14 @@ def test_the_curator_is_sent_neither_the_seed_nor_a_record(hashed):
     assert hashed.presented.rows.shape[1] != rows.shape[1]
 
 
-def test_inner_products_of_hashes_are_kernels_of_records(hashed):
+def test_inner_products_of_hashes_are_kernels_of_records(hashed: Any) -> None:
     """What the curator learns, and why a linear model of hashes is a kernel model of records."""
     found = hashed.presented
     rows = recovered(found.rows, found.with_seed(hashed.received[CONSUMER].own["hash_seed"]))
     assert np.abs(found.rows @ found.rows.T - kernel(rows, rows, found.gamma)).max() < 0.3
 
 
-def test_a_model_that_is_trained_on_hashes_serves_whoever_has_the_seed():
+def test_a_model_that_is_trained_on_hashes_serves_whoever_has_the_seed() -> None:
     records = {**held(2), CONSUMER: cloud(240, 0.0, 5, 0)}
     # The consumer's kind is between the clouds, so that both are bought; their sides are the classes.
     for name, one in records.items():
@@ -80,7 +82,7 @@ def test_a_model_that_is_trained_on_hashes_serves_whoever_has_the_seed():
     assert (model.predict(hashes) == (rows[:, 0] > 0.5)).mean() > 0.8
 
 
-def test_a_model_needs_two_classes(hashed):
+def test_a_model_needs_two_classes(hashed: Any) -> None:
     one = BoughtHashes(hashed.presented.rows, None, hashed.presented.sellers, hashed.presented.bought, 1.0, 4)
     with pytest.raises(DataError):
         one.linear_model()

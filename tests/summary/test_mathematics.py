@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def _kernel(one: np.ndarray, two: np.ndarray, gamma: float) -> np.ndarray:
     return np.exp(-gamma * ((one[:, None, :] - two[None, :, :]) ** 2).sum(-1))
 
 
-def test_features_have_length_one_whatever_the_row_is():
+def test_features_have_length_one_whatever_the_row_is() -> None:
     features = FourierFeatures.drawn(5, 40, 0.3, Stream.public("length"))
     rows = np.concatenate([_rows(300, 5), 1e6 * _rows(300, 5), 1e30 * _rows(300, 5)])
     lengths = np.linalg.norm(features(rows), axis=1)
@@ -30,7 +31,7 @@ def test_features_have_length_one_whatever_the_row_is():
     assert lengths.min() >= 2 - LENGTH
 
 
-def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other():
+def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other() -> None:
     features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("finite"))
     rows = _rows(4, 3)
     broken = rows.copy()
@@ -39,7 +40,7 @@ def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other():
     assert features(broken)[[0, 2]] == pytest.approx(features(rows)[[0, 2]], abs=1e-6)
 
 
-def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch):
+def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a library's cosine gives: the sensitivity rests on the length alone."""
     features = FourierFeatures.drawn(3, 8, 0.3, Stream.public("long"))
     cosine = np.cos
@@ -48,14 +49,14 @@ def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch):
 
 
 @pytest.mark.parametrize("dimensions", [4000, 20000])
-def test_inner_products_are_about_the_kernel(dimensions):
+def test_inner_products_are_about_the_kernel(dimensions: int) -> None:
     rows = _rows(30, 12)
     gamma = 0.05
     mapped = FourierFeatures.drawn(12, dimensions, gamma, Stream.public("kernel"))(rows)
     assert np.abs(mapped @ mapped.T - _kernel(rows, rows, gamma)).max() < 6 / np.sqrt(dimensions)
 
 
-def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_ones():
+def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_ones() -> None:
     drawn = FourierFeatures.drawn(6, 2 * 15, 0.5, Stream.public("orthogonal"))
     assert drawn.frequencies.shape == (6, 15)
     for start in (0, 6, 12):
@@ -77,19 +78,19 @@ def test_frequencies_are_orthogonal_in_blocks_and_vary_less_than_independent_one
     assert np.mean(errors["orthogonal"]) < 0.8 * np.mean(errors["independent"])
 
 
-def test_the_same_seed_gives_the_same_features_and_another_one_others():
+def test_the_same_seed_gives_the_same_features_and_another_one_others() -> None:
     one, same, other = (FourierFeatures.drawn(4, 10, 1.0, Stream.public(name)) for name in ("a", "a", "b"))
     assert np.array_equal(one.frequencies, same.frequencies)
     assert not np.array_equal(one.frequencies, other.frequencies)
 
 
 @pytest.mark.parametrize(("columns", "dimensions", "gamma"), [(0, 4, 1.0), (3, 5, 1.0), (3, 0, 1.0), (3, 4, 0.0)])
-def test_what_makes_no_features_is_refused(columns, dimensions, gamma):
+def test_what_makes_no_features_is_refused(columns: int, dimensions: int, gamma: float) -> None:
     with pytest.raises(DataError):
         FourierFeatures.drawn(columns, dimensions, gamma, Stream.public("refused"))
 
 
-def test_the_width_is_that_of_the_median_public_pair():
+def test_the_width_is_that_of_the_median_public_pair() -> None:
     public = _rows(50, 3)
     apart = [((public[i] - public[j]) ** 2).sum() for i, j in combinations(range(50), 2)]
     assert width(public) == pytest.approx(1 / np.median(apart))
@@ -100,13 +101,13 @@ def test_the_width_is_that_of_the_median_public_pair():
 
 
 @pytest.mark.parametrize("public", [np.ones((5, 2)), np.ones((1, 2)), np.array([[1.0], [np.nan]])])
-def test_public_rows_without_a_width_are_refused(public):
+def test_public_rows_without_a_width_are_refused(public: Any) -> None:
     with pytest.raises(DataError) as refused:
         width(public)
     assert refused.value.key == "summary.gamma"
 
 
-def test_discrepancy_is_that_of_all_pairs():
+def test_discrepancy_is_that_of_all_pairs() -> None:
     first, second = _rows(30, 4, "first"), 0.5 + _rows(41, 4, "second")
     gamma, weights = 0.2, np.linspace(1, 2, 30) / np.linspace(1, 2, 30).sum()
     for share, found in (
@@ -125,22 +126,23 @@ def test_discrepancy_is_that_of_all_pairs():
     assert squared_distances(first, first).min() >= 0
 
 
-def test_discrepancy_of_features_comes_close_to_the_exact_one():
+def test_discrepancy_of_features_comes_close_to_the_exact_one() -> None:
     first, second = _rows(60, 4, "first"), 0.5 + _rows(60, 4, "second")
     mapped = FourierFeatures.drawn(4, 6000, 0.2, Stream.public("mmd"))
     found = float(((mapped(first).mean(axis=0) - mapped(second).mean(axis=0)) ** 2).sum())
     assert found == pytest.approx(mmd2(first, second, 0.2), rel=0.1)
 
 
-def test_blocks_of_pairs_have_the_values_of_the_whole(monkeypatch):
+def test_blocks_of_pairs_have_the_values_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, others = _rows(50, 3), _rows(20, 3, "others")
     whole = likeness(rows, others, 0.4)
     monkeypatch.setattr("comity.protocols.summary.mmd._ROWS", 7)
     assert likeness(rows, others, 0.4) == pytest.approx(whole, abs=1e-6)
 
 
-def test_each_choice_is_the_one_that_brings_the_discrepancy_down_most():
+def test_each_choice_is_the_one_that_brings_the_discrepancy_down_most() -> None:
     rows, target = _rows(25, 3), 0.4 + _rows(10, 3, "target")
+    chosen: list[Any]
     gamma, chosen = 0.3, []
     for _ in range(6):
         best = min(
@@ -152,7 +154,7 @@ def test_each_choice_is_the_one_that_brings_the_discrepancy_down_most():
     assert len(set(herd_towards(rows, target, 25, gamma).tolist())) == 25
 
 
-def test_herding_towards_weights_comes_close_to_the_weighted_distribution():
+def test_herding_towards_weights_comes_close_to_the_weighted_distribution() -> None:
     rows = _rows(200, 2)
     weights = np.where(rows[:, 0] > 0, 1.0, 0.0)
     weights /= weights.sum()
@@ -161,7 +163,7 @@ def test_herding_towards_weights_comes_close_to_the_weighted_distribution():
     assert mmd2(rows[chosen], kept, 0.5) < 0.3 * mmd2(kept[:30], kept, 0.5)
 
 
-def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them():
+def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them() -> None:
     rows, chance = _rows(300, 2), np.random.default_rng(7)
     labels, weights = chance.integers(0, 2, 300), np.full(300, 1.0)
     weights[labels == 0] = 3.0
@@ -178,7 +180,7 @@ def test_classes_are_chosen_as_often_as_they_weigh_where_rows_do_not_tell_them()
     assert missed[False] < 0.5 * missed[True]
 
 
-def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch):
+def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comity.protocols.summary.herding.PASSES", 0)
     rows, labels = _rows(25, 2), np.arange(25) % 3
     weights = np.linspace(1, 2, 25) / np.linspace(1, 2, 25).sum()
@@ -194,11 +196,11 @@ def test_rows_and_classes_are_chosen_by_the_product_of_two_kernels(monkeypatch):
     assert herd_weighted(rows, weights, 6, 0.5, labels).tolist() == chosen
 
 
-def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way():
+def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way() -> None:
     rows, target, gamma = _rows(30, 2), 0.3 + _rows(20, 2, "target"), 0.5
     attraction, gram = likeness(rows, target, gamma), _kernel(rows, rows, gamma)
 
-    def apart(places):
+    def apart(places: Any) -> Any:
         return mmd2(rows[list(places)], target, gamma)
 
     first = herd_towards(rows, target, 6, gamma)
@@ -211,18 +213,18 @@ def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way(
     assert apart(found) <= min(map(apart, singles)) + 1e-9
 
 
-def test_what_is_taken_is_not_taken_again_in_an_exchange():
+def test_what_is_taken_is_not_taken_again_in_an_exchange() -> None:
     found = exchanged(np.array([3.0, 2.0, 1.0, 0.0]), lambda _: np.zeros(4), np.array([2, 3]), 1)
     assert found.tolist() == [0, 1]
 
 
-def test_a_set_without_choice_is_left_as_it_is():
+def test_a_set_without_choice_is_left_as_it_is() -> None:
     gram = _kernel(_rows(4, 2), _rows(4, 2), 0.5)
     assert exchanged(np.zeros(4), lambda i: gram[i], np.arange(4), 3).tolist() == [0, 1, 2, 3]
     assert exchanged(np.zeros(4), lambda i: gram[i], np.zeros(0, np.int64), 3).tolist() == []
 
 
-def test_features_and_exact_kernel_choose_alike():
+def test_features_and_exact_kernel_choose_alike() -> None:
     rows, target = _rows(150, 3), 0.8 + _rows(80, 3, "target")
     mapped = FourierFeatures.drawn(3, 4000, 0.3, Stream.public("herding"))
     by_features = herd_features(mapped(rows), mapped(target).mean(axis=0), 15)
@@ -230,7 +232,7 @@ def test_features_and_exact_kernel_choose_alike():
     assert mmd2(rows[by_features], target, 0.3) < 1.3 * exact
 
 
-def test_records_that_are_there_already_count():
+def test_records_that_are_there_already_count() -> None:
     rows, target, seeds = _rows(30, 2), _rows(30, 2, "target"), 2 + _rows(4, 2, "seeds")
     attraction = likeness(rows, target, 0.5)
     present = np.concatenate([[4.0], 4 * likeness(rows, seeds, 0.5)])
@@ -240,6 +242,6 @@ def test_records_that_are_there_already_count():
     assert found == int(np.argmin(values))
 
 
-def test_more_records_than_there_are_can_not_be_chosen():
+def test_more_records_than_there_are_can_not_be_chosen() -> None:
     with pytest.raises(DataError):
         herd(np.zeros(3), lambda _: np.zeros(3), 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +22,14 @@ from comity.protocols.summary.spectrum import EDGE, Spectrum, denoised
 from .consortia import COLUMNS, held
 
 
-def test_features_grow_with_budget_and_records_up_to_a_limit():
+def test_features_grow_with_budget_and_records_up_to_a_limit() -> None:
     assert dimensions(13_500, gdp_square(1.0, 1e-5)) == 400
     assert 130 <= dimensions(13_500, gdp_square(0.3, 1e-5)) <= 170
     assert dimensions(100, gdp_square(0.3, 1e-5)) == 40
     assert all(dimensions(n, 0.07) % 2 == 0 for n in range(500, 12_000, 37))
 
 
-def test_eigenvalues_below_the_noise_are_dropped_and_those_above_are_shrunk_back():
+def test_eigenvalues_below_the_noise_are_dropped_and_those_above_are_shrunk_back() -> None:
     chance = np.random.default_rng(0)
     width, deviation = 200, 0.01
     exact = np.zeros(width)
@@ -45,7 +46,7 @@ def test_eigenvalues_below_the_noise_are_dropped_and_those_above_are_shrunk_back
     assert EDGE > 2
 
 
-def test_the_ratio_has_the_moments_that_it_is_fitted_to(monkeypatch):
+def test_the_ratio_has_the_moments_that_it_is_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """By sampling: its mean is one and its first moment the consumer's, where the penalty is small."""
     monkeypatch.setattr(ratio, "_RIDGE", 0.01)
     mean = np.array([0.4, -0.2, 0.1])
@@ -56,7 +57,7 @@ def test_the_ratio_has_the_moments_that_it_is_fitted_to(monkeypatch):
     assert (r[:, None] * g).mean(axis=0) == pytest.approx(mean, abs=0.03)
 
 
-def test_closed_forms_of_the_risk_are_its_integrals():
+def test_closed_forms_of_the_risk_are_its_integrals() -> None:
     t = np.random.default_rng(2).normal(size=1_000_000)
     for level, spread in ((1.0, 0.5), (-2.0, 3.0), (4.0, 6.0)):
         x = level + spread * t
@@ -66,7 +67,7 @@ def test_closed_forms_of_the_risk_are_its_integrals():
         assert found == pytest.approx((h.mean(), np.clip(x, 0, ratio.MOST).mean(), inside), rel=0.02)
 
 
-def test_noisy_coordinates_count_for_less():
+def test_noisy_coordinates_count_for_less() -> None:
     quiet, noisy = (
         fitted(np.array([0.5, 0.5]), np.array([0.0, 0.0])),
         fitted(np.array([0.5, 0.5]), np.array([0.0, 2.0])),
@@ -74,7 +75,7 @@ def test_noisy_coordinates_count_for_less():
     assert abs(noisy[2]) < 0.5 * abs(quiet[2])
 
 
-def test_the_discrepancy_falls_and_is_never_negative():
+def test_the_discrepancy_falls_and_is_never_negative() -> None:
     seen = Spectrum(np.zeros(4), np.eye(4)[:, :2], np.array([0.4, 0.1]))
     mean, variance = np.array([0.8, 0.3]), np.array([0.01, 0.01])
     before, after = discrepancies(seen, fitted(mean, variance), mean, variance)
@@ -97,12 +98,12 @@ def test_the_discrepancy_falls_and_is_never_negative():
         ((1.0, 1.0), (5, 5), 0, [0, 0]),
     ],
 )
-def test_quotas_follow_masses_within_public_sizes(masses, sizes, count, expected):
+def test_quotas_follow_masses_within_public_sizes(masses: Any, sizes: Any, count: int, expected: Any) -> None:
     names = ("a", "b")
     assert list(quotas(dict(zip(names, masses)), dict(zip(names, sizes)), count).values()) == expected
 
 
-def test_quotas_are_whole_and_capped_for_any_masses():
+def test_quotas_are_whole_and_capped_for_any_masses() -> None:
     chance = np.random.default_rng(3)
     for _ in range(300):
         owners = [str(k) for k in range(chance.integers(1, 7))]
@@ -113,12 +114,12 @@ def test_quotas_are_whole_and_capped_for_any_masses():
         assert sum(dealt.values()) == count and all(0 <= dealt[name] <= sizes[name] for name in owners)
 
 
-def test_more_than_there_is_can_not_be_dealt():
+def test_more_than_there_is_can_not_be_dealt() -> None:
     with pytest.raises(StudyError):
         quotas({"a": 1.0}, {"a": 3}, 4)
 
 
-def at_home(records, weights, count):
+def at_home(records: Any, weights: Any, count: Any) -> Any:
     features = FourierFeatures.drawn(COLUMNS, 20, 3.0, Stream.public("home"))
     seen = Spectrum(np.zeros(20), np.eye(20)[:, :3], np.ones(3))
     stream = Stream.public("home chance")
@@ -127,7 +128,7 @@ def at_home(records, weights, count):
 
 @pytest.mark.parametrize("positive", [0, 3, 10, 300])
 @pytest.mark.parametrize("count", [0, 1, 10, 300])
-def test_an_owner_gives_exactly_its_quota_of_different_records(positive, count):
+def test_an_owner_gives_exactly_its_quota_of_different_records(positive: int, count: int) -> None:
     records = held()["ash"]
     weights = np.zeros(len(records))
     weights[:positive] = 1.0
@@ -137,10 +138,10 @@ def test_an_owner_gives_exactly_its_quota_of_different_records(positive, count):
     assert (weights[found] > 0).sum() == min(count, positive)
 
 
-def test_candidates_are_limited_and_drawn(monkeypatch):
+def test_candidates_are_limited_and_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("comity.protocols.summary.home.CANDIDATES", 40)
     records = held()["ash"]
-    seen = []
+    seen: Any = []
     monkeypatch.setattr(
         "comity.protocols.summary.home.smoothed", lambda rows, ratio: seen.append(len(rows)) or ratio.copy()
     )
@@ -148,7 +149,7 @@ def test_candidates_are_limited_and_drawn(monkeypatch):
     assert seen == [40]
 
 
-def test_smoothing_averages_over_the_nearest():
+def test_smoothing_averages_over_the_nearest() -> None:
     rows, values = held()["ash"].features[:60], np.arange(60.0)
     apart = ((rows[:, None] - rows[None]) ** 2).sum(-1)
     exact = [values[np.argsort(line)[:NEAREST]].mean() for line in apart]
@@ -156,7 +157,7 @@ def test_smoothing_averages_over_the_nearest():
     assert (smoothed(rows[:5], values[:5]) == values[:5].mean()).all()
 
 
-def test_sharpening_keeps_the_weighted_mean():
+def test_sharpening_keeps_the_weighted_mean() -> None:
     chance = np.random.default_rng(5)
     turned = chance.normal(size=(500, 2))
     raw = np.clip(1 + 2 * turned[:, 0], 0, 5)
@@ -167,7 +168,7 @@ def test_sharpening_keeps_the_weighted_mean():
     assert np.linalg.norm(kept @ turned - wanted) < 0.5 * np.linalg.norm(plain @ turned - wanted)
 
 
-def test_a_ratio_of_no_direction_is_the_same_everywhere():
+def test_a_ratio_of_no_direction_is_the_same_everywhere() -> None:
     nothing = Spectrum(np.zeros(4), np.zeros((4, 0)), np.zeros(0))
     found = Ratio(nothing, fitted(np.zeros(0), np.zeros(0)))(np.ones((3, 4)))
     # Less what the penalty takes away, which is the same for all.

@@ -23,7 +23,7 @@ from .auctions import published
 from .consortia import consortium
 
 
-def test_the_printed_figures_are_those_of_the_paper():
+def test_the_printed_figures_are_those_of_the_paper() -> None:
     """1656 iterations of .01 are printed as 1.4 at δ = .01, 500 of .01/√500 as .043 at δ = .0001."""
     assert iterations(140) == 1656
     assert printed(0.01, 0.01, 1656) == pytest.approx(1.40, abs=0.005)
@@ -33,7 +33,7 @@ def test_the_printed_figures_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("colluders", [0, 1, 2])
-def test_losses_are_the_true_ones(colluders):
+def test_losses_are_the_true_ones(colluders: int) -> None:
     who = consortium(Approx(1.0, 1e-5), colluders=colluders)
     budget = PublishedBudget.of(who, 20, 8, 0.5)
     readers = max(1, colluders)
@@ -49,7 +49,7 @@ def test_losses_are_the_true_ones(colluders):
     assert float(owner.delta) == pytest.approx(1 - (1 - 1e-5) * math.exp(-4 * readers))
 
 
-def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refuses_it():
+def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refuses_it() -> None:
     who = consortium(Approx(1.0, 1e-5))
     declared = published().declare(who).accept(who)
     assert declared.claim.startswith("not private as claimed: (eps 1.00, delta 1e-5) is claimed")
@@ -61,7 +61,7 @@ def test_the_declaration_says_that_it_is_not_private_as_claimed_and_a_site_refus
         policy.check(study="0", runs=0, protocol="summary", declaration=declared, party="ash", who=who)
 
 
-def test_terms():
+def test_terms() -> None:
     for loss in (Pure(1), Approx(1, 0)):
         with pytest.raises(StudyError) as found:
             published().declare(consortium(loss))
@@ -70,7 +70,7 @@ def test_terms():
         published(records=500).declare(consortium())
 
 
-def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not():
+def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not() -> None:
     """Of all candidates the corrected one finds what brings the mean closest, the printed one nearly the opposite."""
     chance = np.random.default_rng(3)
     unit = chance.normal(size=(60, 6))
@@ -85,7 +85,7 @@ def test_the_corrected_bid_is_the_marginal_gain_and_the_printed_one_is_not():
     assert after[wrong] > np.quantile(after, 0.9)
 
 
-def test_the_first_broadcast_is_that_of_the_seeds():
+def test_the_first_broadcast_is_that_of_the_seeds() -> None:
     chance = np.random.default_rng(1)
     rows = np.clip(chance.normal([0.6, -0.4, 0.0, 0.2, 0.1, -0.8], 0.1, (150, 6)), -1, 1)
     sums = quantised(rows).sum(axis=0)
@@ -112,7 +112,7 @@ def auctioned(owners: list[list[int]], worth: np.ndarray, coins: np.ndarray, eps
     return chosen
 
 
-def test_one_record_changes_one_of_those_that_are_chosen_and_a_replaced_one_two():
+def test_one_record_changes_one_of_those_that_are_chosen_and_a_replaced_one_two() -> None:
     """The same broadcasts, whatever the coins: the greedy choice, because the best is always asked."""
     chance = np.random.default_rng(0)
     gone, replaced = 0, 0

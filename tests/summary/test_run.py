@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from comity.runtime.simulation.simulate import simulate
 from .consortia import CONSUMER, OWNERS, ROLES, cloud, consortium, held, summary
 
 
-def run(records=None, *, epsilon=8.0, seed=1, **more):
+def run(records: Any = None, *, epsilon: float = 8.0, seed: int = 1, **more: Any) -> Any:
     records = records or held(2)
     built = more.pop("built", None) or summary(records, **more.pop("protocol", {}))
     options = {"delta": 1e-5, "unit": "record", "roles": ROLES, **more}
@@ -32,11 +34,11 @@ def run(records=None, *, epsilon=8.0, seed=1, **more):
 
 
 @pytest.fixture(scope="module")
-def bought():
+def bought() -> Any:
     return run(test=cloud(200, 0.25, 9, 0))
 
 
-def test_owners_and_consumer_pay_the_study_each_and_no_more():
+def test_owners_and_consumer_pay_the_study_each_and_no_more() -> None:
     outcome = run(epsilon=1.0)
     assert [account.spent.partition("= ")[2] for account in outcome.accounts] == ["(eps 1.00, delta 1e-5)"] * 4
     assert outcome.guarantee.epsilon == pytest.approx(1.0, abs=1e-6)
@@ -44,7 +46,7 @@ def test_owners_and_consumer_pay_the_study_each_and_no_more():
     assert paid == {"moments": "owner", "mass": "owner", "wish": "consumer"}
 
 
-def test_a_summary_is_of_real_records_and_comes_close_to_the_consumers(bought):
+def test_a_summary_is_of_real_records_and_comes_close_to_the_consumers(bought: Any) -> None:
     found, records = bought.presented, held(2)
     assert isinstance(found, BoughtRecords) and len(found) == 20
     for row, label, seller in zip(found.rows, found.labels, found.sellers):
@@ -56,14 +58,14 @@ def test_a_summary_is_of_real_records_and_comes_close_to_the_consumers(bought):
     assert set(known) == {"uniform", "largest owner", "greedy", "greedy, features", "classifier weights"}
 
 
-def test_each_owner_hands_over_exactly_its_quota(bought):
+def test_each_owner_hands_over_exactly_its_quota(bought: Any) -> None:
     quotas = bought.presented.bought.quotas
     assert sum(quotas) == 20
     assert np.bincount(bought.presented.sellers, minlength=3).tolist() == list(quotas)
     assert bought.presented.bought.parsimony == 1.0
 
 
-def test_the_records_go_to_curator_and_consumer_and_to_nobody_else(bought):
+def test_the_records_go_to_curator_and_consumer_and_to_nobody_else(bought: Any) -> None:
     assert isinstance(bought.presented_to[CONSUMER], BoughtRecords)
     assert np.array_equal(bought.presented_to[CONSUMER].rows, bought.presented.rows)
     for owner in OWNERS:
@@ -73,7 +75,7 @@ def test_the_records_go_to_curator_and_consumer_and_to_nobody_else(bought):
     assert set(bought.received[CONSUMER].releases) == {"spectrum", "ratio", "attribution", "summary"}
 
 
-def test_the_declaration_says_plainly_what_is_not_private(bought):
+def test_the_declaration_says_plainly_what_is_not_private(bought: Any) -> None:
     text = bought.plan.as_text()
     assert bought.declaration.claim == DISCLOSING and not bought.guarantee.private
     assert "no differential privacy towards curator and consumer" in text
@@ -82,10 +84,12 @@ def test_the_declaration_says_plainly_what_is_not_private(bought):
 
 
 @pytest.mark.parametrize("deliver", ["records", "hashes"])
-def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_spent(deliver, monkeypatch):
+def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_spent(
+    deliver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = replace(SIMULATION, disclosures=frozenset({"sizes_may_leave"}))
     monkeypatch.setattr("comity.runtime.local.consortium.SIMULATION", own)
-    terms = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(3.0, 1e-5)}
+    terms: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(3.0, 1e-5)}
     ledgers = {party: Ledger.in_memory(dataset=party, **terms) for party in (*OWNERS, CONSUMER)}
     with pytest.raises(Refused, match=r"policy\.records_may_leave does not allow it") as refused:
         run(epsilon=1.0, protocol={"deliver": deliver}, ledgers=ledgers)
@@ -97,7 +101,7 @@ def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_sp
     assert isinstance(run(protocol={"deliver": "weights"}).presented, RatioWeights)
 
 
-def test_a_policy_that_says_nothing_lets_no_record_leave():
+def test_a_policy_that_says_nothing_lets_no_record_leave() -> None:
     who = consortium()
     declared = summary().declare(who).accept(who)
     for owner in OWNERS:
@@ -107,7 +111,7 @@ def test_a_policy_that_says_nothing_lets_no_record_leave():
     Policy(approved=None).check_disclosures(declared, CONSUMER, who)
 
 
-def test_weights_keep_every_record_at_home():
+def test_weights_keep_every_record_at_home() -> None:
     outcome = run(protocol={"deliver": "weights"}, test=cloud(50, 0.25, 9, 0))
     found, records = outcome.presented, held(2)
     assert outcome.declaration.claim == PRIVATE
@@ -120,7 +124,7 @@ def test_weights_keep_every_record_at_home():
     assert found.bought.parsimony == 0
 
 
-def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw():
+def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw() -> None:
     records = held(2)
     short = {**records, "ash": Records(records["ash"].features[:15], records["ash"].labels[:15])}
     built = summary(records)
@@ -141,7 +145,7 @@ def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw():
         ({"roles": {"owner": OWNERS[:2], "consumer": (OWNERS[2], CONSUMER)}}, "parties"),
     ],
 )
-def test_what_public_figures_rule_out_is_refused_by_the_plan(change, key):
+def test_what_public_figures_rule_out_is_refused_by_the_plan(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         summary().accepted(consortium(**change))
     assert refused.value.key == key
@@ -164,25 +168,25 @@ def test_what_public_figures_rule_out_is_refused_by_the_plan(change, key):
         ({"sizes": {"ash": 0, "birch": 2, "cedar": 3, "elm": 4}}, "summary.sizes"),
     ],
 )
-def test_a_wrong_key_is_named(change, key):
+def test_a_wrong_key_is_named(change: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         summary(**change).accepted(consortium())
     assert refused.value.key == key
 
 
-def test_noise_that_covers_everything_leaves_a_summary_all_the_same():
+def test_noise_that_covers_everything_leaves_a_summary_all_the_same() -> None:
     outcome = run(epsilon=0.01)
     assert len(outcome.presented) == 20
     assert outcome.presented.bought.before >= outcome.presented.bought.after >= 0
 
 
-def test_an_owner_that_vanishes_is_left_out(monkeypatch):
+def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its quota is dealt before any record is read, and not dealt again."""
     from comity.protocols.summary.protocol import OneShotSummary
 
     choose = OneShotSummary.choose
 
-    def vanishing(self, site, quota):
+    def vanishing(self: Any, site: Any, quota: Any) -> Any:
         if site.party == "ash":
             raise Refused("gone", code="stopped")
         return choose(self, site, quota)
@@ -195,12 +199,12 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch):
     assert found.bought.quotas[0] > 0 and len(found) == 20 - found.bought.quotas[0] and 0 not in found.sellers
 
 
-def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch):
+def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     from comity.protocols.summary.protocol import OneShotSummary
 
     choose = OneShotSummary.choose
 
-    def short(self, site, quota):
+    def short(self: Any, site: Any, quota: Any) -> Any:
         given = choose(self, site, quota)["chosen"]
         return {"chosen": {name: values[: max(0, quota - 1)] for name, values in given.items()}}
 
@@ -210,7 +214,7 @@ def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch):
         run()
 
 
-def test_artefacts_are_read_back_as_they_were(bought, tmp_path):
+def test_artefacts_are_read_back_as_they_were(bought: Any, tmp_path: Path) -> None:
     weights = run(protocol={"deliver": "weights"}).presented
     hashes = run(protocol={"deliver": "hashes"}).presented
     rows = held()["ash"].features
@@ -229,7 +233,7 @@ def test_artefacts_are_read_back_as_they_were(bought, tmp_path):
             load_artefact(folder)
 
 
-def test_payouts_are_whole_and_by_share():
+def test_payouts_are_whole_and_by_share() -> None:
     found = Bought(("a", "b", "c"), (3, 3, 4), (1 / 3, 1 / 3, 1 / 3), 0.5, 0.1, 100.0, 10, 10)
     assert sum(found.payouts()) == pytest.approx(100.0) and sorted(found.payouts()) == [33.33, 33.33, 34.0 - 0.66]
     assert found.value == pytest.approx(0.4)
@@ -237,7 +241,7 @@ def test_payouts_are_whole_and_by_share():
     assert sum(values) == pytest.approx(found.value)
 
 
-def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_some(tmp_path):
+def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_some(tmp_path: Path) -> None:
     encoding = Encoding(digit_schema(), scaling="unit")
     parties = {name: digit_pictures(60, f"page {name}") for name in (*OWNERS, CONSUMER)}
     built = summary(
@@ -271,7 +275,7 @@ def test_a_page_shows_what_was_bought_from_whom_and_pictures_where_records_are_s
     assert (tmp_path / "run" / "parties" / CONSUMER / "data" / "summary.parquet").is_file()
 
 
-def test_loss_goes_by_the_study_even_with_one_owner():
+def test_loss_goes_by_the_study_even_with_one_owner() -> None:
     records = {name: held(2)[name] for name in ("ash", CONSUMER)}
     roles = {"owner": ("ash",), "consumer": (CONSUMER,)}
     outcome = run(records, epsilon=1.0, roles=roles, colluders=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +19,11 @@ from comity.protocols.summary.spectrum import MOST, Spectrum
 from .consortia import COLUMNS, consortium, held, summary
 
 
-def vector(phi):
+def vector(phi: Any) -> Any:
     return np.concatenate([upper_triangle(phi[None, :]), moments.MEAN * phi])
 
 
-def test_no_two_feature_vectors_are_further_apart_than_the_moments_are_noised_for():
+def test_no_two_feature_vectors_are_further_apart_than_the_moments_are_noised_for() -> None:
     """Over the angle between two unit vectors, which is all that the distance depends on."""
     cosines = np.linspace(-1, 1, 20_001)
     square = 2 - 2 * cosines**2 + moments.MEAN**2 * (2 - 2 * cosines)
@@ -37,7 +39,7 @@ def test_no_two_feature_vectors_are_further_apart_than_the_moments_are_noised_fo
         assert np.linalg.norm(vector(one) - vector(np.zeros(5))) <= moments.MOVED
 
 
-def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made_of():
+def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made_of() -> None:
     features = FourierFeatures.drawn(COLUMNS, 12, 2.0, Stream.public("moments"))
     rows = held()["ash"].features
     phi = features(rows)
@@ -48,7 +50,7 @@ def test_the_sum_of_moments_is_that_of_its_records_and_opens_to_what_it_was_made
     assert product == pytest.approx(phi.T @ phi) and mean == pytest.approx(phi.sum(axis=0))
 
 
-def test_replacing_a_record_moves_an_owners_moments_by_no_more_than_declared():
+def test_replacing_a_record_moves_an_owners_moments_by_no_more_than_declared() -> None:
     built = summary()
     release, features = built.declare(consortium())["moments"], built.features(consortium())
     chance, rows, largest = np.random.default_rng(2), held()["ash"].features, 0.0
@@ -61,7 +63,7 @@ def test_replacing_a_record_moves_an_owners_moments_by_no_more_than_declared():
     assert 0.9 * sqrt(2) < largest <= release.sensitivity
 
 
-def spectra():
+def spectra() -> Iterator[Spectrum]:
     """As a coordinator may send them: honest, enormous, tiny, crooked."""
     chance = np.random.default_rng(3)
     for scale in (1.0, 1e-12, 1e12, 1e-300):
@@ -70,7 +72,7 @@ def spectra():
     yield Spectrum(np.zeros(10), np.zeros((10, 0)), np.zeros(0))
 
 
-def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends():
+def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends() -> None:
     features = FourierFeatures.drawn(COLUMNS, 10, 2.0, Stream.public("wish"))(held()["elm"].features)
     declared = summary().declare(consortium())["wish"]
     for seen in spectra():
@@ -80,7 +82,7 @@ def test_the_consumers_rows_lie_in_the_unit_ball_whatever_the_coordinator_sends(
     assert declared.shape == (MOST,) and 2 <= declared.sensitivity <= 2.001
 
 
-def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends():
+def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends() -> None:
     features = FourierFeatures.drawn(COLUMNS, 10, 2.0, Stream.public("mass"))(held()["ash"].features)
     chance = np.random.default_rng(4)
     for seen in spectra():
@@ -95,7 +97,7 @@ def test_no_record_counts_for_more_than_the_bound_whatever_the_coordinator_sends
     assert ratio.MOST**2 <= declared.sensitivity <= ratio.MOST**2 * 1.001
 
 
-def test_an_inner_product_of_features_can_be_negative_enough_for_the_bound_to_be_met():
+def test_an_inner_product_of_features_can_be_negative_enough_for_the_bound_to_be_met() -> None:
     """With the mean left out of the account the noise would be too narrow: the worst pair is at s = −c²/2, not at 0."""
     worst = -(moments.MEAN**2) / 2
     square = 2 - 2 * worst**2 + moments.MEAN**2 * (2 - 2 * worst)

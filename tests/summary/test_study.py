@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,14 +19,14 @@ from tests.synthetic.made import frame, schema
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = tmp_path_factory.mktemp("starter") / "archives"
     made.mkdir()
     write(made)
     return made
 
 
-def test_the_width_is_that_of_the_auxiliary_records_and_in_the_hash(folder):
+def test_the_width_is_that_of_the_auxiliary_records_and_in_the_hash(folder: Any) -> None:
     study = Study.load(folder / "study.toml")
     public = study.protocol.encoding.encode_features(pd.read_parquet(folder / "public.parquet"))
     assert study.protocol.gamma == pytest.approx(width(public))
@@ -33,15 +35,15 @@ def test_the_width_is_that_of_the_auxiliary_records_and_in_the_hash(folder):
     assert given.protocol.gamma == 0.4 and given.hash != study.hash
 
 
-def test_no_private_file_is_opened_for_a_plan(folder, monkeypatch):
+def test_no_private_file_is_opened_for_a_plan(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read = pd.read_parquet
-    opened = []
+    opened: Any = []
     monkeypatch.setattr(pd, "read_parquet", lambda path, **more: opened.append(str(path)) or read(path, **more))
     Study.load(folder / "study.toml").plan()
     assert not [path for path in opened if "records.parquet" in path]
 
 
-def test_without_public_records_the_schema_gives_the_width():
+def test_without_public_records_the_schema_gives_the_width() -> None:
     small = Schema((Numeric("x", 0, 10), Categorical("c", ("a", "b")), Ordinal("o", ("l", "m", "h"))))
     encoding = Encoding(small, scaling="unit")
     assert width_of_schema(encoding) == pytest.approx(1 / (1 / 6 + 1 + 1 / 6))
@@ -65,7 +67,7 @@ def test_without_public_records_the_schema_gives_the_width():
         ({"summary.gamma": 0}, "summary.gamma"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key(folder, overrides, key):
+def test_what_is_wrong_is_named_with_its_key(folder: Any, overrides: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         Study.load(folder / "study.toml", overrides=overrides).plan()
     assert refused.value.key == key and str(folder) in str(refused.value)
@@ -73,7 +75,7 @@ def test_what_is_wrong_is_named_with_its_key(folder, overrides, key):
 
 @pytest.mark.parametrize("target", [None, Bounded("cost", 0.0, 200.0)])
 @pytest.mark.parametrize("scaling", ["unit", "symmetric"])
-def test_records_come_back_from_their_rows(scaling, target):
+def test_records_come_back_from_their_rows(scaling: Any, target: Any) -> None:
     own = schema(target)
     encoding = Encoding(own, scaling=scaling)
     table = frame(60, 3, target)
@@ -89,7 +91,7 @@ def test_records_come_back_from_their_rows(scaling, target):
         assert back[target.name].tolist() == pytest.approx(table[target.name].tolist())
 
 
-def test_days_come_back_in_their_steps():
+def test_days_come_back_in_their_steps() -> None:
     own = Schema((Date("seen", "2020-01-15", "2023-12-31", step="month"),))
     encoding = Encoding(own, scaling="unit")
     table = pd.DataFrame({"seen": pd.to_datetime(["2020-01-20", "2021-05-09", "2023-12-31"])})
@@ -99,6 +101,6 @@ def test_days_come_back_in_their_steps():
     assert np.allclose(encoding.encode(back).records.features, rows)
 
 
-def test_rows_that_were_rescaled_are_not_read_back():
+def test_rows_that_were_rescaled_are_not_read_back() -> None:
     with pytest.raises(SchemaError):
         decoded(Encoding(schema(), rows="scaled"), np.zeros((1, 20)))

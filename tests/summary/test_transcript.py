@@ -6,7 +6,10 @@ owner is asked, receives and keeps is the same, byte for byte.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from comity.data import Records
 from comity.federation.declaring.protection import Derived
@@ -16,12 +19,12 @@ from comity.runtime.simulation.simulate import simulate
 from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary
 
 
-def run(records, monkeypatch, *, seen=None):
+def run(records: Any, monkeypatch: pytest.MonkeyPatch, *, seen: Any = None) -> Any:
     """A run in which the noisy values of the others are those of `seen`; what ash was sent, by step."""
     asked: dict[str, object] = {}
     contribute = Site.contribute
 
-    def contributing(self, value=None, *, share=None):
+    def contributing(self: Any, value: Any = None, *, share: Any = None) -> None:
         # The first run's contributions, noise included, stand in for the others' own: only they may matter.
         contribute(self, value, share=share)
         name = self._sends
@@ -40,7 +43,7 @@ def run(records, monkeypatch, *, seen=None):
         for name in ("weigh", "choose"):
             original = getattr(type(summary()), name)
 
-            def watched(self, site, *args, _of=original, **values):
+            def watched(self: Any, site: Any, *args: Any, _of: Any = original, **values: Any) -> Any:
                 if site.party == "ash":
                     asked[_of.spec.name] = values
                 return _of(self, site, *args, **values)
@@ -62,13 +65,13 @@ def run(records, monkeypatch, *, seen=None):
     return asked, outcome.received["ash"], found
 
 
-def same(one, other):
+def same(one: Any, other: Any) -> Any:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     return np.array_equal(one, other)
 
 
-def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch):
+def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     first = held()
     others = {
         name: one if name == "ash" else Records(1 - one.features[::-1], one.labels[::-1]) for name, one in first.items()
@@ -82,7 +85,7 @@ def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch
     assert not same(asked, apart)
 
 
-def test_whatever_reaches_an_owner_is_made_from_noisy_releases_alone():
+def test_whatever_reaches_an_owner_is_made_from_noisy_releases_alone() -> None:
     who = consortium()
     declared = summary().declare(who).accept(who)
     paid = {release.name for release in declared.releases if release.loss is not None}

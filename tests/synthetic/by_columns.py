@@ -23,7 +23,9 @@ HELD = {
 }
 
 
-def built(parties: int = 2, *, target: Target | None = CLASSES, identifier: bool = False, **options: Any):
+def built(
+    parties: int = 2, *, target: Target | None = CLASSES, identifier: bool = False, **options: Any
+) -> SyntheticColumns:
     held = {
         party: tuple(column if column != "ill" else getattr(target, "name", "") for column in columns)
         for party, columns in HELD[parties].items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ def presented() -> SyntheticDataset:
     return found.presented
 
 
-def test_it_loads_as_it_was_saved(presented, tmp_path):
+def test_it_loads_as_it_was_saved(presented: SyntheticDataset, tmp_path: Path) -> None:
     save_artefact(presented, tmp_path / "data")
     names = {path.name for path in (tmp_path / "data").iterdir()}
     assert names == {"artefact.json", "counts.json", "counts.npz", "data.parquet", "schema.toml"}
@@ -52,7 +54,7 @@ def test_it_loads_as_it_was_saved(presented, tmp_path):
         ("parties", "3"),
     ],
 )
-def test_a_damaged_page_is_one_clear_error(presented, tmp_path, key, value):
+def test_a_damaged_page_is_one_clear_error(presented: SyntheticDataset, tmp_path: Path, key: str, value: Any) -> None:
     save_artefact(presented, tmp_path)
     page = json.loads((tmp_path / "counts.json").read_text())
     (tmp_path / "counts.json").write_text(json.dumps({**page, key: value}))
@@ -61,7 +63,7 @@ def test_a_damaged_page_is_one_clear_error(presented, tmp_path, key, value):
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3), np.full(10_000, np.nan), np.array(["a"])])
-def test_counts_of_another_layout_are_refused(presented, tmp_path, wrong):
+def test_counts_of_another_layout_are_refused(presented: SyntheticDataset, tmp_path: Path, wrong: Any) -> None:
     save_artefact(presented, tmp_path)
     if wrong.dtype.kind == "f" and len(wrong) > 3:
         wrong = np.full(len(presented.counts.values), np.nan)
@@ -70,19 +72,19 @@ def test_counts_of_another_layout_are_refused(presented, tmp_path, wrong):
         load_artefact(tmp_path)
 
 
-def test_its_card_says_what_it_is_and_what_to_expect(presented):
+def test_its_card_says_what_it_is_and_what_to_expect(presented: SyntheticDataset) -> None:
     card = presented.card()
     assert card.title == "synthetic dataset" and "noise alone moves" in card.parts["Expected error"]
     assert "counts.npz" in card.parts["Files"] and "mixture" in card.parts["How it was made"]
 
 
-def test_its_section_shows_columns_and_expected_errors(presented):
+def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDataset) -> None:
     section = presented.section()
     assert [grid.heads[0] for grid in section.tables] == ["column", "table"]
     assert all(0 < bar.value <= 1 for bar in section.plots[0].bars)
 
 
-def test_the_expected_error_is_that_of_the_noise():
+def test_the_expected_error_is_that_of_the_noise() -> None:
     built = SyntheticData(schema=schema())
     held = {name: frame(2000, k) for k, name in enumerate(NAMES[:3])}
     found = simulate(built, parties=held, epsilon=1.0, delta=1e-6, unit="record", neighbours="add-remove", seed=5)
@@ -94,6 +96,6 @@ def test_the_expected_error_is_that_of_the_noise():
     assert np.mean(list(real.values())) == pytest.approx(np.mean(list(told.values())), rel=0.1)
 
 
-def test_rows_beyond_any_limit_are_refused(presented):
+def test_rows_beyond_any_limit_are_refused(presented: SyntheticDataset) -> None:
     with pytest.raises(DataError, match="rows must lie between 1 and"):
         presented.counts.frame(0)

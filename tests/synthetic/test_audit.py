@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ COUNT = 20_000
 SMALL = Schema((Numeric("x", 0.0, 1.0, bins=2),), CLASSES)
 
 
-def pair(built, who, neighbours):
+def pair(built: Any, who: Any, neighbours: Any) -> Any:
     """Counts of records with and without the last one, or with it replaced."""
     layout = built.counting(who).layout
     others = np.array([[0, 0], [1, 1]])
@@ -32,7 +34,7 @@ def pair(built, who, neighbours):
     return with_it, layout.count(others if neighbours == "add-remove" else np.vstack([others, [1, 1]]))
 
 
-def views(release, who, values, seed, *, parts=None, count=COUNT):
+def views(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
     """What is left of one contribution under the honest parts of its noise."""
     if not isinstance(who.loss, Pure):
         return heard(release, who, values, seed, parts=parts, count=count)
@@ -44,7 +46,9 @@ def views(release, who, values, seed, *, parts=None, count=COUNT):
     return total
 
 
-def measured(built, who, *, parts=None, stretched=1.0, one=None, other=None):
+def measured(
+    built: Any, who: Any, *, parts: Any = None, stretched: float = 1.0, one: Any = None, other: Any = None
+) -> Any:
     release = built.declare(who)["counts"]
     first, second = (one, other) if one is not None else pair(built, who, who.neighbours.value)
     apart = stretched * (first - second)
@@ -56,7 +60,7 @@ def measured(built, who, *, parts=None, stretched=1.0, one=None, other=None):
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_counts_lose_no_more_than_is_debited_for_them(neighbours):
+def test_counts_lose_no_more_than_is_debited_for_them(neighbours: str) -> None:
     built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6), neighbours=neighbours)
     claimed = claimed_mu(built.declare(who)["counts"])
     assert 0.7 * claimed < measured(built, who) <= claimed
@@ -65,20 +69,20 @@ def test_counts_lose_no_more_than_is_debited_for_them(neighbours):
     assert measured(built, who, parts=1) > claimed
 
 
-def test_pure_counts_keep_their_epsilon():
+def test_pure_counts_keep_their_epsilon() -> None:
     built, who = SyntheticData(schema=SMALL, model="mixture"), consortium(Pure(2.0))
     assert 0.5 * 2.0 < measured(built, who) <= 2.0
     assert measured(built, who, stretched=2.5) > 2.0
 
 
-def test_a_replacement_under_noise_for_a_removal_is_caught():
+def test_a_replacement_under_noise_for_a_removal_is_caught() -> None:
     built = SyntheticData(schema=SMALL)
     who, replaced = consortium(Approx(6.0, 1e-6)), consortium(Approx(6.0, 1e-6), neighbours="replace")
     one, other = pair(built, replaced, "replace")
     assert measured(built, who, one=one, other=other) > claimed_mu(built.declare(who)["counts"])
 
 
-def support(low_to_high, values):
+def support(low_to_high: Any, values: Any) -> Any:
     """The values that rows made of counts can have at all, where bounds of a column are taken from its records."""
     own = Schema((Numeric("x", *low_to_high, bins=2),), CLASSES)
     cells = counting_of(own).cells
@@ -86,7 +90,7 @@ def support(low_to_high, values):
     return cells.draw(every, Stream.public("support"))["x"].max(), values
 
 
-def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not():
+def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not() -> None:
     """The support test: with bounds measured on the data one outlier shows in what rows can be, whatever the noise."""
     without, with_it = np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3, 0.9])
     by_data = [support((float(x.min()), float(x.max())), x)[0] for x in (without, with_it)]
@@ -95,14 +99,14 @@ def test_bounds_from_the_records_give_the_record_away_and_the_schema_does_not():
     assert by_schema[0] == by_schema[1]
 
 
-def test_marginals_after_agreement_lose_no_more():
+def test_marginals_after_agreement_lose_no_more() -> None:
     """What is made of the counts is post-processing: the total that rows are counted by is no clearer than they are."""
     built, who = SyntheticData(schema=SMALL), consortium(Approx(6.0, 1e-6))
     release, layout = built.declare(who)["counts"], built.counting(who).layout
     first, second = pair(built, who, "add-remove")
     claimed = claimed_mu(release)
 
-    def totals(values, seed):
+    def totals(values: Any, seed: Any) -> Any:
         deviation = layout.deviations(release.opened_deviation(who, who.size))
         seen = views(release, who, values, seed, count=3000)
         return np.array([agree(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,13 @@ folder = os.environ.get("COMITY_DATA", "")
 
 
 @pytest.fixture(scope="module")
-def split():
+def split() -> Any:
     method = SyntheticData(schema=schema(), rows=3000)
     return Split.of(method, method.encoding.encode(frame(3000)).records)
 
 
-def test_an_anchor_that_gives_the_records_themselves_is_nearer_than_any_private_one(split):
-    def copied(codes, sizes, epsilon, delta):
+def test_an_anchor_that_gives_the_records_themselves_is_nearer_than_any_private_one(split: Any) -> None:
+    def copied(codes: Any, sizes: Any, epsilon: Any, delta: Any) -> Any:
         assert (codes.max(axis=0) < sizes).all() and (epsilon, delta) == (1.0, 1e-6)
         return codes
 
@@ -39,17 +40,17 @@ def test_an_anchor_that_gives_the_records_themselves_is_nearer_than_any_private_
         assert found[name]["ratio"] == found[name]["ours"] / found[name]["anchor"]
 
 
-def test_an_anchor_of_noise_is_judged_to_be_noise(split):
+def test_an_anchor_of_noise_is_judged_to_be_noise(split: Any) -> None:
     chance = np.random.default_rng(0)
 
-    def noise(codes, sizes, epsilon, delta):
+    def noise(codes: Any, sizes: Any, epsilon: Any, delta: Any) -> Any:
         return np.column_stack([chance.integers(0, size, len(codes)) for size in sizes])
 
     found = {row["case"].partition(", ")[2]: row for row in compared(split, 1.0, 3, {"noise": noise})}
     assert found["two-way TV"]["anchor"] > 2 * found["two-way TV"]["ours"]
 
 
-def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split):
+def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split: Any) -> None:
     rows = compared(split, 1.0, 3, {})
     assert [row["anchor"] for row in rows] == [None] * len(MEASURES) and {row["note"] for row in rows} == {ABSENT}
     assert "synthetic" in BENCHES and bool(anchors()) is (find_spec("mbi") is not None)
@@ -57,7 +58,7 @@ def test_without_the_anchors_ours_stands_alone_and_the_note_says_why(split):
 
 @pytest.mark.long
 @pytest.mark.skipif(not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult")
-def test_on_adult_the_logistic_error_is_below_the_bar():
+def test_on_adult_the_logistic_error_is_below_the_bar() -> None:
     from comity.data.public.datasets import dataset
 
     method = SyntheticData(schema=census_schema(), rows=49_000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,13 +30,13 @@ ROWS = 240
 LOSSES = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
 
 
-def by_columns(seed, products, loss, rows):
+def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> Any:
     tried = built(3, products=products, model="mixture")
     who = among(tried, LOSSES[loss])
     return tried.present({"tables": opened(tried, who, people(rows), SeededNoise(seed))}, who)
 
 
-def by_rows(seed, loss, rows, neighbours=Neighbours.REPLACE):
+def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> Any:
     tried = SyntheticData(schema=schema(), rows=rows, model="mixture")
     who = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
     whole = tried.encoding.encode(people(rows)).records
@@ -48,7 +49,7 @@ def by_rows(seed, loss, rows, neighbours=Neighbours.REPLACE):
 
 
 @cache
-def found(how, loss, runs=3):
+def found(how: Any, loss: Any, runs: int = 3) -> Any:
     """Datasets of several runs: by rows, by rows of records that come and go, or by a method of products."""
     if how == "rows":
         return [by_rows(seed, loss, ROWS) for seed in range(runs)]
@@ -57,18 +58,18 @@ def found(how, loss, runs=3):
     return [by_columns(1000 + seed, how, loss, ROWS) for seed in range(runs)]
 
 
-def gaps(datasets):
+def gaps(datasets: Any) -> Any:
     tried = built(3, model="mixture")
     return np.concatenate(
         [one.counts.values - one.counts.counting.layout.count(_cells(tried, people(ROWS))) for one in datasets]
     )
 
 
-def _cells(tried, given):
+def _cells(tried: Any, given: Any) -> Any:
     return tried.encoding.encode(given).records.features
 
 
-def check(ours, theirs):
+def check(ours: Any, theirs: Any) -> None:
     """Fewer than 4 standard errors between the two deviations, and one shape by Kolmogorov and Smirnov: the noise of
     every count is independent of all others."""
     ours, theirs = gaps(ours), gaps(theirs)
@@ -78,19 +79,19 @@ def check(ours, theirs):
 
 
 @pytest.mark.parametrize(("products", "loss"), [("rlwe", "delta"), ("dealer", "delta"), ("dealer", "pure")])
-def test_counts_have_the_distribution_that_they_have_by_rows(products, loss):
+def test_counts_have_the_distribution_that_they_have_by_rows(products: str, loss: str) -> None:
     ours, theirs = found(products, loss), found("rows", loss)
     assert ours[0].counts.deviation == pytest.approx(theirs[0].counts.deviation, rel=2e-3)
     assert {one.counts.total for one in (*ours, *theirs)} == {ROWS}
     check(ours, theirs)
 
 
-def test_positive_control_narrower_noise_is_told_apart():
+def test_positive_control_narrower_noise_is_told_apart() -> None:
     with pytest.raises(AssertionError):
         check(found("dealer", "delta"), found("come and go", "delta"))
 
 
-def test_without_noise_the_release_is_the_one_by_rows():
+def test_without_noise_the_release_is_the_one_by_rows() -> None:
     tried = built(3, products="dealer")
     who, given = among(tried), people(ROWS)
     by_row = SyntheticData(schema=schema()).counting(who).layout
@@ -98,7 +99,7 @@ def test_without_noise_the_release_is_the_one_by_rows():
     np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
 
 
-def compared(distances, runs, rows):
+def compared(distances: Any, runs: Any, rows: Any) -> None:
     """One distance for each run, since what agrees within a run hangs together; the narrower noise is the control."""
     ours = np.array([distances(by_columns(1000 + seed, "dealer", "delta", rows)) for seed in range(runs)])
     theirs = np.array([distances(by_rows(seed, "delta", rows)) for seed in range(runs)])
@@ -109,10 +110,10 @@ def compared(distances, runs, rows):
 
 
 @pytest.mark.long
-def test_tables_that_agree_are_as_true_as_those_by_rows():
+def test_tables_that_agree_are_as_true_as_those_by_rows() -> None:
     truth = _cells(built(3), people(ROWS))
 
-    def distance(one):
+    def distance(one: Any) -> Any:
         exact = one.counts.counting.layout.tables(one.counts.counting.layout.count(truth))
         return np.mean([np.abs(table - exact[key]).sum() for key, table in one.counts.agreed.pairs.items()])
 
@@ -120,11 +121,11 @@ def test_tables_that_agree_are_as_true_as_those_by_rows():
 
 
 @pytest.mark.long
-def test_rows_are_as_true_as_those_by_rows():
+def test_rows_are_as_true_as_those_by_rows() -> None:
     """Two-way total variation of the rows against the records."""
     truth = _cells(built(3), people(3000)).astype(np.int64)
 
-    def distance(one):
+    def distance(one: Any) -> Any:
         made = one.counts.counting.encoding.encode(one.frame).records.features.astype(np.int64)
         return total_variation(one.counts.counting, made, truth, 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, product
 from math import isclose, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,15 +34,15 @@ OWNERS = [
 ]
 
 
-def tiny(held=OWNERS[0], **options) -> SyntheticColumns:
+def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumns:
     return SyntheticColumns(schema=TINY, columns=held, most=1 << 10, **options)
 
 
-def one_hots(holding: Holding, codes):
+def one_hots(holding: Holding, codes: Any) -> Any:
     return {party: holding.one_hot(codes[:, list(places)], party) for party, places in holding.places.items()}
 
 
-def products(holding: Holding, codes):
+def products(holding: Holding, codes: Any) -> Any:
     """Exact products across owners, in their units."""
     columns = one_hots(holding, codes)
     return {
@@ -50,11 +51,11 @@ def products(holding: Holding, codes):
     }
 
 
-def shared(holding: Holding, layout: Layout, codes, off=None):
+def shared(holding: Holding, layout: Layout, codes: Any, off: Any = None) -> Any:
     """The opened counts of these records, by the parties' own shares: products in clear, split by chance, each entry
     across owners `off` by so many units."""
     chance, columns = np.random.default_rng(0), one_hots(holding, codes)
-    shares = {party: {} for party in holding.held}
+    shares: Any = {party: {} for party in holding.held}
     for (one, other), whole in products(holding, codes).items():
         whole = whole if off is None else whole + off[one, other]
         mine = chance.integers(0, 2**63, whole.shape, np.uint64)
@@ -67,7 +68,9 @@ def shared(holding: Holding, layout: Layout, codes, off=None):
 
 @pytest.mark.parametrize("held", OWNERS, ids=str)
 @pytest.mark.parametrize("form", [{}, {"emphasis": LAPLACE}, {"sparse": True}, {"follows": {1: 0}}], ids=str)
-def test_no_replaced_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as_far(held, form):
+def test_no_replaced_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as_far(
+    held: Any, form: Any
+) -> None:
     """Brute force over every pair of records, through the parties' shares."""
     holding, layout = tiny(held).holding, Layout((2, 3, 2), 2, **form)
     every = np.array(list(product(*map(range, layout.sizes))))
@@ -83,7 +86,7 @@ def test_no_replaced_record_moves_the_counts_further_than_the_bound_and_one_move
 
 
 @pytest.mark.parametrize("held", OWNERS, ids=str)
-def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held):
+def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held: Any) -> None:
     """Every entry across owners a unit off, away from that of the neighbour, as a ring product allows."""
     holding, layout = tiny(held).holding, Layout((2, 3, 2), 2)
     every = np.array(list(product(*map(range, layout.sizes))))
@@ -103,7 +106,7 @@ def test_the_carry_of_products_is_within_the_bound_and_reaches_it(held):
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(products):
+def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(products: str) -> None:
     tried = built(3, products=products)
     for loss in (Approx(1.0, 1e-6), Pure(1.0)):
         who = among(tried, loss)
@@ -120,7 +123,7 @@ def test_the_noise_of_a_study_is_scaled_for_replaced_records_and_the_carry(produ
     assert PLACES >= 6
 
 
-def pair(tried, who, replaced=True):
+def pair(tried: Any, who: Any, replaced: bool = True) -> Any:
     """Opened counts of two neighbours, furthest apart."""
     layout = tried.counting(who).layout
     others = np.array([[0, 0, 0], [1, 1, 1]])
@@ -128,7 +131,7 @@ def pair(tried, who, replaced=True):
     return shared(tried.holding, layout, np.vstack([others, [0, 0, 0]])), shared(tried.holding, layout, last)
 
 
-def measured(tried, who, *, parts=None, stretched=1.0):
+def measured(tried: Any, who: Any, *, parts: Any = None, stretched: float = 1.0) -> Any:
     release = tried.declare(who)["counts"]
     first, second = pair(tried, who)
     apart = stretched * (first - second)
@@ -140,7 +143,7 @@ def measured(tried, who, *, parts=None, stretched=1.0):
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_counts_lose_no_more_than_is_debited_for_them(colluders):
+def test_counts_lose_no_more_than_is_debited_for_them(colluders: int) -> None:
     tried = tiny(OWNERS[2])
     who = among(tried, Approx(6.0, 1e-6), colluders=colluders)
     claimed = claimed_mu(tried.declare(who)["counts"])
@@ -150,7 +153,7 @@ def test_counts_lose_no_more_than_is_debited_for_them(colluders):
     assert measured(tried, who, parts=1) > claimed
 
 
-def test_pure_counts_keep_their_epsilon():
+def test_pure_counts_keep_their_epsilon() -> None:
     tried = tiny(OWNERS[0], model="mixture")
     who = among(tried, Pure(2.0))
     # Laplace noise on many coordinates hides more than its worst case says.
@@ -158,7 +161,7 @@ def test_pure_counts_keep_their_epsilon():
     assert measured(tried, who, stretched=4.0) > 2.0
 
 
-def test_noise_for_a_removal_is_caught_where_records_are_replaced():
+def test_noise_for_a_removal_is_caught_where_records_are_replaced() -> None:
     """Positive control: what by rows a record may cost that comes or goes is too little for one that is replaced."""
     tried = tiny(OWNERS[0])
     who = among(tried, Approx(6.0, 1e-6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,13 +30,13 @@ from .by_columns import HELD, among, built, exact, opened, people
 from .made import NUMBER, schema
 
 ROWS = 300
-SMALL = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
 
 
 @pytest.mark.parametrize("parties", [2, 3])
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 @pytest.mark.parametrize("loss", ["delta", "pure"])
-def test_what_is_opened_are_the_counts_of_whole_records(parties, products, loss):
+def test_what_is_opened_are_the_counts_of_whole_records(parties: int, products: str, loss: str) -> None:
     tried = built(parties, products=products)
     who = among(tried, Pure(1.0) if loss == "pure" else None)
     found, wanted = opened(tried, who, people(ROWS)), exact(tried, who, people(ROWS))
@@ -48,14 +49,14 @@ def test_what_is_opened_are_the_counts_of_whole_records(parties, products, loss)
 
 @pytest.mark.parametrize("target", [NUMBER, None], ids=["number", "none"])
 @pytest.mark.parametrize("model", ["mixture", "naive-bayes"])
-def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the_same(target, model):
+def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the_same(target: Any, model: str) -> None:
     tried = built(3, target=target, products="dealer", model=model)
     who, given = among(tried), people(ROWS, target=target)
     np.testing.assert_array_equal(opened(tried, who, given)["counts"], exact(tried, who, given))
 
 
 @pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.absorb")])
-def test_rows_in_several_stretches_are_counted_once(products, step, monkeypatch):
+def test_rows_in_several_stretches_are_counted_once(products: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlwe_plan, "STRETCH_ENTRIES", 1)
     monkeypatch.setattr(product, "STRETCH", 1)
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
@@ -70,7 +71,7 @@ def test_rows_in_several_stretches_are_counted_once(products, step, monkeypatch)
 
 
 @pytest.mark.parametrize("method", ["keyed", "ecdh"])
-def test_rows_are_matched_by_identifier_before_they_are_counted(method):
+def test_rows_are_matched_by_identifier_before_they_are_counted(method: str) -> None:
     tried, given = built(2, identifier=True, alignment=method, products="dealer"), people(60)
     who = among(tried)
     turned = {
@@ -87,7 +88,7 @@ def test_rows_are_matched_by_identifier_before_they_are_counted(method):
 
 @pytest.mark.parametrize("colluders", [0, 1])
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-6), Pure(1.0)], ids=["delta", "pure"])
-def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss, colluders):
+def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: Any, colluders: int) -> None:
     tried = built(3, products="dealer", model="mixture")
     who, given = among(tried, loss, colluders=colluders), people(100)
     found = tried.present({"tables": opened(tried, who, given, SeededNoise(3))}, who).counts
@@ -96,13 +97,13 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss, collud
     assert abs(gap.mean()) < 5 * found.deviation / sqrt(len(gap))
 
 
-def test_the_number_of_records_is_that_of_the_common_rows():
+def test_the_number_of_records_is_that_of_the_common_rows() -> None:
     found = simulate(built(3, products="dealer"), parties=parts(built(3), people(700)), **SMALL).presented
     assert isinstance(found, SyntheticDataset)
     assert found.counts.total == 700 and len(found) == 700 and found.counts.agreed.total == 700
 
 
-def test_rows_load_as_the_records_did_and_know_what_they_knew():
+def test_rows_load_as_the_records_did_and_know_what_they_knew() -> None:
     given = people(4000)
     out = simulate(built(3, products="dealer"), parties=parts(built(3), given), **{**SMALL, "epsilon": 4.0})
     found = out.presented.frame
@@ -117,7 +118,7 @@ def test_rows_load_as_the_records_did_and_know_what_they_knew():
         pd.testing.assert_frame_equal(one.frame, found)
 
 
-def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is():
+def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is() -> None:
     tried = built(3)
     out = simulate(tried, parties=parts(tried, people(200)), epsilon=0.5, delta=1e-6, unit="record")
     assert out.guarantee.private and out.guarantee.epsilon <= 0.5
@@ -139,13 +140,15 @@ def test_every_owner_pays_once_and_the_plan_says_how_much_wider_the_noise_is():
         (3, 1, Pure(1.0), sqrt(6)),
     ],
 )
-def test_noise_is_wider_than_by_rows_by_replacement_and_by_colluders(parties, colluders, loss, wider):
+def test_noise_is_wider_than_by_rows_by_replacement_and_by_colluders(
+    parties: int, colluders: int, loss: Any, wider: Any
+) -> None:
     for products in ("rlwe", "dealer"):
         tried = built(parties, products=products, model="mixture")
         assert tried.wider(among(tried, loss, colluders=colluders)) == pytest.approx(wider, rel=2e-3)
 
 
-def test_at_no_colluders_no_party_reads_the_counts():
+def test_at_no_colluders_no_party_reads_the_counts() -> None:
     tried = built(2)
     nobody, one = among(tried, colluders=0), among(tried, colluders=1)
     declared = tried.accepted(nobody)
@@ -156,7 +159,7 @@ def test_at_no_colluders_no_party_reads_the_counts():
     assert len(out.presented) == 60 and all(found is None for found in out.presented_to.values())
 
 
-def terms(tried, **changed):
+def terms(tried: Any, **changed: Any) -> Any:
     from dataclasses import replace
 
     return replace(among(tried), **changed)
@@ -172,14 +175,16 @@ def terms(tried, **changed):
         ({"parties": ("birch", "ash")}, "parties", "in the same order"),
     ],
 )
-def test_terms_that_the_proof_does_not_cover_are_refused_before_anything_runs(changed, key, said):
+def test_terms_that_the_proof_does_not_cover_are_refused_before_anything_runs(
+    changed: Any, key: str, said: str
+) -> None:
     tried = built(2)
     with pytest.raises(StudyError, match=said) as refused:
         tried.accepted(terms(tried, **changed))
     assert refused.value.key == key
 
 
-def test_a_person_is_protected_where_rows_are_matched():
+def test_a_person_is_protected_where_rows_are_matched() -> None:
     tried = built(2, identifier=True, alignment="keyed")
     assert tried.accepted(terms(tried, unit=Unit.PERSON)).private
     # What matching tells stands in the plan, outside the guarantee.
@@ -199,13 +204,13 @@ def test_a_person_is_protected_where_rows_are_matched():
         ({"columns": {**HELD[2], "cedar": ("age",)}}, "parties.cedar.columns"),
     ],
 )
-def test_a_wrong_value_names_its_key(options, key):
+def test_a_wrong_value_names_its_key(options: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         SyntheticColumns(**{"schema": schema(), "columns": HELD[2], **options})
     assert refused.value.key == key
 
 
-def test_different_numbers_of_rows_end_the_study_before_anything_is_spent():
+def test_different_numbers_of_rows_end_the_study_before_anything_is_spent() -> None:
     tried = built(2)
     records = {**parts(tried, people(40)), "ash": parts(tried, people(30))["ash"]}
     parties, hosts = hosted(tried, records, among(tried), NoNoise())
@@ -214,7 +219,7 @@ def test_different_numbers_of_rows_end_the_study_before_anything_is_spent():
     assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == 0
 
 
-def test_more_rows_than_are_laid_out_for_end_the_study():
+def test_more_rows_than_are_laid_out_for_end_the_study() -> None:
     tried = built(2, most=20)
     parties, hosts = hosted(tried, parts(tried, people(40)), among(tried), NoNoise())
     with pytest.raises(ComityError):
@@ -223,7 +228,7 @@ def test_more_rows_than_are_laid_out_for_end_the_study():
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(products):
+def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(products: str) -> None:
     """A row with a one in no cell, or in two, would move the counts further than one record may."""
     tried = built(2, products=products)
     for wrong in (100.0, -1.0):
@@ -240,7 +245,7 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn(product
 @pytest.mark.parametrize(
     ("products", "step"), [("rlwe", "product.evaluate[0]"), ("dealer", "product.blind[0]"), ("dealer", "contribute[0]")]
 )
-def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products, step):
+def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products: str, step: str) -> None:
     tried, given = built(2, products=products), people(100)
     who = among(tried)
     stumbling, hosts = hosted(tried, parts(tried, given), who, SeededNoise(5))

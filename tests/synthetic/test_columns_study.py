@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ FILES = STUDY.replace('data = "people.parquet"\nsplit = "by-features"', 'test = 
 )
 
 
-def study(folder, text=STUDY, *, identifier=False, **overrides):
+def study(folder: Any, text: Any = STUDY, *, identifier: bool = False, **overrides: Any) -> Any:
     given = schema().to_toml() + ('\n[identifier]\nname = "person"\n' if identifier else "")
     (folder / "schema.toml").write_text(given)
     people(1500).to_parquet(folder / "people.parquet")
@@ -62,7 +63,7 @@ def study(folder, text=STUDY, *, identifier=False, **overrides):
     return Study.load(folder / "study.toml", overrides={key.replace("__", "."): v for key, v in overrides.items()})
 
 
-def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path):
+def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path: Path) -> None:
     made = study(tmp_path)
     assert isinstance(made.protocol, SyntheticColumns) and made.protocol.most == 4096
     assert made.privacy.unit is Unit.RECORD and made.privacy.neighbours is Neighbours.REPLACE
@@ -72,7 +73,7 @@ def test_declared_columns_choose_the_method_and_its_neighbours(tmp_path):
     assert "secure sum + shared noise" in text and "of 1,000 records on average" in text
 
 
-def test_whole_records_are_counted_by_rows_as_before(tmp_path):
+def test_whole_records_are_counted_by_rows_as_before(tmp_path: Path) -> None:
     rows = STUDY.replace('rows_at_most = 4096\nproducts = "dealer"\n', "")
     for columns in (
         'columns = ["age", "stage", "ill"]',
@@ -99,13 +100,15 @@ def test_whole_records_are_counted_by_rows_as_before(tmp_path):
         ({"parties__registry__columns": ["income", "town"]}, "parties", "'region'"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_named_and_refused_by_the_plan(tmp_path, change, key, said):
+def test_what_is_wrong_with_a_study_is_named_and_refused_by_the_plan(
+    tmp_path: Path, change: Any, key: str, said: str
+) -> None:
     with pytest.raises(StudyError, match=said) as refused:
         study(tmp_path, **change).plan()
     assert refused.value.key == key and "study.toml" in str(refused.value)
 
 
-def test_keys_of_columns_are_refused_where_parties_hold_whole_records(tmp_path):
+def test_keys_of_columns_are_refused_where_parties_hold_whole_records(tmp_path: Path) -> None:
     lines = {"products": 'products = "rlwe"', "alignment": 'alignment = "none"', "rows_at_most": "rows_at_most = 9"}
     for key, line in lines.items():
         text = STUDY.split("[parties.clinic]")[0].split("rows_at_most")[0] + f"{line}\n[parties.clinic]\n"
@@ -114,14 +117,14 @@ def test_keys_of_columns_are_refused_where_parties_hold_whole_records(tmp_path):
         assert refused.value.key == f"synthetic.{key}"
 
 
-def test_the_published_variant_is_for_whole_records(tmp_path):
+def test_the_published_variant_is_for_whole_records(tmp_path: Path) -> None:
     text = STUDY.replace('rows = 1000\nrows_at_most = 4096\nproducts = "dealer"', 'variant = "published"')
     with pytest.raises(StudyError, match="hold whole records") as refused:
         study(tmp_path, text)
     assert refused.value.key == "synthetic.variant"
 
 
-def test_a_study_runs_and_is_saved_with_its_products(tmp_path):
+def test_a_study_runs_and_is_saved_with_its_products(tmp_path: Path) -> None:
     """From the file to the page: the dataset, its fidelity and baselines, and further products at no further cost."""
     found = run_study(study(tmp_path, synthetic__model="naive-bayes"), seed=1)
     assert found.presented.counts.total == 1200 and found.assessment.measured
@@ -141,7 +144,7 @@ def test_a_study_runs_and_is_saved_with_its_products(tmp_path):
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 51
 
 
-def test_own_data_are_the_columns_of_the_targets_holder(tmp_path):
+def test_own_data_are_the_columns_of_the_targets_holder(tmp_path: Path) -> None:
     """Income, which the label hardly depends on beside age, at its holder; the pooled fit knows age too."""
     text = STUDY.replace('"age", "stage", "ill"', '"age", "stage"').replace('["seen"]', '["seen", "ill"]')
     found = run_study(study(tmp_path, text, synthetic__model="naive-bayes"), seed=1)
@@ -149,7 +152,7 @@ def test_own_data_are_the_columns_of_the_targets_holder(tmp_path):
     assert names["own data"] > names["pooled"] + 0.03
 
 
-def test_files_of_their_own_are_matched_by_identifier(tmp_path):
+def test_files_of_their_own_are_matched_by_identifier(tmp_path: Path) -> None:
     whole = people(800)
     whole[["person", "age", "stage", "ill"]].iloc[100:].to_csv(tmp_path / "clinic.csv", index=False)
     whole[["person", "income", "town", "region"]].sample(frac=1, random_state=1).to_parquet(
@@ -163,7 +166,7 @@ def test_files_of_their_own_are_matched_by_identifier(tmp_path):
     assert found.presented.counts.total == 600 and len(found.presented) == 600
 
 
-def test_files_of_different_lengths_without_an_identifier_are_refused_while_they_are_read(tmp_path):
+def test_files_of_different_lengths_without_an_identifier_are_refused_while_they_are_read(tmp_path: Path) -> None:
     whole = people(80)
     whole[["age", "stage", "ill"]].to_csv(tmp_path / "clinic.csv", index=False)
     whole[["income", "town", "region"]].to_parquet(tmp_path / "registry.parquet")
@@ -176,7 +179,7 @@ def test_files_of_different_lengths_without_an_identifier_are_refused_while_they
     assert refused.value.key == "synthetic.rows_at_most"
 
 
-def test_the_split_of_one_file_is_by_features(tmp_path):
+def test_the_split_of_one_file_is_by_features(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="by-features"):
         gather(study(tmp_path, simulation__split="even"))
     material = gather(study(tmp_path))
@@ -185,7 +188,7 @@ def test_the_split_of_one_file_is_by_features(tmp_path):
     assert joined.features.shape == (1200, 7) and np.array_equal(joined.features[:, -1], joined.labels)
 
 
-def test_the_study_of_the_documents_is_planned_as_it_stands(tmp_path):
+def test_the_study_of_the_documents_is_planned_as_it_stands(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "synthetic.md").read_text("utf-8")
     (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.S | re.M)
     (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,11 +27,12 @@ LEAST = 20 << (2 * PLACES)
 
 
 @pytest.fixture
-def letters(monkeypatch):
+def letters(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What each party opened of what others sealed to it."""
+    found: dict[Any, Any]
     found, original = {}, Mailbox.open
 
-    def reading(site, letter):
+    def reading(site: Any, letter: Any) -> None:
         original(site, letter)
         head = Head.of(letter)
         found.setdefault(site.party, []).append((head, decode(site.effects.state[f"in:{head.name}:{head.sender}"])))
@@ -37,7 +41,7 @@ def letters(monkeypatch):
     return found
 
 
-def across(tried, who, given):
+def across(tried: Any, who: Any, given: Any) -> Any:
     """Exact tables across owners in product units: plain, weighted, and as they stand in the words of a sum."""
     layout, units = tried.counting(who).layout, np.int64(1) << (2 * PLACES)
     whole = exact(tried, who, given).astype(np.int64)
@@ -50,7 +54,7 @@ def across(tried, who, given):
     return np.concatenate([values, values << np.uint64(64 - tried.product.bits)])
 
 
-def arrays(value):
+def arrays(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for one in value.values():
             yield from arrays(one)
@@ -59,7 +63,7 @@ def arrays(value):
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_no_participant_sees_an_exact_count_across_owners(products, letters):
+def test_no_participant_sees_an_exact_count_across_owners(products: str, letters: Any) -> None:
     tried, given = built(3, products=products), people(ROWS)
     who = among(tried)
     parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())
@@ -109,7 +113,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products, letters):
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products):
+def test_every_table_across_owners_is_made_from_two_shares_and_neither_alone_is_it(products: str) -> None:
     tried, given = built(3, products=products), people(ROWS)
     who = among(tried)
     parties, hosts = hosted(tried, parts(tried, given), who, NoNoise())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def codes(count: int, seed: int = 0) -> np.ndarray:
     return COUNTING.encoding.encode(frame(count, seed)).records.features.astype(np.int64)
 
 
-def test_the_same_records_are_no_distance_apart_and_others_are():
+def test_the_same_records_are_no_distance_apart_and_others_are() -> None:
     one, other = codes(2000), codes(2000, 1)
     shuffled = np.column_stack([np.random.default_rng(k).permutation(column) for k, column in enumerate(one.T)])
     for ways in (1, 2):
@@ -39,7 +40,7 @@ def test_the_same_records_are_no_distance_apart_and_others_are():
     assert partitioned(COUNTING, constant, one) > 5 * partitioned(COUNTING, other, one)
 
 
-def test_total_variation_of_a_table_of_two_columns_by_hand():
+def test_total_variation_of_a_table_of_two_columns_by_hand() -> None:
     small = np.zeros((4, len(COUNTING.layout.sizes)), np.int64)
     moved = small.copy()
     moved[0, 0] = 1
@@ -48,7 +49,7 @@ def test_total_variation_of_a_table_of_two_columns_by_hand():
     assert total_variation(COUNTING, small, moved, 2) == pytest.approx(0.25 * 6 / 21)
 
 
-def test_correlations_leave_missing_values_out():
+def test_correlations_leave_missing_values_out() -> None:
     found = codes(4000)
     matrix = correlations(COUNTING, found)
     assert np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1)
@@ -56,7 +57,7 @@ def test_correlations_leave_missing_values_out():
     assert matrix[0, 1] == pytest.approx(np.corrcoef(found[here, 0], found[here, 1])[0, 1])
 
 
-def test_copies_of_records_are_noticed_and_fresh_ones_are_not():
+def test_copies_of_records_are_noticed_and_fresh_ones_are_not() -> None:
     train, test = codes(2000), codes(2000, 1)
     assert nearness(train.copy(), train, test).startswith("WARNING")
     assert not nearness(codes(2000, 2), train, test).startswith("WARNING")
@@ -64,7 +65,7 @@ def test_copies_of_records_are_noticed_and_fresh_ones_are_not():
 
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER], ids=["classes", "number"])
-def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(target):
+def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(target: Any) -> None:
     task = Task(counting_of(schema(target)))
     train = [task.counting.encoding.encode(frame(400, k, target)).records for k in range(3)]
     test = task.examples(task.counting.encoding.encode(frame(2000, 9, target)).records)
@@ -74,7 +75,7 @@ def test_learners_do_better_than_a_constant_and_no_better_than_on_everything(tar
     assert error < found["constant"] and (area is None) == (target is NUMBER)
 
 
-def test_a_learner_without_records_or_with_one_class_answers_a_constant():
+def test_a_learner_without_records_or_with_one_class_answers_a_constant() -> None:
     task = Task(COUNTING)
     test = task.examples(COUNTING.encoding.encode(frame(200)).records)
     none = task.examples(Records(np.zeros((0, 7)), np.zeros(0, np.int64)))
@@ -84,7 +85,7 @@ def test_a_learner_without_records_or_with_one_class_answers_a_constant():
 
 
 @pytest.mark.parametrize(("target", "baselines"), [(CLASSES, True), (NUMBER, False), (None, True)])
-def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target, baselines):
+def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any, baselines: bool) -> None:
     held = {name: frame(700, k, target) for k, name in enumerate(NAMES[:3])}
     built = SyntheticData(schema=schema(target), model="naive-bayes" if target is None else "auto")
     found = simulate(

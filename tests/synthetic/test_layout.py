@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import isclose, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,9 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("replaced", [False, True])
-def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as_far(layout, replaced):
+def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as_far(
+    layout: Any, replaced: bool
+) -> None:
     bound = Counts(layout.weights, replaced, 100)
     every = np.array(list(product(*map(range, layout.sizes))))
     others = every[:2]
@@ -47,7 +50,7 @@ def test_no_record_moves_the_counts_further_than_the_bound_and_one_moves_them_as
     assert isclose(l1, bound.l1) and isclose(l2, bound.l2)
 
 
-def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts():
+def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
     built = SyntheticData(schema=schema())
     for neighbours, factor in (("add-remove", 1.0), ("replace", sqrt(2))):
         who = consortium(neighbours=neighbours)
@@ -59,7 +62,7 @@ def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_counts_are_those_of_a_plain_tally(layout):
+def test_counts_are_those_of_a_plain_tally(layout: Any) -> None:
     codes = np.column_stack([np.random.default_rng(k).integers(0, size, 50) for k, size in enumerate(layout.sizes)])
     tables = layout.tables(layout.count(codes))
     assert set(tables) == set(layout.keys)
@@ -70,7 +73,7 @@ def test_counts_are_those_of_a_plain_tally(layout):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=5), st.integers(0, 1000))
-def test_a_stack_of_parties_counts_as_each_of_them_alone(sizes, seed):
+def test_a_stack_of_parties_counts_as_each_of_them_alone(sizes: Any, seed: int) -> None:
     layout, chance = Layout((2, 3, 4), 2), np.random.default_rng(seed)
     most = max(1, *sizes)
     codes = np.zeros((len(sizes), most, 3))
@@ -83,36 +86,36 @@ def test_a_stack_of_parties_counts_as_each_of_them_alone(sizes, seed):
     assert (layout.count(codes, present) == np.stack(alone)).all()
 
 
-def test_a_cell_that_the_layout_does_not_have_is_refused():
+def test_a_cell_that_the_layout_does_not_have_is_refused() -> None:
     with pytest.raises(DataError, match="cells of 3 columns"):
         LAYOUTS[0].count(np.array([[0, 3, 0]]))
     with pytest.raises(DataError, match="cells of 3 columns"):
         LAYOUTS[0].count(np.array([[0, -1, 0]]))
 
 
-def test_a_column_that_follows_another_is_counted_with_it_alone():
+def test_a_column_that_follows_another_is_counted_with_it_alone() -> None:
     layout = counting_of(schema()).layout
     names = counting_of(schema()).cells.names
     town, region = names.index("town"), names.index("region")
     assert [key for key in layout.keys if region in key] == [(town, region)]
 
 
-def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell():
+def test_a_number_as_target_has_ten_buckets_and_missing_values_a_cell() -> None:
     sizes = dict(zip(counting_of(schema(NUMBER)).cells.names, counting_of(schema(NUMBER)).cells.sizes))
     assert sizes == {"age": 4, "income": 4, "town": 4, "region": 2, "stage": 3, "seen": 4, "cost": 10}
 
 
-def test_cells_do_not_depend_on_records():
+def test_cells_do_not_depend_on_records() -> None:
     built = SyntheticData(schema=schema())
     assert built.encoding.encode(frame(3)).records.features.shape[1] == 7
     assert built.declare(consortium())["counts"].shape == (counting_of(schema()).layout.counts,)
 
 
-def wide(columns: int, **kind) -> Schema:
+def wide(columns: int, **kind: Any) -> Schema:
     return Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, **kind) for k in range(columns - 1)), CLASSES)
 
 
-def test_very_many_columns_get_fewer_cells_and_the_plan_says_so():
+def test_very_many_columns_get_fewer_cells_and_the_plan_says_so() -> None:
     built = SyntheticData(schema=wide(MOST_COLUMNS, missing="cell"), rows=10_000)
     counting = built.counting(consortium())
     assert counting.bins < BINS[0] and counting.layout.counts <= MOST_COUNTS
@@ -120,7 +123,7 @@ def test_very_many_columns_get_fewer_cells_and_the_plan_says_so():
     assert SyntheticData(schema=wide(20)).counting(consortium()).bins == BINS[0]
 
 
-def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large():
+def test_more_than_can_be_counted_is_refused_with_the_column_that_is_too_large() -> None:
     with pytest.raises(StudyError, match=f"at most {MOST_COLUMNS} columns, found 70"):
         SyntheticData(schema=wide(70))
     with pytest.raises(StudyError, match="at most 131,072 counts") as refused:

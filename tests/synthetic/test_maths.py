@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from comity.protocols.synthetic.synthesis import Synthesis
 TINY = 1e-6
 
 
-def related(count: int, sizes=(3, 4, 2), seed: int = 0) -> np.ndarray:
+def related(count: int, sizes: Any = (3, 4, 2), seed: int = 0) -> np.ndarray:
     chance = np.random.default_rng(seed)
     hidden = chance.normal(size=count)
     found = [np.clip((hidden + chance.normal(size=count) + 2) / 4 * size, 0, size - 1) for size in sizes]
@@ -32,7 +34,7 @@ def two_way(layout: Layout, one: np.ndarray, other: np.ndarray) -> float:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=8), st.floats(0.5, 100))
-def test_the_nearest_table_without_negative_counts(values, total):
+def test_the_nearest_table_without_negative_counts(values: Any, total: float) -> None:
     found = onto_simplex(np.array(values), total)
     assert (found >= 0).all() and found.sum() == pytest.approx(total)
     # Nothing on the simplex is nearer: the optimality condition, min over cells of the slope where mass is.
@@ -40,7 +42,7 @@ def test_the_nearest_table_without_negative_counts(values, total):
     assert np.allclose(slope[found > 1e-9], slope.min(), atol=1e-8)
 
 
-def test_exact_counts_agree_with_themselves():
+def test_exact_counts_agree_with_themselves() -> None:
     layout, codes = Layout((3, 4, 2), 2), related(2000)
     exact = layout.tables(layout.count(codes))
     found = agree(layout, exact, layout.deviations(TINY))
@@ -50,7 +52,7 @@ def test_exact_counts_agree_with_themselves():
         assert np.allclose(told, table, atol=1e-3)
 
 
-def test_a_number_that_several_tables_imply_is_known_better_than_from_one():
+def test_a_number_that_several_tables_imply_is_known_better_than_from_one() -> None:
     layout, codes = Layout((3, 4, 2), 2), related(3000)
     exact, sigma = layout.count(codes), 60.0
     gaps, raw = [], []
@@ -63,7 +65,7 @@ def test_a_number_that_several_tables_imply_is_known_better_than_from_one():
     assert np.mean(gaps) < 0.6 * np.mean(raw)
 
 
-def test_a_public_number_of_records_is_kept():
+def test_a_public_number_of_records_is_kept() -> None:
     layout = Layout((3, 4, 2), 2)
     noisy = layout.count(related(3000)) + np.random.default_rng(0).normal(0, 50, layout.counts)
     found = agree(layout, layout.tables(noisy), layout.deviations(50), total=3000)
@@ -71,7 +73,7 @@ def test_a_public_number_of_records_is_kept():
     assert all(table.sum() == pytest.approx(3000) for table in (*found.singles.values(), *found.pairs.values()))
 
 
-def test_shrinking_removes_pure_noise_and_keeps_a_strong_interaction():
+def test_shrinking_removes_pure_noise_and_keeps_a_strong_interaction() -> None:
     chance = np.random.default_rng(0)
     noise = centred(chance.normal(0, 1, (8, 9)))
     assert np.linalg.norm(shrink(noise, 1.0)) < 0.2 * np.linalg.norm(noise)
@@ -79,13 +81,13 @@ def test_shrinking_removes_pure_noise_and_keeps_a_strong_interaction():
     assert np.linalg.norm(shrink(strong + noise, 1.0) - strong) < np.linalg.norm(noise)
 
 
-def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends():
+def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends() -> None:
     layout, codes = Layout((2, 2)), related(500, (2, 2))
     agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
     fitted = mixture.fit(layout, agreed, Stream.public("fit"), components=2, steps=800)
     table = agreed.pairs[0, 1] / agreed.total
 
-    def miss(logits):
+    def miss(logits: Any) -> float:
         raised = np.exp(logits.reshape(2, 2, 2))
         p = raised / raised.sum(2, keepdims=True)
         return float((((p[:, 0].T @ p[:, 1]) / 2 - table) ** 2).sum())
@@ -97,7 +99,9 @@ def test_the_gradient_that_the_mixture_descends_ends_where_a_general_solver_ends
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 5), st.integers(1, 6), st.integers(0, 99))
-def test_systematic_rows_come_as_often_as_their_share_to_within_one(count, groups, cells, seed):
+def test_systematic_rows_come_as_often_as_their_share_to_within_one(
+    count: int, groups: int, cells: int, seed: int
+) -> None:
     chance = np.random.default_rng(seed)
     shares = chance.random((groups, cells))
     of = chance.integers(0, groups, count)
@@ -108,7 +112,7 @@ def test_systematic_rows_come_as_often_as_their_share_to_within_one(count, group
         assert (np.abs(mine - wanted) < 1 + 1e-6).all()
 
 
-def test_labels_follow_all_columns_and_keep_their_counts():
+def test_labels_follow_all_columns_and_keep_their_counts() -> None:
     chance = np.random.default_rng(1)
     codes = np.column_stack([chance.integers(0, 3, 20_000), chance.integers(0, 4, 20_000), np.zeros(20_000, int)])
     odds = 1 / (1 + np.exp(-(codes[:, 0] - 1) * 1.5 - (codes[:, 1] - 1.5)))
@@ -123,7 +127,7 @@ def test_labels_follow_all_columns_and_keep_their_counts():
     assert abs(drawn[corner, 2].mean() - codes[corner, 2].mean()) < 0.02
 
 
-def test_more_rows_than_effects_are_fitted_on_are_labelled_by_them(monkeypatch):
+def test_more_rows_than_effects_are_fitted_on_are_labelled_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(6000)
     agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(5.0))
     monkeypatch.setattr(labels, "_FITTED", 2000)
@@ -132,14 +136,14 @@ def test_more_rows_than_effects_are_fitted_on_are_labelled_by_them(monkeypatch):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_drawn_labels_are_as_frequent_as_their_chances(classes):
+def test_drawn_labels_are_as_frequent_as_their_chances(classes: int) -> None:
     chances = np.random.default_rng(0).dirichlet(np.ones(classes), 5000)
     found = np.bincount(labels.draw(chances, Stream.public("draw")), minlength=classes)
     slack = 1.01 if classes == 2 else 4 * np.sqrt(5000)
     assert (np.abs(found - chances.sum(0)) <= slack).all()
 
 
-def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else():
+def test_naive_bayes_has_the_counts_with_the_label_and_nothing_else() -> None:
     layout, codes = Layout((3, 4, 2), 2, sparse=True), related(4000)
     agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
     made = naive_bayes.sample(layout, agreed, 4000, Stream.public("bayes"))
@@ -166,7 +170,7 @@ def error_of(made: np.ndarray, codes: np.ndarray, columns: int) -> float:
     return float((missed**2).mean() / codes[:, -1].var())
 
 
-def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_number():
+def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_number() -> None:
     layout, codes = told(12)
     exact = layout.count(codes)
     number, classes = (
@@ -177,7 +181,7 @@ def test_columns_that_say_the_same_are_not_believed_each_for_itself_about_a_numb
     assert error_of(number, codes, 12) < 0.95
 
 
-def test_a_column_alone_is_believed_and_many_share_what_they_say():
+def test_a_column_alone_is_believed_and_many_share_what_they_say() -> None:
     for copies in (1, 5):
         layout, codes = told(copies)
         agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
@@ -189,7 +193,7 @@ def test_a_column_alone_is_believed_and_many_share_what_they_say():
             assert np.allclose(found.pairs[pair], raised * agreed.total / raised.sum(), rtol=1e-3)
 
 
-def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number():
+def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() -> None:
     layout, codes = told(2)
     with_it = Layout((4, 4, 2, 5), 3, {2: 0}, sparse=True)
     followed = np.column_stack([codes[:, :2], codes[:, 0] // 2, codes[:, 2]])
@@ -200,7 +204,7 @@ def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number():
     assert np.allclose(found[0], found[1], rtol=1e-3)
 
 
-def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables():
+def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables() -> None:
     layout = Layout((3, 2, 4), 2, sparse=True)
     codes = np.column_stack([np.zeros(40, np.int64), np.arange(40) % 2, np.arange(40) % 4])
     agreed = agree(layout, layout.tables(layout.count(codes)), layout.deviations(TINY))
@@ -211,7 +215,7 @@ def test_columns_that_say_nothing_and_empty_cells_are_tempered_to_finite_tables(
 
 @pytest.mark.parametrize("model", ["mixture", "naive-bayes"])
 @pytest.mark.parametrize("layout", [Layout((3, 4, 2), 2), Layout((3, 4, 2)), Layout((3,)), Layout((2, 3), 1, {})])
-def test_rows_for_every_kind_of_layout(model, layout):
+def test_rows_for_every_kind_of_layout(model: str, layout: Any) -> None:
     if model == "naive-bayes":
         layout = Layout(layout.sizes, layout.target, layout.follows, sparse=True)
     codes = related(800, layout.sizes)
@@ -222,7 +226,7 @@ def test_rows_for_every_kind_of_layout(model, layout):
     assert (found >= 0).all() and (found < np.array(layout.sizes)).all()
 
 
-def test_a_column_that_follows_is_drawn_from_the_one_that_determines_it():
+def test_a_column_that_follows_is_drawn_from_the_one_that_determines_it() -> None:
     layout = Layout((4, 2, 2), 2, {1: 0})
     codes = related(3000, (4, 2, 2))
     codes[:, 1] = codes[:, 0] // 2
@@ -230,7 +234,7 @@ def test_a_column_that_follows_is_drawn_from_the_one_that_determines_it():
     assert (found[:, 1] == found[:, 0] // 2).mean() > 0.999
 
 
-def test_the_same_chance_gives_the_same_rows():
+def test_the_same_chance_gives_the_same_rows() -> None:
     layout = Layout((3, 4, 2), 2)
     noisy = layout.count(related(500)) + np.random.default_rng(0).normal(0, 5, layout.counts)
     made = [Synthesis(layout, "mixture").rows(noisy, 5.0, Stream.public("rows")) for _ in range(2)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,14 +38,14 @@ memory = {memory}
 """
 
 
-def study(folder, own="rows = 600", privacy="delta = 1e-6", memory=1.0):
+def study(folder: Any, own: str = "rows = 600", privacy: str = "delta = 1e-6", memory: float = 1.0) -> Any:
     frame(600).to_parquet(folder / "records.parquet")
     (folder / "schema.toml").write_text(schema().to_toml())
     (folder / "study.toml").write_text(STUDY.format(own=own, privacy=privacy, memory=memory))
     return Study.load(folder / "study.toml")
 
 
-def test_a_record_that_is_added_or_removed_is_protected_unless_the_study_says_otherwise(tmp_path):
+def test_a_record_that_is_added_or_removed_is_protected_unless_the_study_says_otherwise(tmp_path: Path) -> None:
     made = study(tmp_path)
     assert made.privacy.unit is Unit.RECORD and made.privacy.neighbours is Neighbours.ADD_REMOVE
     assert made.defaults()["privacy.neighbours"] is Neighbours.ADD_REMOVE
@@ -53,14 +55,14 @@ def test_a_record_that_is_added_or_removed_is_protected_unless_the_study_says_ot
     assert other.hash != made.hash
 
 
-def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path):
+def test_a_plan_says_the_model_the_counts_and_the_expected_error(tmp_path: Path) -> None:
     text = study(tmp_path).plan().as_text()
     assert "synthetic (mixture, Gaussian)" in text and "unit: a record, added or removed" in text
     assert "secure sum + shared noise" in text and "of 600 records on average" in text
     assert "counts of 7 columns" in text and "model: mixture, because" in text
 
 
-def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path):
+def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path: Path) -> None:
     text = study(tmp_path, "rows = 600\nrounds = 2").plan().as_text()
     assert "synthetic (mixture, Gaussian, two rounds)" in text and "two rounds: all tables with 40% of the loss" in text
     for name in ("counts", "again"):
@@ -84,19 +86,19 @@ def test_a_plan_of_two_rounds_shows_what_both_release_and_cost(tmp_path):
         ("rowz = 5", "synthetic.rowz"),
     ],
 )
-def test_a_wrong_value_names_its_key(tmp_path, own, key):
+def test_a_wrong_value_names_its_key(tmp_path: Path, own: str, key: str) -> None:
     with pytest.raises(StudyError, match=r"study\.toml") as refused:
         study(tmp_path, own)
     assert refused.value.key == key
 
 
-def test_an_evaluation_is_refused_because_no_model_predicts(tmp_path):
+def test_an_evaluation_is_refused_because_no_model_predicts(tmp_path: Path) -> None:
     made = study(tmp_path, own="rows = 600\n[evaluation]\nshare = 0.2")
     with pytest.raises(StudyError, match="measures a model that predicts"):
         made.plan()
 
 
-def test_records_that_stream_are_counted_like_those_in_memory(tmp_path):
+def test_records_that_stream_are_counted_like_those_in_memory(tmp_path: Path) -> None:
     inside, outside = study(tmp_path), None
     files = {name: frame(200, k) for k, name in enumerate(["north", "south", "west"])}
     for name, own in files.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,12 +24,12 @@ def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
     return float(np.mean(gaps))
 
 
-def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int):
+def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> Any:
     values = layout.count(codes) + np.random.default_rng(seed).normal(0, sigma, layout.counts)
     return agree(layout, layout.tables(values), layout.deviations(sigma))
 
 
-def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once():
+def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once() -> None:
     layout = Layout((4,) * 8)
     codes = related(4000, layout.sizes)
     gains = []
@@ -40,7 +41,7 @@ def test_a_weak_relation_of_many_columns_is_found_from_all_tables_at_once():
     assert np.mean(gains) < 0.9
 
 
-def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not():
+def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not() -> None:
     layout, chance = Layout((5,) * 6), np.random.default_rng(3)
     codes = chance.integers(0, 5, (4000, 6))
     codes[:, 1] = codes[:, 0]
@@ -53,7 +54,7 @@ def test_a_strong_relation_of_two_columns_stays_and_pure_noise_does_not():
 
 
 @pytest.mark.parametrize("pull", [0.3, 1.0])
-def test_components_that_are_drawn_together_tell_less(pull):
+def test_components_that_are_drawn_together_tell_less(pull: float) -> None:
     layout, codes = Layout((3, 4, 2), 2), related(2000)
     agreed = noisy(layout, codes, 60.0, 0)
     free, pulled = (
@@ -63,7 +64,7 @@ def test_components_that_are_drawn_together_tell_less(pull):
     assert pulled.var(0).sum() < free.var(0).sum()
 
 
-def test_exchanges_end_where_no_exchange_of_two_rows_would_help():
+def test_exchanges_end_where_no_exchange_of_two_rows_would_help() -> None:
     """Every order of one column's values is tried: none that is two values away from the end is nearer."""
     layout = Layout((3, 3))
     model = Mixture(layout, np.array([[0.2, 0.3, 0.5, 0.5, 0.3, 0.2]]))
@@ -85,7 +86,9 @@ def test_exchanges_end_where_no_exchange_of_two_rows_would_help():
             assert miss(tried) >= miss(codes) - 1e-9
 
 
-def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_like(monkeypatch):
+def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_like(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     layout, codes = Layout((3, 4, 2, 5), 2), related(3000, (3, 4, 2, 5))
     model = mixture.fit(layout, noisy(layout, codes, 1.0, 0), Stream.public("fit"), components=20, steps=300)
     kept = []
@@ -105,13 +108,13 @@ def test_exchanges_bring_rows_nearer_to_the_model_and_keep_what_components_are_l
             assert (np.sort(plain[groups == group, k]) == np.sort(moved[groups == group, k])).all()
 
 
-def test_a_determined_column_keeps_the_cells_that_stand_out_of_the_noise():
+def test_a_determined_column_keeps_the_cells_that_stand_out_of_the_noise() -> None:
     table = np.array([[900.0, 12.0, -8.0], [30.0, 700.0, 400.0], [5.0, -3.0, 9.0]])
     kept = determined(table, 20.0)
     assert (kept > 0).tolist() == [[True, False, False], [False, True, True], [False, False, True]]
 
 
-def test_noise_does_not_spread_a_column_that_follows_another():
+def test_noise_does_not_spread_a_column_that_follows_another() -> None:
     layout, chance = Layout((8, 4, 3, 2), 3, {1: 0}), np.random.default_rng(0)
     codes = related(8000, (8, 4, 3, 2))
     codes[:, 1] = codes[:, 0] // 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,11 +55,11 @@ def released(seed: int, own: pd.DataFrame, deviation: float = 60.0, of: Schema =
 OWN = trial(20_000)
 
 
-def by_name(table):
+def by_name(table: Any) -> Any:
     return {row[:-2]: row[-2:] for row in table.rows}
 
 
-def test_error_bars_of_table_one_hold_the_truth_as_often_as_they_say():
+def test_error_bars_of_table_one_hold_the_truth_as_often_as_they_say() -> None:
     exact = by_name(released(0, OWN, 1e-6).table_one())
     misses = []
     for seed in range(6):
@@ -67,7 +68,7 @@ def test_error_bars_of_table_one_hold_the_truth_as_often_as_they_say():
     assert 0.9 < np.mean(np.array(misses) < 1.96) <= 0.99
 
 
-def test_table_one_is_about_the_records():
+def test_table_one_is_about_the_records() -> None:
     found = by_name(released(1, OWN, 5.0).table_one())
     assert found["all", "age", "mean"][0] == pytest.approx(OWN["age"].mean(), abs=0.5)
     assert found["all", "score", "quantile 50%"][0] == pytest.approx(OWN["score"].median(), abs=1.0)
@@ -75,7 +76,7 @@ def test_table_one_is_about_the_records():
     assert found["all", "ill = yes", "count"][0] == pytest.approx((OWN["ill"] == "yes").sum(), abs=20)
 
 
-def test_table_one_by_group_is_about_each_group():
+def test_table_one_by_group_is_about_each_group() -> None:
     found = by_name(released(1, OWN, 5.0).table_one(by="ill"))
     for label in ("no", "yes"):
         own = OWN[OWN["ill"] == label]
@@ -83,7 +84,7 @@ def test_table_one_by_group_is_about_each_group():
     assert not any(key[1].startswith("ill") for key in found)
 
 
-def test_correlations_come_with_error_bars_that_hold():
+def test_correlations_come_with_error_bars_that_hold() -> None:
     exact = {row[:2]: row[2] for row in released(0, OWN, 1e-6).correlations().rows}
     assert exact["age", "ill"] > 0.25 and abs(exact["age", "dose"]) < 0.03
     missed = []
@@ -101,7 +102,7 @@ def in_cells(own: pd.DataFrame) -> np.ndarray:
     return np.linalg.lstsq(rows, score, rcond=None)[0]
 
 
-def test_a_regression_from_counts_is_the_one_on_the_records_in_their_cells():
+def test_a_regression_from_counts_is_the_one_on_the_records_in_their_cells() -> None:
     table = released(0, OWN, 1e-6).regression("score")
     assert table.column("term") == ("(intercept)", "age", "dose", "arm = b", "arm = c", "ill = yes")
     assert np.allclose(table.column("coefficient"), in_cells(OWN), atol=1e-3)
@@ -109,7 +110,7 @@ def test_a_regression_from_counts_is_the_one_on_the_records_in_their_cells():
 
 
 @pytest.mark.parametrize("releases", [8, pytest.param(60, marks=pytest.mark.long)])
-def test_intervals_of_a_regression_hold_the_truth_as_often_as_they_say(releases):
+def test_intervals_of_a_regression_hold_the_truth_as_often_as_they_say(releases: int) -> None:
     true, held = in_cells(OWN), []
     for seed in range(releases):
         table = released(seed, OWN).regression("score")
@@ -117,7 +118,7 @@ def test_intervals_of_a_regression_hold_the_truth_as_often_as_they_say(releases)
     assert np.mean(held) > 0.9
 
 
-def test_a_regression_that_noise_covers_is_refused_and_one_on_fewer_columns_is_not():
+def test_a_regression_that_noise_covers_is_refused_and_one_on_fewer_columns_is_not() -> None:
     noisy = released(0, OWN, 1500.0)
     with pytest.raises(DataError, match=r"noise covers what tells the 5 terms apart.*name fewer columns"):
         noisy.regression("score")
@@ -135,12 +136,12 @@ def test_a_regression_that_noise_covers_is_refused_and_one_on_fewer_columns_is_n
         (lambda one: one.rows(0), "rows must lie between"),
     ],
 )
-def test_what_can_t_be_made_is_refused_with_the_reason(asked, said):
+def test_what_can_t_be_made_is_refused_with_the_reason(asked: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         asked(released(0, OWN))
 
 
-def test_what_was_not_counted_is_not_made():
+def test_what_was_not_counted_is_not_made() -> None:
     sparse = counting_of(PLAIN).sparser
     exact = sparse.layout.count(sparse.encoding.encode(OWN).records.features)
     few = SyntheticDataset(NoisyCounts(sparse, "naive-bayes", exact + 0.0, 5.0, None, 3))
@@ -152,7 +153,7 @@ def test_what_was_not_counted_is_not_made():
     assert by_name(few.table_one(by="ill"))["ill = yes", "age", "mean"][0] > 50
 
 
-def test_another_number_of_rows_and_another_target():
+def test_another_number_of_rows_and_another_target() -> None:
     made = released(0, OWN, 20.0)
     assert len(made.rows(123)) == 123
     aimed = made.rows(8000, target="arm")
@@ -162,7 +163,7 @@ def test_another_number_of_rows_and_another_target():
     assert len(made.rows(200, target="score")) == 200
 
 
-def test_products_of_every_kind_of_column():
+def test_products_of_every_kind_of_column() -> None:
     made = released(0, frame(3000), 5.0, schema())
     found = by_name(made.table_one())
     assert found["all", "income = (missing)", "share"][0] == pytest.approx(0.1, abs=0.03)
@@ -211,7 +212,9 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--regress", "score", "--on", "age", "--to", "fit.csv"),
     ],
 )
-def test_products_of_a_run_leave_every_ledger_as_it_is(run_folder, tmp_path, monkeypatch, capsys, asked):
+def test_products_of_a_run_leave_every_ledger_as_it_is(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     heads = {path.name: Ledger(path).head() for path in run_folder.glob("*.ledger")}
     assert main(["synth", str(run_folder / "run"), *asked]) == 0
@@ -226,6 +229,6 @@ def test_products_of_a_run_leave_every_ledger_as_it_is(run_folder, tmp_path, mon
     "asked",
     [(), ("--table", "--correlations"), ("--rows", "5"), ("--by", "ill", "--correlations"), ("--on", "age", "--table")],
 )
-def test_a_wrong_way_to_ask_is_usage(run_folder, asked, capsys):
+def test_a_wrong_way_to_ask_is_usage(run_folder: Path, asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["synth", str(run_folder / "run"), *asked]) == 2
     assert capsys.readouterr().err

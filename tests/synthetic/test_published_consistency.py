@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def by_oracle(counts: list[np.ndarray], parents: list[np.ndarray], weights: list
 
 
 @pytest.mark.parametrize("case", range(200))
-def test_price_messages_give_the_answer_of_a_quadratic_programme(case):
+def test_price_messages_give_the_answer_of_a_quadratic_programme(case: int) -> None:
     chance = np.random.default_rng(case)
     parents = grown(chance, levels=int(chance.integers(2, 6)), most=4)
     counts = [chance.normal(2.0, 8.0, width).round(case % 3) for width in widths(parents)]
@@ -60,7 +61,7 @@ def test_price_messages_give_the_answer_of_a_quadratic_programme(case):
     assert objective(counts, ours, weights) <= objective(counts, theirs, weights) * (1 + 1e-9) + 1e-9
 
 
-def test_without_the_sign_the_answer_would_be_another():
+def test_without_the_sign_the_answer_would_be_another() -> None:
     """The oracle sees the constraint: where it binds, clipping the unconstrained answer is not it."""
     counts, parents = [np.array([10.0]), np.array([20.0, -15.0])], [np.array([0, 0])]
     below = np.vstack([np.sqrt(1.0) * np.ones((1, 2)), np.sqrt(0.5) * np.eye(2)])
@@ -70,7 +71,7 @@ def test_without_the_sign_the_answer_would_be_another():
     assert abs(ours[1][0] - free[0]) > 1
 
 
-def test_parents_are_the_sums_of_their_children_and_nothing_is_negative_at_a_size_no_oracle_takes():
+def test_parents_are_the_sums_of_their_children_and_nothing_is_negative_at_a_size_no_oracle_takes() -> None:
     chance = np.random.default_rng(0)
     parents = [np.repeat(np.arange(a), b // a) for a, b in pairwise([1, 8, 200, 20_000])]
     counts = [chance.laplace(500.0 / len_, 30.0, len_) for len_ in (1, 8, 200, 20_000)]
@@ -88,7 +89,7 @@ def test_parents_are_the_sums_of_their_children_and_nothing_is_negative_at_a_siz
     assert np.abs(marginal[taken]).max() < 1e-7 and marginal[~taken].min() > -1e-7
 
 
-def test_consistent_counts_stay_as_they_are():
+def test_consistent_counts_stay_as_they_are() -> None:
     counts = [np.array([6.0]), np.array([4.0, 2.0]), np.array([1.0, 3.0, 2.0])]
     found = consistent(counts, [np.array([0, 0]), np.array([0, 0, 1])])
     for mine, other in zip(found, counts):
@@ -106,12 +107,12 @@ def test_consistent_counts_stay_as_they_are():
         ([np.ones(1), np.ones(2)], [np.array([0, 0])], [1.0, 0.0]),
     ],
 )
-def test_levels_that_are_no_tree_are_refused(counts, parents, weights):
+def test_levels_that_are_no_tree_are_refused(counts: Any, parents: Any, weights: Any) -> None:
     with pytest.raises(DataError, match="levels: expected"):
         consistent(counts, parents, weights)
 
 
-def test_the_bench_names_its_anchors_and_never_reaches_a_worse_objective():
+def test_the_bench_names_its_anchors_and_never_reaches_a_worse_objective() -> None:
     rows = measure(quick=True)
     assert {row["anchor_name"] for row in rows} == {"OSQP", "Clarabel"}
     for row in rows:

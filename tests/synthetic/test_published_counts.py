@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +26,14 @@ DRAWS, LEVELS = 20_000, 3
 SHAPE = drawn((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))
 
 
-def counted(values):
+def counted(values: Any) -> Any:
     """Of the root, its two children and their four, for a tree whose thresholds no record moves."""
     rows = np.asarray(values)[:, None]
     tree = grown(SHAPE, rows, np.zeros(len(rows), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=lambda c: c)
     return level_counts(SHAPE, tree.path(rows), LEVELS)
 
 
-def told(one, other, budget, seed):
+def told(one: Any, other: Any, budget: Any, seed: Any) -> Any:
     """What whoever sees the counts can tell `one` from `other` by, measured on many draws of either."""
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):
@@ -43,7 +44,7 @@ def told(one, other, budget, seed):
 
 
 @pytest.mark.parametrize("neighbours", [Neighbours.ADD_REMOVE, Neighbours.REPLACE])
-def test_counts_lose_no_more_than_is_charged_and_nearly_that(neighbours):
+def test_counts_lose_no_more_than_is_charged_and_nearly_that(neighbours: Any) -> None:
     budget = Budget(Decimal(4), 4, LEVELS + 1, neighbours)
     others = [0.999, 0.999, 0.999]
     first = counted([*others, 1e-9])
@@ -56,7 +57,7 @@ def test_counts_lose_no_more_than_is_charged_and_nearly_that(neighbours):
     assert told(first, second, Budget(Decimal(4 * LEVELS), 4, LEVELS + 1, neighbours), 3) > charged
 
 
-def test_an_agents_release_takes_less_than_a_tenth_of_a_second():
+def test_an_agents_release_takes_less_than_a_tenth_of_a_second() -> None:
     """Twenty thousand leaves, five hundred records, depth eight: tree, counts, least squares and records, of CPU."""
     attributes, chance = Attributes(census_schema()), np.random.default_rng(0)
     columns = [chance.random(500) if one.numeric else chance.integers(0, one.values, 500) for one in attributes.all]

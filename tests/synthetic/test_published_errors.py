@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from math import isnan
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ TARGETS = {
 }
 
 
-def split(kind, count=3000):
+def split(kind: Any, count: int = 3000) -> Any:
     chance = np.random.default_rng(0)
     age = chance.uniform(0, 100, count)
     y = {
@@ -41,13 +42,13 @@ def split(kind, count=3000):
     )
 
 
-def errors(kind="two", **more):
+def errors(kind: str = "two", **more: Any) -> Any:
     options = {"epsilon": 1.0, "owners": 4, "noise": SeededNoise(1), "seed": b"seed", **more}
     return published_errors(*split(kind), **options)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_at_an_epsilon_that_protects_nobody_the_method_learns(kind):
+def test_at_an_epsilon_that_protects_nobody_the_method_learns(kind: Any) -> None:
     """What is wrong with it is its noise: without it the errors are far from a constant's, for every kind of target."""
     found = errors(kind, epsilon=500.0)
     assert max(found.pfds, found.shared) < found.constant / 2 and found.pooled <= found.shared + 0.02
@@ -55,7 +56,7 @@ def test_at_an_epsilon_that_protects_nobody_the_method_learns(kind):
     assert (found.private is None) is (kind == "three")
 
 
-def test_noise_and_public_chance_decide_everything():
+def test_noise_and_public_chance_decide_everything() -> None:
     first, again, other = errors(), errors(), errors(seed=b"other")
     same = [one.name for one in fields(first) if one.name != "seconds"]
     assert [getattr(first, name) for name in same] == [getattr(again, name) for name in same]
@@ -64,17 +65,17 @@ def test_noise_and_public_chance_decide_everything():
     assert len(set(fresh)) > 1
 
 
-def test_any_number_of_owners_may_share():
+def test_any_number_of_owners_may_share() -> None:
     one, all_of_them = errors(sharers=1), errors(sharers=None)
     assert one.rows < all_of_them.rows / 2 and one.constant == all_of_them.constant
 
 
-def test_svm_and_a_run_without_comparisons():
+def test_svm_and_a_run_without_comparisons() -> None:
     found = errors(learner="svm", compared=False, epsilon=500.0)
     assert isnan(found.own) and isnan(found.own_labels) and isnan(found.private) and found.pfds < found.constant / 2
 
 
-def test_records_without_labels_and_learners_of_another_target_are_refused():
+def test_records_without_labels_and_learners_of_another_target_are_refused() -> None:
     schema, train, test = split("two")
     with pytest.raises(DataError, match="records_of"):
         published_errors(schema, Records(train.features, None), test, epsilon=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ SCHEMA = Schema(
 folder = os.environ.get("COMITY_DATA", "")
 
 
-def stand_in(count=1500):
+def stand_in(count: int = 1500) -> pd.DataFrame:
     chance = np.random.default_rng(0)
     age = chance.uniform(0, 100, count)
     words = {f"c{k}": chance.choice(list("abcdefgh"), count) for k in range(4)}
@@ -31,18 +32,18 @@ def stand_in(count=1500):
 
 
 @pytest.fixture(scope="module")
-def agents():
+def agents() -> Any:
     return Agents.of(stand_in(), SCHEMA, 8)
 
 
 @pytest.fixture(scope="module")
-def by_number():
+def by_number() -> Any:
     frame = stand_in(600)
     schema = Schema(SCHEMA.columns, Bounded("cost", 0, 100))
     return Agents.of(frame.assign(cost=frame["age"]), schema, 4)
 
 
-def test_sizes_hold_by_least_squares_and_explode_without(agents, by_number, tmp_path):
+def test_sizes_hold_by_least_squares_and_explode_without(agents: Any, by_number: Any, tmp_path: Path) -> None:
     rows = reproduced(agents, by_number, Size(8, 3, (4, 6), (2, 4), 3), tmp_path, quick=True)
     found = {row["case"]: row["ours"] for row in rows}
     assert found["sizes, PFDS h=6"] < 40 and found["sizes, PFDS- h=6"] > 1000
@@ -58,7 +59,7 @@ def test_sizes_hold_by_least_squares_and_explode_without(agents, by_number, tmp_
     assert not re.search(r"(src|href)=[\"'](?!data:)|<script|url\(", page) and "sizes, DiffGen h=6" in page
 
 
-def test_the_distance_of_records_to_themselves_is_nothing_and_to_others_something(agents):
+def test_the_distance_of_records_to_themselves_is_nothing_and_to_others_something(agents: Any) -> None:
     values = agents.attributes.values(agents.test.features)
     other = values.copy()
     other[:, 0] = 0.0
@@ -68,7 +69,7 @@ def test_the_distance_of_records_to_themselves_is_nothing_and_to_others_somethin
 
 @pytest.mark.long
 @pytest.mark.skipif(not (folder and (Path(folder) / "adult.parquet").is_file()), reason="COMITY_DATA has no Adult")
-def test_on_adult_sizes_reproduce_and_what_is_learned_is_a_constant():
+def test_on_adult_sizes_reproduce_and_what_is_learned_is_a_constant() -> None:
     rows = REPRODUCTIONS["synthetic-fidelity"].run(quick=True, out=None)
     found = {row["case"]: row for row in rows}
     assert found["sizes, PFDS h=8"]["ours"] < 20 and found["sizes, PFDS- h=8"]["ours"] > 20_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +35,7 @@ TARGETS = {
 NAMES = ("ash", "birch", "cedar")
 
 
-def frame(kind, seed, count=120):
+def frame(kind: Any, seed: Any, count: int = 120) -> pd.DataFrame:
     chance = np.random.default_rng(seed)
     age = chance.integers(0, 101, count)
     y = {
@@ -45,13 +47,13 @@ def frame(kind, seed, count=120):
     return pd.DataFrame({"age": age, "sex": sex, "seen": days.where(chance.random(count) > 0.1, pd.NaT), "y": y})
 
 
-def protocol(kind="logistic", **more):
+def protocol(kind: Any = "logistic", **more: Any) -> PublishedSynthetic:
     learner = None if kind == "softmax" else kind
     schema = Schema(COLUMNS, TARGETS[kind])
     return PublishedSynthetic(schema=schema, learner=learner, **{"depth": 4, "levels": 3, "leaves": 40, **more})
 
 
-def simulated(kind="logistic", **more):
+def simulated(kind: str = "logistic", **more: Any) -> Any:
     method = protocol(kind)
     parties = {name: frame(kind, place) for place, name in enumerate(NAMES)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, **more}
@@ -59,7 +61,7 @@ def simulated(kind="logistic", **more):
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_records(kind, tmp_path):
+def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_records(kind: Any, tmp_path: Path) -> None:
     method, found = simulated(kind)
     Result.of(found).save(tmp_path)
     test = frame(kind, 99)
@@ -78,7 +80,7 @@ def test_the_own_model_is_an_artefact_in_its_owners_folder_and_predicts_its_reco
         np.testing.assert_array_equal(received.own["model"], weights)
 
 
-def test_no_other_folder_has_the_own_model_and_saving_again_changes_nothing(tmp_path):
+def test_no_other_folder_has_the_own_model_and_saving_again_changes_nothing(tmp_path: Path) -> None:
     _, found = simulated()
     Result.of(found).save(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("own/**/*") if path.is_file()}
@@ -94,7 +96,7 @@ SUBSETS = list(chain.from_iterable(combinations(NAMES, size) for size in (1, 2, 
 
 
 @pytest.mark.parametrize("sharers", SUBSETS, ids="+".join)
-def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers):
+def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers: Any) -> None:
     _, found = simulated(roles={"sharer": list(sharers)})
     assert set(found.released["datasets"]) == set(sharers)
     for name, got in found.received.items():
@@ -107,7 +109,7 @@ def test_trees_go_to_the_sharers_and_datasets_to_all_whoever_shares(sharers):
 # Dates.
 
 
-def test_dates_are_shared_as_days_of_their_range_and_load_as_the_owners_do():
+def test_dates_are_shared_as_days_of_their_range_and_load_as_the_owners_do() -> None:
     method, found = simulated()
     seen = pd.to_datetime(found.presented.frame["seen"])
     known = seen.dropna()
@@ -120,7 +122,7 @@ def test_dates_are_shared_as_days_of_their_range_and_load_as_the_owners_do():
 
 
 @pytest.mark.parametrize(("step", "format"), [("day", None), ("week", None), ("month", "%Y-%m"), ("year", "%Y")])
-def test_dates_of_every_step_and_format_come_back(step, format):
+def test_dates_of_every_step_and_format_come_back(step: Any, format: Any) -> None:
     column = Date("seen", "2020-03-05", "2023-10-31", step=step, format=format)
     method = replace(protocol(), schema=Schema((COLUMNS[0], column), TARGETS["logistic"]))
     steps = np.arange(column.steps + 1) / column.steps

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,7 @@ AMOUNT = replace(SCHEMA, target=Bounded("cost", 0, 1000))
 TOY = Schema((Numeric("x", 0, 1), Categorical("y", ("only",))), Classes("z", ("0", "1")))
 
 
-def frame(seed, count=150, schema=SCHEMA):
+def frame(seed: Any, count: int = 150, schema: Any = SCHEMA) -> pd.DataFrame:
     chance = np.random.default_rng(seed)
     age = chance.integers(0, 101, count)
     made = {"age": age, "dose": chance.random(count), "sex": chance.choice(["f", "m"], count)}
@@ -41,18 +42,18 @@ def frame(seed, count=150, schema=SCHEMA):
     return pd.DataFrame({**made, "ill": np.where(age > 50, "yes", "no")})
 
 
-def small(schema=SCHEMA, **more):
+def small(schema: Any = SCHEMA, **more: Any) -> PublishedSynthetic:
     return PublishedSynthetic(schema=schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
 
 
-def simulated(protocol, count=3, **more):
+def simulated(protocol: Any, count: int = 3, **more: Any) -> Any:
     schema = protocol.schema
     parties = {f"site-{k}": frame(k, schema=schema) for k in range(count)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, "schema": schema, **more}
     return simulate(protocol, parties=parties, **options)
 
 
-def terms(**more):
+def terms(**more: Any) -> Any:
     options = {"loss": Pure(1), "neighbours": Neighbours.ADD_REMOVE, "dropouts": 0, **more}
     return replace(consortium(), **options)
 
@@ -60,7 +61,7 @@ def terms(**more):
 # A whole run.
 
 
-def test_sharers_release_datasets_and_every_owner_learns_and_keeps_a_model():
+def test_sharers_release_datasets_and_every_owner_learns_and_keeps_a_model() -> None:
     found = simulated(small(), test=frame(99))
     assert set(found.presented.frame.columns) == {"age", "dose", "sex", "ill"}
     # The number of records is that of the noisy counts.
@@ -73,7 +74,7 @@ def test_sharers_release_datasets_and_every_owner_learns_and_keeps_a_model():
     assert found.guarantee.epsilon == pytest.approx(0.5 + 1 / 8 + 3 / 16, abs=1e-9)
 
 
-def test_the_dataset_is_saved_and_loads_like_the_owners_own_records(tmp_path):
+def test_the_dataset_is_saved_and_loads_like_the_owners_own_records(tmp_path: Path) -> None:
     found = simulated(small(), count=2)
     save_artefact(found.presented, tmp_path / "data")
     loaded = load_artefact(tmp_path / "data")
@@ -83,7 +84,7 @@ def test_the_dataset_is_saved_and_loads_like_the_owners_own_records(tmp_path):
     np.testing.assert_array_equal(first.labels, second.labels)
 
 
-def test_much_budget_and_many_records_give_records_to_work_with():
+def test_much_budget_and_many_records_give_records_to_work_with() -> None:
     """At an ε that protects nobody the shared records carry what the owners' do: the method itself works."""
     parties = {f"site-{k}": frame(k, count=2000) for k in range(3)}
     found = simulate(
@@ -101,13 +102,13 @@ def test_much_budget_and_many_records_give_records_to_work_with():
     assert abs(len(found.presented) - 6000) < 10
 
 
-def test_numbers_are_labelled_inside_their_bucket():
+def test_numbers_are_labelled_inside_their_bucket() -> None:
     found = simulated(small(AMOUNT), test=frame(99, schema=AMOUNT))
     costs = found.presented.frame["cost"]
     assert costs.between(0, 1000).all() and costs.nunique() > 50 and found.error is not None
 
 
-def test_only_sharers_pay_and_everybody_receives():
+def test_only_sharers_pay_and_everybody_receives() -> None:
     found = simulated(small(), roles={"sharer": ["site-0", "site-2"]})
     spent = {account.party: account.spent for account in found.accounts}
     assert set(found.released["datasets"]) == {"site-0", "site-2"} == set(found.released["trees"])
@@ -120,8 +121,8 @@ def test_only_sharers_pay_and_everybody_receives():
     assert set(outside.releases) == {"datasets"} and outside.own["model"].shape == (1, 5)
 
 
-def test_own_labels_and_sizes_without_least_squares_are_the_published_comparisons():
-    same = {"study_hash": "5" * 64, "run_id": "run-1"}
+def test_own_labels_and_sizes_without_least_squares_are_the_published_comparisons() -> None:
+    same: dict[str, Any] = {"study_hash": "5" * 64, "run_id": "run-1"}
     by_vote, by_own = simulated(small(), **same), simulated(small(labelling="own"), **same)
     features = ["age", "dose", "sex"]
     pd.testing.assert_frame_equal(by_vote.presented.frame[features], by_own.presented.frame[features])
@@ -133,7 +134,7 @@ def test_own_labels_and_sizes_without_least_squares_are_the_published_comparison
     assert uneven.guarantee.epsilon == pytest.approx(0.2 * (1 / 12 + 5 / 24))
 
 
-def test_shapes_are_public_chance_and_another_seed_gives_others():
+def test_shapes_are_public_chance_and_another_seed_gives_others() -> None:
     first, again, other = small(), small(), small(seed=1)
     same = [one.attribute.tolist() for one in first.shape("ash").levels]
     assert same == [one.attribute.tolist() for one in again.shape("ash").levels]
@@ -146,11 +147,11 @@ def test_shapes_are_public_chance_and_another_seed_gives_others():
 # At a site.
 
 
-def draws(one):
+def draws(one: Any) -> Any:
     return [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 
-def test_each_level_is_debited_once_whatever_its_number_of_nodes():
+def test_each_level_is_debited_once_whatever_its_number_of_nodes() -> None:
     protocol, who = small(TOY), terms()
     parties, hosts = setup(protocol, who)
     run(parties)
@@ -159,7 +160,7 @@ def test_each_level_is_debited_once_whatever_its_number_of_nodes():
         assert draws(one) == [*chosen, "leaves", "counts"]
 
 
-def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts():
+def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts() -> None:
     parties, hosts = setup(small(TOY), terms())
     released = run(parties)
     exchanges = [one for _, of in parties.journal.traffic(STUDY, "run-1") for one in dict(of).values()]
@@ -173,7 +174,7 @@ def test_an_owners_model_is_on_no_wire_and_neither_are_its_choices_and_counts():
     assert not given & {"leaves", "counts", "split_1"} and {"tree", "dataset"} <= given
 
 
-def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path):
+def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path: Path) -> None:
     protocol, who = small(TOY), terms()
     one = host(protocol, who, "ash", tmp_path)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
@@ -188,7 +189,7 @@ def test_the_same_ask_again_has_the_same_tree_and_another_is_refused(tmp_path):
     assert draws(again) == [*before, "counts"]
 
 
-def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_drawn():
+def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_drawn() -> None:
     protocol, who = small(TOY), terms()
     one = host(protocol, who, "ash")
     answer(one, ask_for("run.begin[0]"))
@@ -201,7 +202,7 @@ def test_a_tree_that_is_not_of_its_owners_shape_is_refused_before_anything_is_dr
     assert "ok" not in reply and draws(one) == before
 
 
-def test_without_a_tree_nothing_is_shared():
+def test_without_a_tree_nothing_is_shared() -> None:
     one = host(small(TOY), terms(), "ash")
     answer(one, ask_for("run.begin[0]"))
     assert decode(answer(one, ask_for("share[0]", trees={})))["refused"] == "missing" and draws(one) == []
@@ -210,7 +211,7 @@ def test_without_a_tree_nothing_is_shared():
 # What the plan says.
 
 
-def test_the_true_loss_is_declared_and_a_replaced_record_loses_more_than_is_claimed():
+def test_the_true_loss_is_declared_and_a_replaced_record_loses_more_than_is_claimed() -> None:
     protocol = small(TOY, depth=8, levels=4)
     coming = plan("study", protocol, terms())
     assert coming.claim == "private" and coming.payers[0].loss == "eps 0.7813"
@@ -219,7 +220,7 @@ def test_the_true_loss_is_declared_and_a_replaced_record_loses_more_than_is_clai
     assert replaced.claim.startswith("not private as claimed: eps 1.00 is claimed") and "eps 1.2" in replaced.claim
 
 
-def test_the_plan_says_that_the_method_learns_what_a_constant_knows():
+def test_the_plan_says_that_the_method_learns_what_a_constant_knows() -> None:
     shown = plan("study", small(TOY), terms())
     assert any("what a constant knows" in warning for warning in shown.warnings)
     assert "leaves" in shown.expected and any("as printed" in note for note in shown.notes)
@@ -232,7 +233,7 @@ def test_the_plan_says_that_the_method_learns_what_a_constant_knows():
         ({"loss": consortium().loss}, "privacy.delta"),
     ],
 )
-def test_terms_that_it_has_no_proof_for_are_refused(more, key):
+def test_terms_that_it_has_no_proof_for_are_refused(more: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         small(TOY).declare(terms(**more))
     assert refused.value.key == key
@@ -251,13 +252,13 @@ def test_terms_that_it_has_no_proof_for_are_refused(more, key):
         ({"schema": Schema((Numeric("x", 0, 1),))}, "target"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(more, key):
+def test_settings_that_mean_nothing_are_refused(more: Any, key: str) -> None:
     with pytest.raises(StudyError) as refused:
         small(**more)
     assert refused.value.key == key
 
 
-def test_trees_are_grown_at_one_site_at_a_time():
+def test_trees_are_grown_at_one_site_at_a_time() -> None:
     with pytest.raises(StudyError):
         require_stacks(small(TOY), small(TOY).declare(terms()), terms())
 
@@ -268,15 +269,15 @@ class Table(PublishedKeys):
     table = "synthetic"
     variant: Literal["default", "published"] = "published"
 
-    def built(self, setting):
+    def built(self, setting: Any) -> Any:
         return self.published(setting)
 
 
-def setting():
+def setting() -> Setting:
     return Setting(schema=SCHEMA, where="study.toml", read=lambda name, key: pd.DataFrame())
 
 
-def test_every_key_of_the_table_reaches_the_method():
+def test_every_key_of_the_table_reaches_the_method() -> None:
     given = {
         "depth": 5,
         "candidates": 3,
@@ -296,6 +297,6 @@ def test_every_key_of_the_table_reaches_the_method():
     assert all(getattr(plain, key) == getattr(expected, key) for key in given)
 
 
-def test_keys_of_the_variant_are_refused_elsewhere():
+def test_keys_of_the_variant_are_refused_elsewhere() -> None:
     with pytest.raises(StudyError, match=r'synthetic\.depth belongs to synthetic\.variant = "published"'):
         Table(variant="default", depth=5).build(setting())

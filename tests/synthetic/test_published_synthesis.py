@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,11 +23,11 @@ from comity.protocols.synthetic.published.tree import Tree, level_counts
 ATTRIBUTES = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 
 
-def stream(*label):
+def stream(*label: Any) -> Any:
     return Stream.public("test", *label)
 
 
-def some_tree(seed=0, count=200, depth=5, classes=2, leaves=400):
+def some_tree(seed: int = 0, count: int = 200, depth: int = 5, classes: int = 2, leaves: int = 400) -> Any:
     chance = np.random.default_rng(seed)
     shape = drawn(ATTRIBUTES, depth=depth, candidates=4, leaves=leaves, stream=stream("shape", seed))
     values = np.column_stack([chance.random((count, 2)), chance.integers(0, 3, count), chance.integers(0, 2, count)])
@@ -34,7 +36,7 @@ def some_tree(seed=0, count=200, depth=5, classes=2, leaves=400):
     return tree, values, labels
 
 
-def noisy(tree, scale, seed):
+def noisy(tree: Any, scale: Any, seed: Any) -> Tree:
     return Tree(
         tree.shape,
         tree.thresholds,
@@ -42,7 +44,7 @@ def noisy(tree, scale, seed):
     )
 
 
-def test_records_lie_in_the_leaves_that_they_are_made_for():
+def test_records_lie_in_the_leaves_that_they_are_made_for() -> None:
     for seed in range(5):
         tree, _, _ = some_tree(seed)
         sizes = np.random.default_rng(seed).integers(0, 4, tree.shape.leaves)
@@ -50,7 +52,7 @@ def test_records_lie_in_the_leaves_that_they_are_made_for():
         assert tree.path(made)[-1].tolist() == np.repeat(np.arange(tree.shape.leaves), sizes).tolist()
 
 
-def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain():
+def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain() -> None:
     shape = drawn(ATTRIBUTES, depth=2, candidates=1, leaves=9, stream=stream("shape", 1))
     split = int(shape.levels[0].attribute[0])
     tree = Tree(shape, (np.array([0.5]),), np.zeros((shape.leaves, 2), np.int64))
@@ -64,7 +66,7 @@ def test_attributes_that_a_path_does_not_split_are_uniform_over_their_domain():
             assert np.abs(shares - 1 / len(shares)).max() < 0.04
 
 
-def test_sizes_are_rounded_so_that_small_leaves_add_up():
+def test_sizes_are_rounded_so_that_small_leaves_add_up() -> None:
     masses = np.full(1000, 0.1)
     sizes = whole(masses, stream("rounding"))
     assert sizes.sum() in (99, 100, 101) and sizes.max() == 1 and np.rint(masses).sum() == 0
@@ -72,7 +74,7 @@ def test_sizes_are_rounded_so_that_small_leaves_add_up():
     assert np.abs(edges - exact).max() <= 1
 
 
-def test_least_squares_keep_the_number_of_records_and_noise_cut_at_zero_does_not():
+def test_least_squares_keep_the_number_of_records_and_noise_cut_at_zero_does_not() -> None:
     """The published comparison of sizes, in small: leaves with far more noise than records."""
     tree, values, _ = some_tree(seed=2, count=200, leaves=400, depth=8)
     loud = noisy(tree, 16, 1)
@@ -82,13 +84,13 @@ def test_least_squares_keep_the_number_of_records_and_noise_cut_at_zero_does_not
     assert tree.shape.leaves > 100 and cut.sum() > 1000
 
 
-def test_consistent_sizes_are_those_of_the_counts_where_nothing_is_noised():
+def test_consistent_sizes_are_those_of_the_counts_where_nothing_is_noised() -> None:
     tree, values, _ = some_tree()
     masses = leaf_masses(tree, level_counts(tree.shape, tree.path(values), 3), 3)
     np.testing.assert_allclose(masses, tree.counts.sum(axis=1), atol=1e-9)
 
 
-def test_labels_are_those_that_most_trees_give_the_first_of_several():
+def test_labels_are_those_that_most_trees_give_the_first_of_several() -> None:
     trees = [some_tree(seed, classes=3)[0] for seed in range(4)]
     values = some_tree(9)[1]
     votes = np.stack([tree.predict(values) for tree in trees])
@@ -108,7 +110,7 @@ SCHEMA = Schema(
 )
 
 
-def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records():
+def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records() -> None:
     attributes = Attributes(SCHEMA)
     chance = np.random.default_rng(0)
     columns = [chance.random(200) if one.numeric else chance.integers(0, one.values, 200) for one in attributes.all]
@@ -129,7 +131,7 @@ def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records(
 
 
 @pytest.mark.parametrize("model", ["logistic", "svm"])
-def test_two_classes_are_learned(model):
+def test_two_classes_are_learned(model: Any) -> None:
     chance = np.random.default_rng(0)
     rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
     labels = (rows[:, 0] > 0.5).astype(np.int64)
@@ -138,7 +140,7 @@ def test_two_classes_are_learned(model):
     assert error(target, weights, rows, labels) < 0.05
 
 
-def test_several_classes_and_numbers_are_learned():
+def test_several_classes_and_numbers_are_learned() -> None:
     chance = np.random.default_rng(0)
     rows = np.column_stack([chance.random((400, 3)), np.ones(400)])
     classes, number = Classes("y", ("a", "b", "c")), Bounded("y", 0, 10)
@@ -148,7 +150,7 @@ def test_several_classes_and_numbers_are_learned():
     assert error(number, trained("linear", number, rows, values, 1e-6), rows, values) < 1e-3
 
 
-def test_the_weights_are_those_of_rows_as_they_are():
+def test_the_weights_are_those_of_rows_as_they_are() -> None:
     chance = np.random.default_rng(1)
     rows, labels = 2 * chance.random((50, 3)), chance.integers(0, 2, 50)
     target = Classes("y", ("a", "b"))
@@ -167,7 +169,7 @@ def test_the_weights_are_those_of_rows_as_they_are():
         ("svm", Bounded("y", 0, 1)),
     ],
 )
-def test_a_model_that_does_not_learn_the_target_is_refused(model, target):
+def test_a_model_that_does_not_learn_the_target_is_refused(model: str, target: Any) -> None:
     with pytest.raises(StudyError, match=r"synthetic\.learner"):
         checked_learner(model, target)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import combinations_with_replacement, product
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,29 +32,29 @@ CENSUS = (
 BOTH = (Neighbours.ADD_REMOVE, Neighbours.REPLACE)
 
 
-def shaped(attributes=MIXED, depth=4, candidates=3, leaves=10_000, seed=0):
+def shaped(attributes: Any = MIXED, depth: int = 4, candidates: int = 3, leaves: int = 10_000, seed: int = 0) -> Any:
     stream = Stream.public("test", seed)
     return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=stream)
 
 
-def some(attributes, count, classes=2, seed=0):
+def some(attributes: Any, count: Any, classes: int = 2, seed: int = 0) -> Any:
     chance = np.random.default_rng(seed)
     columns = [chance.random(count) if one.numeric else chance.integers(0, one.values, count) for one in attributes]
     return np.column_stack(columns).astype(float), chance.integers(0, classes, count)
 
 
-def best(number, rows):
+def best(number: Any, rows: Any) -> Any:
     return rows.argmax(axis=1)
 
 
-def exact(counts):
+def exact(counts: Any) -> Any:
     return counts
 
 
 # The shape.
 
 
-def test_a_path_spends_its_categories_and_never_its_numbers():
+def test_a_path_spends_its_categories_and_never_its_numbers() -> None:
     for seed in range(20):
         shape = shaped(depth=6, seed=seed)
         for leaf in range(0, shape.leaves, 7):
@@ -69,19 +70,19 @@ def test_a_path_spends_its_categories_and_never_its_numbers():
             assert sizes.tolist() == expected and (level.parent[level.first] == np.arange(level.nodes)).all()
 
 
-def test_attributes_are_drawn_uniformly_among_those_that_are_left():
+def test_attributes_are_drawn_uniformly_among_those_that_are_left() -> None:
     roots = [int(shaped(depth=2, seed=seed).levels[0].attribute[0]) for seed in range(800)]
     assert np.abs(np.bincount(roots, minlength=4) / 800 - 0.25).max() < 0.06
 
 
-def test_leaves_are_capped_by_a_rule_that_sees_no_record():
+def test_leaves_are_capped_by_a_rule_that_sees_no_record() -> None:
     for most in (1, 5, 50, 3000):
         shape = shaped(CENSUS, depth=8, leaves=most, seed=most)
         assert all(level.children <= most for level in shape.levels)
     assert shaped(CENSUS, depth=8, leaves=3000).leaves > 2900
 
 
-def test_records_pass_through_where_the_attributes_run_out():
+def test_records_pass_through_where_the_attributes_run_out() -> None:
     shape = shaped((Attribute("colour", 0, 3), Attribute("yes", 3, 2)), depth=5)
     assert [level.children for level in shape.levels[1:]] == [6, 6, 6]
     values, labels = some(shape.attributes, 40)
@@ -90,7 +91,7 @@ def test_records_pass_through_where_the_attributes_run_out():
 
 
 @pytest.mark.parametrize(("depth", "candidates", "leaves"), [(1, 3, 10), (4, 0, 10), (4, 3, 0)])
-def test_a_shape_of_nothing_is_refused(depth, candidates, leaves):
+def test_a_shape_of_nothing_is_refused(depth: int, candidates: int, leaves: int) -> None:
     with pytest.raises(StudyError, match="expected a depth of at least 2"):
         shaped(depth=depth, candidates=candidates, leaves=leaves)
 
@@ -98,7 +99,7 @@ def test_a_shape_of_nothing_is_refused(depth, candidates, leaves):
 # Growing, beside the definition.
 
 
-def by_definition(shape, tree, record):
+def by_definition(shape: Any, tree: Any, record: Any) -> Any:
     """The leaf of one record, by walking down its boxes."""
     place = 0
     for level, thresholds in zip(shape.levels, tree.thresholds):
@@ -108,7 +109,7 @@ def by_definition(shape, tree, record):
     return place
 
 
-def test_records_are_in_the_leaf_whose_box_holds_them():
+def test_records_are_in_the_leaf_whose_box_holds_them() -> None:
     shape = shaped(depth=5, seed=3)
     values, labels = some(MIXED, 300, classes=3)
     tree = grown(shape, values, labels, 3, choose=best, noise=exact)
@@ -123,13 +124,13 @@ def test_records_are_in_the_leaf_whose_box_holds_them():
     assert (tree.predict(values) == tree.counts.argmax(axis=1)[leaves]).all()
 
 
-def scored(shape, values, labels, at, classes, number=0, boxes=None):
+def scored(shape: Any, values: Any, labels: Any, at: Any, classes: Any, number: int = 0, boxes: Any = None) -> Any:
     level = shape.levels[number]
     offered = candidates(level, boxes or Boxes.root(len(shape.attributes)))
     return offered, scores(level, offered, values, labels, at, classes)
 
 
-def test_scores_are_those_of_the_definition():
+def test_scores_are_those_of_the_definition() -> None:
     shape = next(s for s in (shaped(seed=seed) for seed in range(99)) if s.choices[0] == 1 and s.choices[1] == 2)
     values, labels = some(MIXED, 60, classes=3)
     at = np.random.default_rng(1).integers(0, 2, 60)
@@ -149,11 +150,11 @@ POINTS = [(x, label) for x in (0.05, 0.5, 0.95) for label in (0, 1, 2)]
 ONE = (Attribute("x", 0),)
 
 
-def as_records(points):
+def as_records(points: Any) -> Any:
     return np.array([[x] for x, _ in points]).reshape(-1, 1), np.array([y for _, y in points], np.int64)
 
 
-def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way():
+def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way() -> None:
     """Every dataset of up to four records on a small domain, and every record that may come."""
     shape = shaped(ONE, depth=2, candidates=4)
     for size in range(5):
@@ -167,13 +168,13 @@ def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way():
                 assert moved.min() >= 0 and moved.max() <= 1
 
 
-def test_counts_move_by_what_their_noise_is_scaled_for():
+def test_counts_move_by_what_their_noise_is_scaled_for() -> None:
     shape, measured = shaped(depth=4, seed=5), 2
     values, labels = some(MIXED, 12)
     tree = grown(shape, values, labels, 2, choose=best, noise=exact)
     others, labels_of_others = some(MIXED, 40, seed=9)
 
-    def counted(rows, of):
+    def counted(rows: Any, of: Any) -> Any:
         path = tree.path(rows)
         return class_counts(path[-1], of, shape.leaves, 2), level_counts(shape, path, measured)
 
@@ -194,7 +195,7 @@ def test_counts_move_by_what_their_noise_is_scaled_for():
 
 
 @pytest.mark.parametrize(("neighbours", "factor"), [(Neighbours.ADD_REMOVE, 0.78125), (Neighbours.REPLACE, 1.2291667)])
-def test_the_true_loss_of_the_published_noise(neighbours, factor):
+def test_the_true_loss_of_the_published_noise(neighbours: Any, factor: float) -> None:
     budget = Budget.of(Pure(1), 8, 4, neighbours)
     assert budget.factor == pytest.approx(factor, abs=1e-6)
     # The noise itself is as printed, whoever is a neighbour: 2/ε' for choices, 1/ε' for leaves, 2(p − 1)/ε for levels.
@@ -202,7 +203,7 @@ def test_the_true_loss_of_the_published_noise(neighbours, factor):
     assert budget.leaves.scale.total == pytest.approx(16) and budget.counts.scale.total == pytest.approx(6)
 
 
-def test_noise_with_a_delta_is_refused():
+def test_noise_with_a_delta_is_refused() -> None:
     with pytest.raises(StudyError, match=r"privacy\.delta"):
         Budget.of(ZCDP(1), 8, 4, Neighbours.REPLACE)
 
@@ -210,7 +211,7 @@ def test_noise_with_a_delta_is_refused():
 # Audits.
 
 
-def private_tree(values, labels, noise, budget, shape, *, narrower=1):
+def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, *, narrower: int = 1) -> Any:
     """A private tree as a site grows it; `narrower` draws the noise for so many times the loss."""
     loud = Budget(budget.epsilon * narrower, budget.depth, budget.levels, budget.neighbours)
     return grown(
@@ -223,7 +224,7 @@ def private_tree(values, labels, noise, budget, shape, *, narrower=1):
     )
 
 
-def seen_of_the_record(grow, times):
+def seen_of_the_record(grow: Any, times: Any) -> Any:
     """Of each tree, the noisy count of the record's class in its leaf, and on which side of it the threshold is."""
     found = []
     for _ in range(times):
@@ -234,7 +235,7 @@ def seen_of_the_record(grow, times):
 
 
 @pytest.mark.parametrize(("narrower", "holds"), [(1, True), (8, False)])
-def test_neighbours_are_no_clearer_than_charged(narrower, holds):
+def test_neighbours_are_no_clearer_than_charged(narrower: int, holds: bool) -> None:
     """A record comes to four others; the same tree with an eighth of the noise is caught."""
     shape, budget = shaped(ONE, depth=2, candidates=3, seed=2), Budget(Decimal(4), 2, 3, Neighbours.ADD_REMOVE)
     charged = float(budget.choice.charged.epsilon + budget.leaves.charged.epsilon)
@@ -242,7 +243,7 @@ def test_neighbours_are_no_clearer_than_charged(narrower, holds):
     without, labels = np.full((4, 1), 0.9), np.zeros(4, np.int64)
     with_one = np.vstack([without, [[0.3]]])
 
-    def audited(values, of):
+    def audited(values: Any, of: Any) -> Any:
         return seen_of_the_record(lambda: private_tree(values, of, noise, budget, shape, narrower=narrower), 2500)
 
     found = epsilon_lower_bound(audited(with_one, np.append(labels, 1)), audited(without, labels))
@@ -250,13 +251,15 @@ def test_neighbours_are_no_clearer_than_charged(narrower, holds):
 
 
 @pytest.mark.parametrize(("neighbours", "holds"), [(Neighbours.REPLACE, True), (Neighbours.ADD_REMOVE, False)])
-def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_comes(neighbours, holds):
+def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_comes(
+    neighbours: Any, holds: bool
+) -> None:
     """The label of one record changes, which moves two counts of its leaf. The same noise: charged for a record that
     comes, the audit refutes it; charged for one that is replaced, it holds."""
     shape, budget = shaped(ONE, depth=2, candidates=1, seed=2), Budget(Decimal(8), 2, 3, neighbours)
     values, noise = np.full((3, 1), 1e-9), SeededNoise(3)
 
-    def seen(labels):
+    def seen(labels: Any) -> Any:
         trees = (private_tree(values, np.array(labels), noise, budget, shape) for _ in range(4000))
         return np.array([np.clip(one.counts[0, 1], 0, 3) - np.clip(one.counts[0, 0], 0, 3) for one in trees], float)
 
@@ -264,12 +267,12 @@ def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_c
     assert (found <= float(budget.leaves.charged.epsilon)) is holds
 
 
-def thresholds_from_data(values):
+def thresholds_from_data(values: Any) -> Any:
     """What must not be: candidates between the smallest and the largest value that there is."""
     return values.min() + np.array([0.25, 0.5, 0.75]) * (values.max() - values.min())
 
 
-def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighbours_apart():
+def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighbours_apart() -> None:
     """Whatever is drawn, a threshold taken from the data is one that the neighbour can't have: there is no ε."""
     near, far = np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3, 0.9])
     assert not set(thresholds_from_data(near)) & set(thresholds_from_data(far))
@@ -282,7 +285,7 @@ def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighb
         assert {float(tree.thresholds[0][0]) for tree in trees} == possible
 
 
-def leaves_if_empty_nodes_stop(shape, values):
+def leaves_if_empty_nodes_stop(shape: Any, values: Any) -> Any:
     """What must not be: how many leaves a tree has whose empty nodes are not split."""
     tree = grown(shape, values, np.zeros(len(values), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=exact)
     path, stopped = tree.path(values), 0
@@ -292,7 +295,7 @@ def leaves_if_empty_nodes_stop(shape, values):
     return stopped + 1
 
 
-def test_empty_nodes_are_split_and_stopping_there_would_tell_neighbours_apart():
+def test_empty_nodes_are_split_and_stopping_there_would_tell_neighbours_apart() -> None:
     shape = shaped(ONE, depth=3, candidates=1, seed=4)
     alone = np.full((5, 1), 1e-9)
     with_one = np.vstack([alone, [[1 - 1e-9]]])
@@ -306,7 +309,7 @@ def test_empty_nodes_are_split_and_stopping_there_would_tell_neighbours_apart():
 # From the schema.
 
 
-def test_rows_of_a_schema_become_attributes_and_come_back():
+def test_rows_of_a_schema_become_attributes_and_come_back() -> None:
     schema = Schema(
         (
             Numeric("age", 0, 100, missing="cell"),
@@ -328,7 +331,7 @@ def test_rows_of_a_schema_become_attributes_and_come_back():
     assert (attributes.rows(values) == rows).all()
 
 
-def test_numbers_are_bucketed_by_their_public_range():
+def test_numbers_are_bucketed_by_their_public_range() -> None:
     attributes = Attributes(Schema((Numeric("x", 0, 1),), Bounded("y", -10, 10)))
     assert attributes.classes == 10
     assert attributes.labels(np.array([-10, -8.1, -8.0, 9.99, 10, 99, np.nan])).tolist() == [0, 0, 1, 9, 9, 9, 0]
@@ -341,13 +344,13 @@ def test_numbers_are_bucketed_by_their_public_range():
         ((), Classes("y", ("a", "b")), "columns"),
     ],
 )
-def test_schemas_without_target_or_columns_are_refused(columns, target, key):
+def test_schemas_without_target_or_columns_are_refused(columns: Any, target: Any, key: str) -> None:
     with pytest.raises(StudyError) as error:
         Attributes(Schema(columns, target))
     assert error.value.key == key
 
 
-def test_an_agents_tree_takes_a_few_milliseconds_without_its_noise():
+def test_an_agents_tree_takes_a_few_milliseconds_without_its_noise() -> None:
     """Twenty thousand leaves, five hundred records, depth eight: far below a tenth of a second of CPU."""
     values, labels = some(CENSUS, 500)
     seconds = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +23,15 @@ from tests.federation.toy import NAMES as TOY
 
 from .made import CLASSES, NAMES, NUMBER, consortium, frame, records, schema
 
-SMALL = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
 
 
-def counted(built, who, given):
+def counted(built: Any, who: Any, given: Any) -> Any:
     layout = built.counting(who).layout
     return sum(layout.count(one.features) for one in given)
 
 
-def test_without_noise_the_sum_is_the_count_of_all_records():
+def test_without_noise_the_sum_is_the_count_of_all_records() -> None:
     built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who)
@@ -40,7 +41,7 @@ def test_without_noise_the_sum_is_the_count_of_all_records():
     assert released["tables"]["parties"] == 5
 
 
-def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so():
+def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so() -> None:
     built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove", dropouts=1)
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who, lose=((TOY[4], "count[0]"),))
@@ -51,14 +52,14 @@ def test_with_a_party_lost_the_sum_is_that_of_the_others_and_says_so():
     assert whole == pytest.approx(lost * sqrt(5 / 4))
 
 
-def test_a_party_without_records_takes_part():
+def test_a_party_without_records_takes_part() -> None:
     built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 0 if k == 0 else 10, k) for k, name in enumerate(TOY[:5])}
     coordinator, _ = parties(built, held, who)
     assert run(coordinator)["tables"]["parties"] == 5
 
 
-def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn():
+def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn() -> None:
     built, who = SyntheticData(schema=schema()), rostered(neighbours="add-remove")
     held = {name: records(built, 10, k) for k, name in enumerate(TOY[:5])}
     held[TOY[0]] = Records(held[TOY[0]].features + 100, held[TOY[0]].labels)
@@ -70,7 +71,7 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn():
 
 @pytest.mark.parametrize("loss", ["delta", "pure"])
 @pytest.mark.parametrize("pooling", ["sum", "none"])
-def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss, pooling):
+def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss: str, pooling: Any) -> None:
     built = SyntheticData(schema=schema(), pooling=pooling, model="mixture")
     who = rostered(Pure(1.0) if loss == "pure" else None, neighbours="add-remove")
     held = {name: records(built, 20 + k, k) for k, name in enumerate(TOY[:5])}
@@ -81,7 +82,7 @@ def test_the_deviation_that_the_release_states_is_that_of_its_noise(loss, poolin
     assert abs(gap.mean()) < 5 * presented.counts.deviation / sqrt(len(gap))
 
 
-def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them():
+def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them() -> None:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
     found = simulate(SyntheticData(schema=schema()), parties=held, schema=schema(), **SMALL)
     assert set(found.presented_to) == set(held)
@@ -89,7 +90,7 @@ def test_everyone_receives_the_noisy_counts_and_makes_the_same_rows_of_them():
         pd.testing.assert_frame_equal(one.frame, found.presented.frame)
 
 
-def test_nobody_sees_an_exact_sum():
+def test_nobody_sees_an_exact_sum() -> None:
     built, who = SyntheticData(schema=schema()), consortium()
     declared = built.accepted(who)
     assert isinstance(declared["counts"].protection, Summed) and declared["counts"].loss is not None
@@ -97,7 +98,7 @@ def test_nobody_sees_an_exact_sum():
     assert [one.name for one in declared.releases] == ["counts", "tables"]
 
 
-def test_the_number_of_rows_comes_from_the_noisy_total():
+def test_the_number_of_rows_comes_from_the_noisy_total() -> None:
     held = {name: frame(400, k) for k, name in enumerate(NAMES[:3])}
     sizes = {
         len(
@@ -110,7 +111,7 @@ def test_the_number_of_rows_comes_from_the_noisy_total():
     assert len(sizes) > 1 and all(abs(size - 1200) < 200 for size in sizes)
 
 
-def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows():
+def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows() -> None:
     held = {name: frame(400, k) for k, name in enumerate(NAMES[:3])}
     built = SyntheticData(schema=schema(), rows=1200)
     found = simulate(built, parties=held, **{**SMALL, "neighbours": "replace"})
@@ -121,7 +122,7 @@ def test_where_records_are_replaced_the_declared_number_is_the_number_of_rows():
 
 
 @pytest.mark.parametrize("target", [CLASSES, NUMBER, None], ids=["classes", "number", "none"])
-def test_rows_load_as_the_records_did(target):
+def test_rows_load_as_the_records_did(target: Any) -> None:
     held = {name: frame(500, k, target) for k, name in enumerate(NAMES[:3])}
     found = simulate(SyntheticData(schema=schema(target)), parties=held, **SMALL).presented
     first = held[NAMES[0]]
@@ -135,7 +136,7 @@ def test_rows_load_as_the_records_did(target):
     assert len(again.records) == len(found) and not again.tally.clipped
 
 
-def test_rows_know_what_the_records_knew():
+def test_rows_know_what_the_records_knew() -> None:
     held = {name: frame(3000, k) for k, name in enumerate(NAMES[:3])}
     whole = pd.concat(held.values())
     found = simulate(SyntheticData(schema=schema()), parties=held, **SMALL).presented.frame
@@ -148,7 +149,7 @@ def test_rows_know_what_the_records_knew():
     assert (north == "north").mean() > 0.97
 
 
-def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset():
+def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset() -> None:
     held = {name: frame(300 + 50 * k, k) for k, name in enumerate(NAMES[:3])}
     built = SyntheticData(schema=schema(), pooling="none")
     found = simulate(built, parties=held, **SMALL)
@@ -160,13 +161,13 @@ def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset():
     assert found.presented.counts.deviation == pytest.approx(sqrt(3) * found.beside["data-1"].counts.deviation)
 
 
-def test_an_agent_by_itself_releases_with_noise_of_its_own():
+def test_an_agent_by_itself_releases_with_noise_of_its_own() -> None:
     found = simulate(SyntheticData(schema=schema()), parties={"ash": frame(800)}, **SMALL)
     assert isinstance(found.declaration["counts"].protection, Noised)
     assert abs(len(found.presented) - 800) < 150
 
 
-def test_very_many_parties_are_simulated_in_stacks():
+def test_very_many_parties_are_simulated_in_stacks() -> None:
     built = SyntheticData(schema=schema(), model="naive-bayes")
     whole = records(built, 3300)
     held = {f"p{k}": Records(whole.features[3 * k : 3 * k + 3], whole.labels[3 * k : 3 * k + 3]) for k in range(1100)}
@@ -176,7 +177,7 @@ def test_very_many_parties_are_simulated_in_stacks():
         simulate(SyntheticData(schema=schema(), pooling="none"), parties=held, **SMALL)
 
 
-def test_very_little_budget_leaves_the_pairs_with_the_label():
+def test_very_little_budget_leaves_the_pairs_with_the_label() -> None:
     who = consortium(Pure(0.05))
     built = SyntheticData(schema=schema(), rows=3000)
     assert built.chosen(who) == "naive-bayes" and built.counting(who).sparse
@@ -188,6 +189,6 @@ def test_very_little_budget_leaves_the_pairs_with_the_label():
     assert "synthetic.rows says nothing" in " ".join(SyntheticData(schema=schema()).notes(who))
 
 
-def test_a_unit_that_it_does_not_protect_is_refused():
+def test_a_unit_that_it_does_not_protect_is_refused() -> None:
     with pytest.raises(StudyError, match=r'privacy\.unit = "record"'):
         simulate(SyntheticData(schema=schema()), parties={"ash": frame(5)}, epsilon=1.0, unit="party")

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from itertools import combinations, product
 from math import isclose, sqrt
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +35,8 @@ from tests.federation.toy import NAMES as TOY
 
 from .made import CLASSES, NAMES, consortium, frame, records, schema
 
-TWICE = {"schema": schema(), "rounds": 2}
-SMALL = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
+TWICE: dict[str, Any] = {"schema": schema(), "rounds": 2}
+SMALL: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "neighbours": "add-remove", "seed": 1}
 LAYOUTS = [
     Layout((2, 3, 2, 2), 3),
     Layout((2, 3, 2)),
@@ -44,16 +46,16 @@ LAYOUTS = [
 
 
 @pytest.fixture
-def few(monkeypatch):
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few pairs that there is something to choose in a small schema."""
     monkeypatch.setattr(second_round, "PAIRS", 2)
 
 
-def held_by(built, size=20):
+def held_by(built: Any, size: int = 20) -> Any:
     return {name: records(built, size + k, k) for k, name in enumerate(TOY[:5])}
 
 
-def released(built, who, held, **how):
+def released(built: Any, who: Any, held: Any, **how: Any) -> Any:
     coordinator, hosts = parties(built, held, who, **how)
     return run(coordinator), hosts
 
@@ -63,7 +65,9 @@ def released(built, who, held, **how):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("replaced", [False, True])
-def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bound(few, layout, replaced):
+def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bound(
+    few: None, layout: Any, replaced: bool
+) -> None:
     recount = Recount(layout)
     bound = Counts(recount.weights, replaced, 100)
     every = np.array(list(product(*map(range, layout.sizes))))
@@ -83,7 +87,7 @@ def test_whatever_is_chosen_no_record_moves_the_second_round_further_than_its_bo
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours):
+def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: str) -> None:
     built, who = SyntheticData(**TWICE), consortium(neighbours=neighbours)
     release, weights = built.accepted(who)["again"], built.recount(who).weights
     factor = sqrt(2) if neighbours == "replace" else 1.0
@@ -92,7 +96,7 @@ def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours):
 
 
 @pytest.mark.parametrize("loss", [Approx(0.7, 1e-6), Approx(3.0, 1e-9), Pure("0.7"), Pure(3)], ids=str)
-def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss):
+def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) -> None:
     who = consortium(loss)
     declared = SyntheticData(**TWICE, model="mixture").accepted(who)
     costs = [declared[name].loss for name in ("counts", "again")]
@@ -104,7 +108,7 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss):
     assert [float(part / whole) for part in parts] == pytest.approx([0.4, 0.6], abs=1e-12)
 
 
-def test_nobody_sees_an_exact_sum_of_either_round():
+def test_nobody_sees_an_exact_sum_of_either_round() -> None:
     declared = SyntheticData(**TWICE).accepted(consortium())
     assert all(isinstance(declared[name].protection, Summed) and declared[name].loss for name in ("counts", "again"))
     assert declared["opened"].protection.of == declared["pairs"].protection.of == ("counts",)
@@ -114,7 +118,7 @@ def test_nobody_sees_an_exact_sum_of_either_round():
 # Who chooses.
 
 
-def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few):
+def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few: None) -> None:
     layout, chance = Layout((2, 2, 30, 30, 4, 4, 2), 6), np.random.default_rng(0)
     codes = np.column_stack([chance.integers(0, size, 4000) for size in layout.sizes])
     codes[:, 1], codes[:, 5] = codes[:, 0], codes[:, 4]
@@ -125,7 +129,7 @@ def test_the_strongest_pairs_are_chosen_and_wide_tables_of_noise_are_not(few):
     assert (2, 3) in [recount.candidates[place].key for place in recount.strongest(opened, 0.0)]
 
 
-def test_the_choice_is_a_function_of_what_the_first_round_opened(few):
+def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> None:
     built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
     found, _ = released(built, who, held_by(built, 300), noise=SeededNoise(3))
     tables = found["tables"]
@@ -138,7 +142,7 @@ def test_the_choice_is_a_function_of_what_the_first_round_opened(few):
 class Choosy(SyntheticData):
     """A coordinator that asks for pairs of its own choice; its sites are as they should be."""
 
-    def _both(self, parties):
+    def _both(self, parties: Any) -> None:
         first = parties.sum(self.count)
         honest = self._strongest(first.value, parties.consortium)
         others = [k for k in range(len(self.recount(parties.consortium).candidates)) if k not in honest]
@@ -147,7 +151,7 @@ class Choosy(SyntheticData):
         raise AssertionError("an owner counted what it should have refused")
 
 
-def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few):
+def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> None:
     built, who = Choosy(**TWICE), rostered(neighbours="add-remove")
     coordinator, hosts = parties(built, held_by(built), who)
     with pytest.raises(Refused, match="count_again") as refused:
@@ -160,11 +164,11 @@ def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few):
 
 
 @pytest.mark.parametrize("pairs", [[-1, 0], [0, 99], [1, 0], [1, 1]])
-def test_a_list_that_is_none_is_refused(few, pairs):
+def test_a_list_that_is_none_is_refused(few: None, pairs: Any) -> None:
     built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
 
     class Wrong(SyntheticData):
-        def _both(self, asked):
+        def _both(self, asked: Any) -> Any:
             first = asked.sum(self.count)
             return asked.sum(self.count_again, opened=first.value, pairs=np.array(pairs))
 
@@ -176,7 +180,7 @@ def test_a_list_that_is_none_is_refused(few, pairs):
 # What both rounds know.
 
 
-def test_without_noise_both_rounds_count_the_same_records():
+def test_without_noise_both_rounds_count_the_same_records() -> None:
     built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove")
     held = held_by(built)
     found, _ = released(built, who, held)
@@ -191,11 +195,11 @@ def test_without_noise_both_rounds_count_the_same_records():
 
 
 @pytest.mark.parametrize("loss", [None, Pure(1.0)], ids=["delta", "pure"])
-def test_the_deviations_that_are_stated_are_those_of_both_rounds(few, loss):
+def test_the_deviations_that_are_stated_are_those_of_both_rounds(few: None, loss: Any) -> None:
     built, who = SyntheticData(**TWICE, model="mixture"), rostered(loss, neighbours="add-remove")
     held = held_by(built)
     exact = built.counting(who).layout.count(np.vstack([one.features for one in held.values()]))
-    gaps = {"once": [], "twice": []}
+    gaps: dict[Any, Any] = {"once": [], "twice": []}
     for seed in range(2):
         counts = built.present(released(built, who, held, noise=SeededNoise(seed))[0], who).counts
         truth = counts.counting.layout.tables(exact)
@@ -208,7 +212,7 @@ def test_the_deviations_that_are_stated_are_those_of_both_rounds(few, loss):
         assert abs(standard.mean()) < 5 / sqrt(len(standard)), kind
 
 
-def test_the_mean_of_both_is_weighted_by_inverse_variance(few):
+def test_the_mean_of_both_is_weighted_by_inverse_variance(few: None) -> None:
     recount = Recount(LAYOUTS[0])
     pairs, chance = np.array([0, 2]), np.random.default_rng(1)
     deviations, draws = (3.0, 1.5), 2000
@@ -227,7 +231,7 @@ def test_the_mean_of_both_is_weighted_by_inverse_variance(few):
     assert min(wide) == pytest.approx(1 / sqrt(1 + (3.0 / 1.5) ** 2)) and max(wide) == 1.0
 
 
-def test_a_party_lost_in_between_leaves_the_first_round_alone():
+def test_a_party_lost_in_between_leaves_the_first_round_alone() -> None:
     built, who = SyntheticData(**TWICE), rostered(neighbours="add-remove", dropouts=1)
     held = held_by(built)
     found, _ = released(built, who, held, lose=((TOY[4], "count_again[0]"),))
@@ -236,7 +240,7 @@ def test_a_party_lost_in_between_leaves_the_first_round_alone():
     assert counts.narrowed is None and (counts.values == found["tables"]["counts"]).all()
 
 
-def test_many_parties_in_stacks_count_twice(few):
+def test_many_parties_in_stacks_count_twice(few: None) -> None:
     built = SyntheticData(**TWICE, model="mixture")
     whole = records(built, 2200)
     held = {f"p{k}": replace_rows(whole, slice(2 * k, 2 * k + 2)) for k in range(1100)}
@@ -245,7 +249,7 @@ def test_many_parties_in_stacks_count_twice(few):
     assert abs(found.presented.counts.records - 2200) < 300
 
 
-def replace_rows(whole, rows):
+def replace_rows(whole: Any, rows: Any) -> Any:
     return replace(whole, features=whole.features[rows], labels=whole.labels[rows])
 
 
@@ -253,12 +257,14 @@ def replace_rows(whole, rows):
 
 
 @pytest.fixture(scope="module")
-def presented():
+def presented() -> Any:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
     return simulate(SyntheticData(**TWICE), parties=held, **SMALL)
 
 
-def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(presented, tmp_path, capsys):
+def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(
+    presented: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Result.of(presented).save(tmp_path / "run")
     again = load_result(tmp_path / "run")
     for name, kept in {"coordinator": {"counts", "again"}, NAMES[0]: {"opened", "pairs"}}.items():
@@ -269,7 +275,7 @@ def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(presente
     assert "deviation" in capsys.readouterr().out
 
 
-def test_it_is_saved_and_read_again_with_its_deviations(presented, tmp_path):
+def test_it_is_saved_and_read_again_with_its_deviations(presented: Any, tmp_path: Path) -> None:
     save_artefact(presented.presented, tmp_path)
     again, before = load_artefact(tmp_path), presented.presented
     assert again.counts.deviations == before.counts.deviations and again.counts.digest == before.counts.digest
@@ -277,7 +283,7 @@ def test_it_is_saved_and_read_again_with_its_deviations(presented, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [[0.5], [2.0], "x", [float("nan")], None])
-def test_damaged_factors_are_one_clear_error(presented, tmp_path, wrong):
+def test_damaged_factors_are_one_clear_error(presented: Any, tmp_path: Path, wrong: Any) -> None:
     save_artefact(presented.presented, tmp_path)
     page = json.loads((tmp_path / "counts.json").read_text())
     if wrong is not None and len(wrong) == 1 and wrong != [0.5]:
@@ -287,11 +293,11 @@ def test_damaged_factors_are_one_clear_error(presented, tmp_path, wrong):
         load_artefact(tmp_path)
 
 
-def test_error_bars_are_drawn_with_the_deviation_of_each_table(presented):
+def test_error_bars_are_drawn_with_the_deviation_of_each_table(presented: Any) -> None:
     counts = presented.presented.counts
 
     class Ones:
-        def normal(self, shape):
+        def normal(self, shape: Any) -> Any:
             return np.ones(shape)
 
     layout = counts.counting.layout
@@ -299,12 +305,12 @@ def test_error_bars_are_drawn_with_the_deviation_of_each_table(presented):
     assert {key: table.flat[0] for key, table in moved.items()} == pytest.approx(dict(counts.deviations))
 
 
-def test_everyone_is_released_both_rounds(presented):
+def test_everyone_is_released_both_rounds(presented: Any) -> None:
     assert {"counts", "again", "pairs", "parties", "parties_again"} == set(presented.released["tables"])
     assert set(presented.presented_to) == set(NAMES[:3])
 
 
-def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is():
+def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is() -> None:
     built, who = SyntheticData(**TWICE, rows=900), consortium()
     said = " ".join(built.notes(who))
     assert "two rounds: all tables with 40% of the loss" in said and "chosen from the opened counts" in said
@@ -325,14 +331,14 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is():
         ({"rounds": 2, "schema": Schema((Numeric("x", 0.0, 1.0),), CLASSES)}, "no pair beside"),
     ],
 )
-def test_what_can_not_be_is_refused_with_its_key(how, said):
+def test_what_can_not_be_is_refused_with_its_key(how: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said) as refused:
         SyntheticData(**{"schema": schema(), **how})
     assert refused.value.key == "synthetic.rounds"
 
 
 @pytest.mark.parametrize("how", [{"model": "naive-bayes"}, {"rows": 3000}])
-def test_naive_bayes_has_no_other_pairs_to_count_again(how):
+def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
     built = SyntheticData(**TWICE, **how)
     with pytest.raises(StudyError, match="naive-bayes") as refused:
         built.accepted(consortium(Pure(0.05)))
@@ -342,7 +348,7 @@ def test_naive_bayes_has_no_other_pairs_to_count_again(how):
 # What a reader of both rounds can tell.
 
 
-def told(built, who, rows, seed, count, *, stretched=1.0, whole=False):
+def told(built: Any, who: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False) -> Any:
     """The likelihood ratio of both rounds, the second of pairs that the first chose, over `count` runs. `stretched`
     counts the record so many times; with `whole` each round spends all of the loss."""
     declared = built.declare(who)
@@ -374,14 +380,14 @@ THREE = Schema(tuple(Categorical(name, ("a", "b")) for name in "uvw"), CLASSES)
 
 
 @pytest.mark.long
-def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch):
+def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_round, "PAIRS", 1)
     built, who = SyntheticData(schema=THREE, rounds=2), consortium(Approx(6.0, 1e-6))
     others = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]])
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
     claimed = sqrt(float(gaussian_budget(who.loss).square))
 
-    def measured(**how):
+    def measured(**how: Any) -> Any:
         (one, chosen), (other, also) = told(built, who, rows, 5, 20_000, **how)
         # The choice really varies, and is no clearer than the counts that it is made from.
         assert len(set(chosen)) == len(set(also)) == 3
@@ -393,7 +399,7 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch)
     assert measured(whole=True) > claimed
 
 
-def test_a_usual_schema_has_more_pairs_than_are_counted_again():
+def test_a_usual_schema_has_more_pairs_than_are_counted_again() -> None:
     wide = Schema(tuple(Numeric(f"x{k}", 0.0, 1.0, bins=2) for k in range(9)), CLASSES)
     recount = SyntheticData(schema=wide, rounds=2).recount(consortium())
     assert (recount.chosen, len(recount.candidates), len(recount.labelled)) == (PAIRS, 36, 9)

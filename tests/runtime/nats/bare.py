@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from typing import Any
 
 from nats.aio.client import Client
 
@@ -14,16 +15,16 @@ SOON = 10
 class Bare:
     """A client that does what it likes."""
 
-    def __init__(self, relay, **options):
+    def __init__(self, relay: Any, **options: Any) -> None:
         self.client, self.errors, self.closed = Client(), [], asyncio.Event()
         self.options = {"tls": relay.context(), "tls_handshake_first": not relay.is_websocket, **options}
         self.address = relay.address
 
-    async def __aenter__(self):
-        async def heard(error):
+    async def __aenter__(self) -> Any:
+        async def heard(error: Any) -> None:
             self.errors.append(str(error))
 
-        async def closed():
+        async def closed() -> None:
             self.closed.set()
 
         await self.client.connect(
@@ -38,11 +39,11 @@ class Bare:
         )
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: Any) -> None:
         with contextlib.suppress(Exception):
             await self.client.close()
 
-    async def refused(self, what, *, soon=SOON):
+    async def refused(self, what: Any, *, soon: Any = SOON) -> Any:
         """What the server says to something that it should refuse; its word may come after its next answer."""
         before, end = len(self.errors), time.monotonic() + soon
         await what
@@ -51,13 +52,13 @@ class Bare:
             await asyncio.sleep(0.005)
         return self.errors[before:]
 
-    async def allowed(self, what):
+    async def allowed(self, what: Any) -> Any:
         return await self.refused(what, soon=0.2) == []
 
-    async def hears(self, subject):
+    async def hears(self, subject: Any) -> Any:
         heard = []
 
-        async def take(message):
+        async def take(message: Any) -> None:
             heard.append(message.data)
 
         await self.client.subscribe(subject, cb=take)
@@ -65,7 +66,7 @@ class Bare:
         return heard
 
 
-async def is_admitted(relay, **options):
+async def is_admitted(relay: Any, **options: Any) -> Any:
     try:
         async with Bare(relay, **options) as one:
             await one.client.flush(SOON)
@@ -74,14 +75,14 @@ async def is_admitted(relay, **options):
         return False
 
 
-def admitted(relay, **options):
+def admitted(relay: Any, **options: Any) -> Any:
     return asyncio.run(is_admitted(relay, **options))
 
 
-def told(relay, **options):
+def told(relay: Any, **options: Any) -> Any:
     """What the server, or TLS, says to somebody who dials; nothing where it is let in."""
 
-    async def tried():
+    async def tried() -> Any:
         one = Bare(relay, **options)
         try:
             async with one:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from .attacked import made
@@ -22,14 +25,14 @@ LONG = (
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items: Any) -> None:
     for item in items:
         if item.name in LONG and item.path.parent.name == "nats":
             item.add_marker(pytest.mark.deploy)
 
 
 @pytest.fixture(scope="session")
-def loopback(tmp_path_factory):
+def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     made = Loopback.make(tmp_path_factory.mktemp("consortium"), NAMES)
     made.start()
     yield made
@@ -37,26 +40,26 @@ def loopback(tmp_path_factory):
 
 
 @pytest.fixture
-def line(loopback):
+def line(loopback: Any) -> Iterator[Any]:
     made = NatsLine(loopback)
     yield made
     made.end()
 
 
 @pytest.fixture
-def row(request):
+def row(request: pytest.FixtureRequest) -> Any:
     """The row of the security matrix that a test stands for."""
     return request.function.row
 
 
 @pytest.fixture(scope="module")
-def consortium_under_attack(pristine, tmp_path_factory):
+def consortium_under_attack(pristine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with made(pristine, tmp_path_factory.mktemp("attacked")) as one:
         yield one
 
 
 @pytest.fixture
-def attacked(consortium_under_attack, caplog):
+def attacked(consortium_under_attack: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     """Whatever is tried, no ledger has another entry after it, and what sites write down for their owners is in their
     logs too."""
     one = consortium_under_attack

@@ -117,7 +117,7 @@ class Loop:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
-    def start(self, work) -> object:
+    def start(self, work: Any) -> object:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class Function:
 class Site:
     """One site in this process: its desk in a loop, its worker in threads."""
 
-    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer, most: int = MOST) -> None:
+    def __init__(self, loop: Loop, loopback: Loopback, party: str, answer: Any, most: int = MOST) -> None:
         ours, its = socket.socketpair()
         self.line = ours
         self.worker = Worker(ours, answer if hasattr(answer, "receive") else Function(party, answer))
@@ -248,7 +248,7 @@ class NatsLine:
             wait_until(lambda: self.loopback.process is not None)
 
 
-def _badly(send, chance: random.Random, loss: float, twice: float, swapped: float, delay: float):
+def _badly(send: Any, chance: random.Random, loss: float, twice: float, swapped: float, delay: float) -> Any:
     held: list[tuple[object, ...]] = []
 
     async def sent(*what: object) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +25,11 @@ INBOX = "the site, before the study is in its inbox"
 
 
 @pytest.fixture
-def inbox(attacked):
+def inbox(attacked: Any) -> Iterator[Any]:
     """Nothing of what is tried is left in north's folder."""
     folder = attacked.sites.home("north")
 
-    def there():
+    def there() -> Any:
         return {path for path in folder.rglob("*") if "refusals" not in path.name and ".ledger" not in path.name}
 
     before = there()
@@ -34,12 +37,12 @@ def inbox(attacked):
     assert there() == before
 
 
-def files_of(attacked, **study):
+def files_of(attacked: Any, **study: Any) -> Any:
     raw = attacked.sites.packed(attacked.sites.study(at="packed", **study))
     return decode(raw[:-SIGNATURE_BYTES])["files"]
 
 
-def forged(attacked, files, keys=None):
+def forged(attacked: Any, files: Any, keys: Any = None) -> Any:
     """A pack as a submitter makes it who does not use our program."""
     body = encode({"format": "comity-study-1", "files": files})
     return body + (keys or attacked.sites.coordinator).sign(_signed(body))
@@ -51,7 +54,7 @@ def forged(attacked, files, keys=None):
     told="policy",
     sees="signed by nobody of policy.submitters",
 )
-def test_a_stranger_submits_nothing(row, inbox):
+def test_a_stranger_submits_nothing(row: Any, inbox: Any) -> None:
     for keys in (Identity(), inbox.sites.identity("south")):
         assert inbox.submit(forged(inbox, files_of(inbox), keys))["refused"] == row.told and inbox.sees(row.sees)
 
@@ -62,7 +65,7 @@ def test_a_stranger_submits_nothing(row, inbox):
     told="policy",
     sees="or was altered on the way",
 )
-def test_an_altered_pack_is_refused(row, inbox):
+def test_an_altered_pack_is_refused(row: Any, inbox: Any) -> None:
     raw = forged(inbox, files_of(inbox))
     for place in (0, len(raw) // 2, len(raw) - 1):
         changed = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
@@ -75,7 +78,7 @@ def test_an_altered_pack_is_refused(row, inbox):
     told="form",
     sees="no name of a file inside the study's folder",
 )
-def test_no_name_leads_out_of_the_folder(row, inbox):
+def test_no_name_leads_out_of_the_folder(row: Any, inbox: Any) -> None:
     for name in ("../north.keys", "/etc/passwd", "a/../../site.toml", "..\\site.toml"):
         assert inbox.submit(forged(inbox, {**files_of(inbox), name: b"planted"}))["refused"] == row.told, name
         assert inbox.sees(row.sees)
@@ -87,7 +90,7 @@ def test_no_name_leads_out_of_the_folder(row, inbox):
     told="bad-study",
     sees="leads out of the study's folder",
 )
-def test_a_study_reads_nothing_outside_its_folder(row, inbox):
+def test_a_study_reads_nothing_outside_its_folder(row: Any, inbox: Any) -> None:
     files = files_of(inbox)
     for path in ("../../../schema.toml", "/etc/passwd", str(inbox.sites.home("north") / "patients.csv")):
         text = files["study.toml"].replace(b'schema = "schema.toml"', f"schema = {path!r}".encode())
@@ -101,7 +104,7 @@ def test_a_study_reads_nothing_outside_its_folder(row, inbox):
     told="form",
     sees="which its study does not name",
 )
-def test_a_pack_brings_no_code(row, inbox):
+def test_a_pack_brings_no_code(row: Any, inbox: Any) -> None:
     for name in ("evil.py", "sitecustomize.py", "model.pkl"):
         assert inbox.submit(forged(inbox, {**files_of(inbox), name: b"import os"}))["refused"] == row.told, name
         assert inbox.sees(row.sees)
@@ -113,9 +116,9 @@ def test_a_pack_brings_no_code(row, inbox):
     told="bad-study",
     sees="must be one of averaging",
 )
-def test_a_study_names_no_code(row, inbox, tmp_path):
+def test_a_study_names_no_code(row: Any, inbox: Any, tmp_path: Path) -> None:
     class Evil:
-        def __reduce__(self):
+        def __reduce__(self) -> Any:
             return (open, (str(tmp_path / "ran"), "w"))
 
     files = files_of(inbox)
@@ -133,7 +136,7 @@ def test_a_study_names_no_code(row, inbox, tmp_path):
     told="keys",
     sees="pins another key of north than this site has",
 )
-def test_a_study_with_another_key_of_this_party_is_refused(row, inbox):
+def test_a_study_with_another_key_of_this_party_is_refused(row: Any, inbox: Any) -> None:
     assert inbox.submit(swapped(inbox, "north"))["refused"] == row.told and inbox.sees(row.sees)
 
 
@@ -143,7 +146,7 @@ def test_a_study_with_another_key_of_this_party_is_refused(row, inbox):
     told="keys",
     sees="pins another key of south than [pinned.south]",
 )
-def test_a_study_with_another_key_of_a_pinned_party_is_refused(row, inbox):
+def test_a_study_with_another_key_of_a_pinned_party_is_refused(row: Any, inbox: Any) -> None:
     more = f"\n[pinned.south]\n{keys_table(inbox.sites.identity('south'))}\n"
     with inbox.site_file("north", more=more):
         assert inbox.submit(swapped(inbox, "south"))["refused"] == row.told and inbox.sees(row.sees)
@@ -151,7 +154,7 @@ def test_a_study_with_another_key_of_a_pinned_party_is_refused(row, inbox):
         assert "ok" in inbox.ask("run.ready[0]")
 
 
-def swapped(attacked, party):
+def swapped(attacked: Any, party: Any) -> Any:
     study = attacked.sites.study(at="packed")
     text = (study.folder / "study.toml").read_text()
     for its, mine in zip(keys_table(attacked.sites.identity(party)).splitlines(), keys_table(Identity()).splitlines()):
@@ -165,6 +168,6 @@ def swapped(attacked, party):
     told="study",
     sees="has no party 'north'",
 )
-def test_a_study_of_others_is_refused(row, inbox):
+def test_a_study_of_others_is_refused(row: Any, inbox: Any) -> None:
     raw = inbox.sites.packed(inbox.sites.study(at="packed", names=("south",)))
     assert inbox.submit(raw)["refused"] == row.told and inbox.sees(row.sees)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,14 +35,16 @@ NORTH = "comity.ask.north"
     told="sizes and times",
     sees=NOTHING,
 )
-def test_what_the_relay_carries_holds_no_plain_value(row, consortium_under_attack, monkeypatch):
+def test_what_the_relay_carries_holds_no_plain_value(
+    row: Any, consortium_under_attack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = consortium_under_attack
     inside = []
 
-    def listening(of, name):
+    def listening(of: Any, name: Any) -> None:
         inner = getattr(of, name)
 
-        def heard(self, raw):
+        def heard(self: Any, raw: Any) -> Any:
             found = inner(self, raw)
             inside.extend([raw, getattr(found, "reply", b"")])
             return found
@@ -75,7 +78,7 @@ def test_what_the_relay_carries_holds_no_plain_value(row, consortium_under_attac
     told="study",
     sees="its coordinator did not sign this for us",
 )
-def test_an_ask_that_the_relay_made_is_refused(row, attacked):
+def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     """Swapping the coordinator's key for its own: the box opens, as anybody can seal to a pinned key, and says who
     signed it."""
     raw = sign_ask(Identity(), "north", ask_for("run.ready[0]", study=attacked.study.hash))
@@ -88,26 +91,26 @@ def test_an_ask_that_the_relay_made_is_refused(row, attacked):
     assert decoded(boxes.opened("north", reply)) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
 
 
-def replies(attacked, since):
+def replies(attacked: Any, since: Any) -> Any:
     found = [one.frame for one in attacked.operator.carried[since:] if one.subject == "comity.reply.north"]
     return [bytes(frame.body[16:]) for frame in found if frame.kind is Kind.REPLY]
 
 
 @attack("an ask that is not sealed", by=SITE, told="sealed", sees="comes in a sealed box")
-def test_an_ask_that_is_not_sealed_is_refused(row, attacked):
+def test_an_ask_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
     raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
     assert decoded(attacked.carry({"north": lambda: raw})["north"])["refused"] == row.told and attacked.sees(row.sees)
 
 
 @attack("a packed study that is not sealed", by=SITE, told="sealed", sees="comes in a sealed box")
-def test_a_study_that_is_not_sealed_is_refused(row, attacked):
+def test_a_study_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
     raw = attacked.sites.packed(attacked.study)
     found = attacked.carry({"north": lambda: raw}, "study")["north"]
     assert decoded(found)["refused"] == row.told and attacked.sees(row.sees)
 
 
 @attack("an ask handed over as a study, and the other way round", by=SITE, told="sealed", sees="does not open")
-def test_boxes_say_what_they_are_for(row, attacked):
+def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
     raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
     pack = attacked.sites.packed(attacked.study)
     for inner, purpose, other in ((raw, "ask", "study"), (pack, "study", "ask")):
@@ -122,7 +125,7 @@ def test_boxes_say_what_they_are_for(row, attacked):
     told="boxes that it can't open",
     sees="closed and its replies are deleted",
 )
-def test_what_is_replayed_is_not_done_again(row, consortium_under_attack):
+def test_what_is_replayed_is_not_done_again(row: Any, consortium_under_attack: Any) -> None:
     one = consortium_under_attack
     start = len(one.operator.carried)
     one.hand_over(one.study)
@@ -138,7 +141,7 @@ def test_what_is_replayed_is_not_done_again(row, consortium_under_attack):
     assert any(row.sees in sentence for sentence in one.refusals())
 
 
-def is_whole_ask(carried):
+def is_whole_ask(carried: Any) -> Any:
     frame = carried.frame
     return carried.subject == NORTH and frame.kind in (Kind.ASK, Kind.STUDY) and len(frame.body) == frame.number
 
@@ -149,11 +152,13 @@ def is_whole_ask(carried):
     told=NOTHING,
     sees=NOTHING,
 )
-def test_a_reply_that_the_relay_made_counts_for_nothing(row, attacked, monkeypatch):
+def test_a_reply_that_the_relay_made_counts_for_nothing(
+    row: Any, attacked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go, begun = threading.Event(), threading.Event()
     received = Desk.submitted
 
-    def slow(self, raw):
+    def slow(self: Any, raw: Any) -> Any:
         begun.set()
         assert go.wait(20)
         return received(self, raw)
@@ -161,7 +166,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(row, attacked, monkeypat
     monkeypatch.setattr(Desk, "submitted", slow)
     said = []
 
-    def tried():
+    def tried() -> None:
         try:
             attacked.hand_over(attacked.study)
         except Stopped as error:
@@ -185,7 +190,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(row, attacked, monkeypat
 # What a site's desk drops before anything of it is looked at; its owner hears of it once a second.
 
 
-def told_again(attacked):
+def told_again(attacked: Any) -> None:
     for end in attacked.ends:
         end.desk._told = -desks.TOLD
 
@@ -193,7 +198,7 @@ def told_again(attacked):
 @attack(
     "malformed frames, and a flood of them", by="the site, which drops them", told=NOTHING, sees="no message of Comity"
 )
-def test_a_flood_of_garbage_is_dropped_and_told_once(row, attacked):
+def test_a_flood_of_garbage_is_dropped_and_told_once(row: Any, attacked: Any) -> None:
     told_again(attacked)
     path = attacked.sites.home("north") / "refusals.jsonl"
     lines = len(path.read_text().splitlines())
@@ -210,7 +215,7 @@ def test_a_flood_of_garbage_is_dropped_and_told_once(row, attacked):
     told="size",
     sees="larger than a site takes",
 )
-def test_an_oversized_message_is_not_pulled(row, attacked):
+def test_an_oversized_message_is_not_pulled(row: Any, attacked: Any) -> None:
     told_again(attacked)
     since = len(attacked.operator.carried)
     attacked.operator.says(NORTH, Frame(Kind.ASK, b"o" * 16, 1 << 50).to_bytes())
@@ -223,14 +228,14 @@ def test_an_oversized_message_is_not_pulled(row, attacked):
 @attack(
     "another message than was announced", by="the site, which drops it", told=NOTHING, sees="another than was announced"
 )
-def test_a_message_that_is_not_what_was_announced_is_dropped(row, attacked):
+def test_a_message_that_is_not_what_was_announced_is_dropped(row: Any, attacked: Any) -> None:
     told_again(attacked)
     attacked.operator.says(NORTH, Frame(Kind.ASK, b"u" * 16, 4, b"fake").to_bytes())
     wait_until(lambda: attacked.sees(row.sees))
     assert b"u" * 16 not in attacked.ends[0].desk._open
 
 
-def sizes(one):
+def sizes(one: Any) -> Any:
     """Bytes of every ask and reply of a run of the study, by subject. Beats, which say the same again without its
     message, are left out."""
     start = len(one.operator.carried)
@@ -242,7 +247,7 @@ def sizes(one):
 
 
 @pytest.mark.deploy
-def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_attack):
+def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_attack: Any) -> None:
     """What the relay counts is the same for any records: two runs, between which every record of north is replaced. The
     page has the figures."""
     one = consortium_under_attack
@@ -267,11 +272,11 @@ def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_atta
 
 
 @pytest.mark.deploy
-def test_whether_a_party_refused_can_be_told_from_sizes(consortium_under_attack):
+def test_whether_a_party_refused_can_be_told_from_sizes(consortium_under_attack: Any) -> None:
     """A limit that the page states: a refusal is shorter than an answer."""
     one = consortium_under_attack
 
-    def length(**more):
+    def length(**more: Any) -> int:
         start = len(one.operator.carried)
         one.ask("run.ready[0]", **more)
         one.operator.since(start)

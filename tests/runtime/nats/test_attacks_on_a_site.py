@@ -3,6 +3,9 @@ nothing spent by any of them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from comity.errors import Refused
@@ -29,7 +32,7 @@ SITE = "the site"
     told="study",
     sees="it is not served here",
 )
-def test_a_study_that_nobody_approved_does_not_run(row, attacked):
+def test_a_study_that_nobody_approved_does_not_run(row: Any, attacked: Any) -> None:
     study = attacked.sites.study(epsilon=0.2, at="unapproved")
     attacked.hand_over(study)
     with pytest.raises(Refused) as refused:
@@ -45,7 +48,7 @@ def test_a_study_that_nobody_approved_does_not_run(row, attacked):
     told="study",
     sees="it is not served here",
 )
-def test_a_study_that_was_changed_is_another(row, attacked):
+def test_a_study_that_was_changed_is_another(row: Any, attacked: Any) -> None:
     with pytest.raises(Refused) as refused:
         attacked.run(attacked.sites.study(epsilon=0.11, at="changed"))
     assert refused.value.code == row.told and attacked.sees(row.sees)
@@ -57,7 +60,7 @@ def test_a_study_that_was_changed_is_another(row, attacked):
     told="study",
     sees="were changed after it arrived",
 )
-def test_files_that_were_edited_are_not_served(row, attacked):
+def test_files_that_were_edited_are_not_served(row: Any, attacked: Any) -> None:
     study = attacked.sites.study(epsilon=0.3, at="edited")
     attacked.hand_over(study)
     for name, desk in attacked.desks.items():
@@ -76,7 +79,7 @@ def test_files_that_were_edited_are_not_served(row, attacked):
     told="study",
     sees="its coordinator did not sign this for us",
 )
-def test_an_ask_of_a_member_is_refused(row, attacked):
+def test_an_ask_of_a_member_is_refused(row: Any, attacked: Any) -> None:
     south = attacked.sites.identity("south")
     assert attacked.ask("run.ready[0]", keys=south) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
     assert "ok" in attacked.ask("run.ready[0]"), "the control: the coordinator's"
@@ -88,13 +91,13 @@ def test_an_ask_of_a_member_is_refused(row, attacked):
     told="study",
     sees="its coordinator did not sign this for us",
 )
-def test_an_ask_for_another_is_refused(row, attacked):
+def test_an_ask_for_another_is_refused(row: Any, attacked: Any) -> None:
     raw = sign_ask(attacked.sites.coordinator, "south", ask_for("run.ready[0]", study=attacked.study.hash))
     assert attacked.said(raw)["refused"] == row.told and attacked.sees(row.sees)
 
 
 @attack("a malformed ask, properly signed and sealed", by=SITE, told="form", sees="an ask has study, run, path")
-def test_a_malformed_ask_is_refused(row, attacked):
+def test_a_malformed_ask_is_refused(row: Any, attacked: Any) -> None:
     for ask in (encode([attacked.study.hash]), encode([attacked.study.hash, 1, 2, 3, 4, 5, 6, 7])):
         raw = sign_ask(attacked.sites.coordinator, "north", ask)
         assert attacked.said(raw)["refused"] == row.told and attacked.sees(row.sees)
@@ -106,7 +109,8 @@ def test_a_malformed_ask_is_refused(row, attacked):
     told="no-step",
     sees="there is no step",
 )
-def test_nothing_runs_that_is_no_step(row, consortium_under_attack, monkeypatch):
+def test_nothing_runs_that_is_no_step(row: Any, consortium_under_attack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any]
     one, ran = consortium_under_attack, []
     monkeypatch.setattr("os.system", ran.append)
     run = one.new_run()
@@ -125,7 +129,7 @@ def test_nothing_runs_that_is_no_step(row, consortium_under_attack, monkeypatch)
     told="approval",
     sees="approved for 1 run here and 1 were begun",
 )
-def test_not_one_run_more_than_approved(row, consortium_under_attack):
+def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) -> None:
     one = consortium_under_attack
     study = one.sites.study(epsilon=0.15, at="once")
     one.hand_over(study)
@@ -147,14 +151,14 @@ def test_not_one_run_more_than_approved(row, consortium_under_attack):
     told="journal",
     sees="was begun by another journal",
 )
-def test_a_run_belongs_to_its_journal(row, consortium_under_attack, tmp_path):
+def test_a_run_belongs_to_its_journal(row: Any, consortium_under_attack: Any, tmp_path: Path) -> None:
     one = consortium_under_attack
     run = one.new_run()
 
     class Enough(Exception):
         pass
 
-    def stop(path):
+    def stop(path: Any) -> None:
         if path.startswith("gradient"):
             raise Enough
 
@@ -173,7 +177,7 @@ def test_a_run_belongs_to_its_journal(row, consortium_under_attack, tmp_path):
     told="policy",
     sees="policy.epsilon_per_study",
 )
-def test_where_one_refuses_nobody_begins(row, attacked):
+def test_where_one_refuses_nobody_begins(row: Any, attacked: Any) -> None:
     with attacked.site_file("north", swap=("epsilon_per_study = 1.0", "epsilon_per_study = 0.01")):
         with pytest.raises(Refused) as refused:
             attacked.run(attacked.study)
@@ -186,7 +190,7 @@ def test_where_one_refuses_nobody_begins(row, attacked):
     told="signature",
     sees="does not verify under the pinned key",
 )
-def test_a_head_that_this_party_did_not_sign_freezes_nothing(row, attacked):
+def test_a_head_that_this_party_did_not_sign_freezes_nothing(row: Any, attacked: Any) -> None:
     ledger = attacked.desks["north"].site.owner().ledger
     known = ledger.commit_head()
     south = attacked.sites.identity("south")
@@ -205,10 +209,10 @@ def test_a_head_that_this_party_did_not_sign_freezes_nothing(row, attacked):
     told=NOTHING,
     sees=NOTHING,
 )
-def test_a_flood_of_one_member_loses_no_reply(row, attacked):
+def test_a_flood_of_one_member_loses_no_reply(row: Any, attacked: Any) -> None:
     junk = [b"", b"x" * 40, Frame(Kind.REPLY, bytes(16), 9, bytes(25)).to_bytes(), bytes(60_000)]
 
-    async def flood():
+    async def flood() -> None:
         async with Bare(attacked.loopback.relay_of("south")) as one:
             for number in range(1_000):
                 await one.client.publish("comity.reply.south", junk[number % len(junk)])

@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import ssl
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +33,7 @@ HANDSHAKE = "the relay, in the handshake"
 
 
 @pytest.fixture(scope="module")
-def members(tmp_path_factory):
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     made = Loopback.make(tmp_path_factory.mktemp("attacked"), ["north", "south", "west"])
     made.start()
     yield made
@@ -38,19 +41,19 @@ def members(tmp_path_factory):
 
 
 @pytest.fixture
-def heard(members):
+def heard(members: Any) -> _Heard:
     """What arrives at the subjects of south, and at the coordinator from it, while something is tried."""
     return _Heard(members)
 
 
 class _Heard:
-    def __init__(self, members):
+    def __init__(self, members: Any) -> None:
         self.members = members
 
-    def while_(self, who, tries):
+    def while_(self, who: Any, tries: Any) -> Any:
         """What the server says to `who`, a member, about each thing that it tries; nothing of it may arrive."""
 
-        async def run():
+        async def run() -> Any:
             south, asker = Bare(self.members.relay_of("south")), Bare(self.members.relay_of("coordinator"))
             async with south, asker, Bare(self.members.relay_of(who)) as one:
                 asks, replies = await south.hears("comity.ask.south"), await asker.hears("comity.reply.south")
@@ -73,7 +76,7 @@ class _Heard:
 
 
 @attack("no certificate", by=HANDSHAKE, told="certificate required")
-def test_nobody_connects_without_a_certificate(row, members):
+def test_nobody_connects_without_a_certificate(row: Any, members: Any) -> None:
     north = members.relay_of("north")
     without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     without.load_verify_locations(cafile=str(north.authority))
@@ -81,15 +84,15 @@ def test_nobody_connects_without_a_certificate(row, members):
 
 
 @attack("TLS below 1.3", by=HANDSHAKE, told="alert protocol version")
-def test_nobody_connects_with_an_older_tls(row, members):
+def test_nobody_connects_with_an_older_tls(row: Any, members: Any) -> None:
     older = members.relay_of("north").context()
     older.minimum_version = older.maximum_version = ssl.TLSVersion.TLSv1_2
     assert row.told in told(members.relay_of("north"), tls=older)
 
 
 @attack("plain text in place of TLS", by=HANDSHAKE, told=NOTHING)
-def test_nothing_is_answered_in_plain_text(row, members):
-    async def said():
+def test_nothing_is_answered_in_plain_text(row: Any, members: Any) -> None:
+    async def said() -> Any:
         host, port = members.relay_of("north").address.removeprefix("tls://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b'CONNECT {"verbose":false}\r\nSUB > 1\r\nPING\r\n')
@@ -105,7 +108,7 @@ def test_nothing_is_answered_in_plain_text(row, members):
 
 
 @attack("a stranger's certificate, of another authority", by=HANDSHAKE, told="unknown ca")
-def test_a_certificate_of_another_authority_is_refused(row, members, tmp_path):
+def test_a_certificate_of_another_authority_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
     request = new_request(tmp_path / "other", "north")
     issued = Authority.create(tmp_path / "authority").sign_member(request, "north")
     (tmp_path / "other" / "certificate.pem").write_text(issued.pem)
@@ -115,7 +118,7 @@ def test_a_certificate_of_another_authority_is_refused(row, members, tmp_path):
 
 
 @attack("an expired certificate", by=HANDSHAKE + "; an open connection is cut when it ends", told="certificate expired")
-def test_an_expired_certificate_is_refused(row, members, tmp_path):
+def test_an_expired_certificate_is_refused(row: Any, members: Any, tmp_path: Path) -> None:
     assert row.told in told(members.stranger(tmp_path / "expired", "north", life=timedelta(minutes=-1)))
 
 
@@ -124,7 +127,7 @@ def test_an_expired_certificate_is_refused(row, members, tmp_path):
     by=RELAY,
     told="Authorization Violation",
 )
-def test_a_name_without_its_key_is_nobody(row, members, tmp_path):
+def test_a_name_without_its_key_is_nobody(row: Any, members: Any, tmp_path: Path) -> None:
     for name in ("north", "coordinator", "stranger"):
         assert row.told in told(members.stranger(tmp_path / name, name))
 
@@ -135,7 +138,7 @@ def test_a_name_without_its_key_is_nobody(row, members, tmp_path):
     told="is a certificate for",
     sees="the same sentence, at its terminal",
 )
-def test_a_site_does_not_serve_with_the_certificate_of_another(row, members, sites):
+def test_a_site_does_not_serve_with_the_certificate_of_another(row: Any, members: Any, sites: Any) -> None:
     own = members.relay_of("south")
     sites.write("north", top=f'[relay]\naddress = "{own.address}"\ncertificate = "{own.certificate}"')
     with pytest.raises(StudyError, match=row.told):
@@ -147,10 +150,10 @@ def test_a_site_does_not_serve_with_the_certificate_of_another(row, members, sit
     by="the relay: cut off, and not let in again",
     told="Authorization Violation",
 )
-def test_a_revoked_member_is_out(row, members):
+def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
     west = members.relay_of("west")
 
-    async def cut():
+    async def cut() -> None:
         async with Bare(west) as one:
             await asyncio.to_thread(consortium.revoke, members.folder, "west")
             await asyncio.wait_for(one.closed.wait(), SOON)
@@ -162,52 +165,52 @@ def test_a_revoked_member_is_out(row, members):
 # Who may hear and say what.
 
 
-def _listening(*subjects):
+def _listening(*subjects: Any) -> Any:
     return [lambda client, subject=subject: client.subscribe(subject) for subject in subjects]
 
 
-def _saying(*subjects):
+def _saying(*subjects: Any) -> Any:
     return [lambda client, subject=subject: client.publish(subject, b"forged") for subject in subjects]
 
 
 LISTEN, SPEAK = "Permissions Violation for Subscription", "Permissions Violation for Publish"
 
 
-def each(row, said):
+def each(row: Any, said: Any) -> Any:
     """Every single try was refused with these words."""
     return bool(said) and all(row.told.lower() in one.lower() for one in said)
 
 
 @attack("listening to what another is asked, or replies", by=RELAY, told=LISTEN)
-def test_nobody_listens_to_another(row, heard):
+def test_nobody_listens_to_another(row: Any, heard: _Heard) -> None:
     assert each(row, heard.while_("north", _listening("comity.ask.south", "comity.reply.south", "comity.reply.north")))
 
 
 @attack("listening to everything, by wildcards", by=RELAY, told=LISTEN)
-def test_nobody_listens_to_everything(row, heard):
+def test_nobody_listens_to_everything(row: Any, heard: _Heard) -> None:
     for who in ("north", "coordinator"):
         assert each(row, heard.while_(who, _listening(">", "*.>", "comity.>", "comity.ask.*", "*.*.south")))
 
 
 @attack("asking as a party", by=RELAY, told=SPEAK)
-def test_no_party_asks(row, heard):
+def test_no_party_asks(row: Any, heard: _Heard) -> None:
     assert each(row, heard.while_("north", _saying("comity.ask.south", "comity.ask.north")))
 
 
 @attack("replying for another, also as the coordinator", by=RELAY, told=SPEAK)
-def test_nobody_replies_for_another(row, heard):
+def test_nobody_replies_for_another(row: Any, heard: _Heard) -> None:
     for who in ("north", "coordinator"):
         assert each(row, heard.while_(who, _saying("comity.reply.south")))
 
 
 @attack("guessing inboxes: listening at them, and answering to them", by=RELAY, told="Permissions Violation")
-def test_there_are_no_inboxes(row, heard):
+def test_there_are_no_inboxes(row: Any, heard: _Heard) -> None:
     tries = [*_listening("_INBOX.>", "_INBOX.abc.*"), *_saying("_INBOX.abc.1", "_INBOX.abc")]
     assert each(row, heard.while_("north", tries)) and each(row, heard.while_("coordinator", tries))
 
 
 @attack("subjects of the system, of storage and of services", by=RELAY, told="Permissions Violation")
-def test_nobody_reaches_the_system(row, heard):
+def test_nobody_reaches_the_system(row: Any, heard: _Heard) -> None:
     tries = [*_saying("$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"), *_listening("$SYS.>", "$JS.>", "$SRV.>")]
     assert each(row, heard.while_("north", tries)) and each(row, heard.while_("coordinator", tries))
 
@@ -216,8 +219,8 @@ def test_nobody_reaches_the_system(row, heard):
 
 
 @attack("a flood of connections", by=RELAY, told="maximum account active connections exceeded")
-def test_a_member_has_few_connections(row, members):
-    async def tried():
+def test_a_member_has_few_connections(row: Any, members: Any) -> None:
+    async def tried() -> Any:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(CONNECTIONS):
                 await stack.enter_async_context(Bare(members.relay_of("north")))
@@ -229,8 +232,8 @@ def test_a_member_has_few_connections(row, members):
 
 
 @attack("a flood of subscriptions", by="the relay: the connection is cut", told="maximum subscriptions exceeded")
-def test_a_member_has_few_subscriptions(row, members):
-    async def tried():
+def test_a_member_has_few_subscriptions(row: Any, members: Any) -> None:
+    async def tried() -> Any:
         async with Bare(members.relay_of("north")) as one:
             for _ in range(CONNECTIONS + 1):
                 with contextlib.suppress(Exception):
@@ -241,8 +244,8 @@ def test_a_member_has_few_subscriptions(row, members):
 
 
 @attack("an oversized frame", by="the relay: the connection is cut, and its log says why", told=NOTHING)
-def test_an_oversized_frame_is_not_carried(row, members):
-    async def tried():
+def test_an_oversized_frame_is_not_carried(row: Any, members: Any) -> None:
+    async def tried() -> Any:
         async with Bare(members.relay_of("south")) as south, Bare(members.relay_of("coordinator")) as asker:
             replies = await asker.hears("comity.reply.south")
             south.client._max_payload = 1 << 30

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.federation.channel_conformance import ChannelConformance
@@ -13,5 +15,5 @@ pytestmark = needs_server
 
 class TestOverNats(ChannelConformance):
     @pytest.fixture
-    def line(self, line):
+    def line(self, line: Any) -> Any:
         return line

@@ -8,7 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +39,7 @@ pytestmark = needs_server
 
 
 @pytest.fixture
-def served(sites, tmp_path):
+def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
     """Owners' desks behind a relay, in this process."""
     loopback = Loopback.make(tmp_path / "members", NAMES)
     loopback.start()
@@ -52,11 +55,11 @@ def served(sites, tmp_path):
     loopback.stop()
 
 
-def left(desk):
+def left(desk: Any) -> Any:
     return [str(account) for account in desk.site.owner().ledger.summary()]
 
 
-def test_a_study_is_handed_over_refused_approved_and_run(served, tmp_path):
+def test_a_study_is_handed_over_refused_approved_and_run(served: Any, tmp_path: Path) -> None:
     sites, desks, channel, _ = served
     study = sites.study()
     hand_over(study, keys=sites.coordinator, channel=channel)
@@ -84,7 +87,7 @@ def test_a_study_is_handed_over_refused_approved_and_run(served, tmp_path):
     wait_until(lambda: all(list((desk.site.home / "results").glob("*/received.json")) for desk in desks.values()))
 
 
-def test_a_run_that_lost_its_relay_goes_on_by_itself(served, tmp_path):
+def test_a_run_that_lost_its_relay_goes_on_by_itself(served: Any, tmp_path: Path) -> None:
     sites, desks, channel, loopback = served
     study = sites.study()
     hand_over(study, keys=sites.coordinator, channel=channel)
@@ -92,7 +95,7 @@ def test_a_run_that_lost_its_relay_goes_on_by_itself(served, tmp_path):
         approve(desk, desk.inbox.arrivals()[0])
     steps = []
 
-    def cut(path):
+    def cut(path: Any) -> None:
         steps.append(path)
         if len(steps) == 4:
             loopback.down(0.3)
@@ -103,7 +106,7 @@ def test_a_run_that_lost_its_relay_goes_on_by_itself(served, tmp_path):
 
 
 @pytest.mark.deploy
-def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served, tmp_path):
+def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served: Any, tmp_path: Path) -> None:
     """The same steps with the same sizes: the relay changes nothing about a run."""
     sites, desks, channel, _ = served
     study = sites.study(epsilon=0.3)
@@ -121,7 +124,7 @@ def test_what_is_asked_over_the_relay_is_what_is_asked_in_one_process(served, tm
     assert shapes[0] == shapes[1] and len(shapes[0]) > 10
 
 
-def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served):
+def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served: Any) -> None:
     sites, desks, channel, _ = served
     for name in NAMES:
         sites.write(name, submitter=sites.identity(name))
@@ -130,10 +133,10 @@ def test_a_pack_that_nobody_may_submit_is_refused_by_its_code(served):
     assert all(not desk.inbox.arrivals() for desk in desks.values())
 
 
-def test_a_site_file_and_its_certificate_name_one_party(sites, tmp_path):
+def test_a_site_file_and_its_certificate_name_one_party(sites: Any, tmp_path: Path) -> None:
     loopback = Loopback.make(tmp_path / "members", NAMES)
 
-    def of(member, address=None):
+    def of(member: Any, address: Any = None) -> Any:
         where = loopback.relay_of(member)
         top = f'[relay]\naddress = "{address or where.address}"\ncertificate = "{where.certificate}"'
         sites.write("north", top=top)
@@ -150,7 +153,7 @@ def test_a_site_file_and_its_certificate_name_one_party(sites, tmp_path):
 
 
 @pytest.mark.deploy
-def test_a_consortium_is_tried_within_a_minute(tmp_path):
+def test_a_consortium_is_tried_within_a_minute(tmp_path: Path) -> None:
     began = time.monotonic()
     command = [sys.executable, "-m", "comity", "consortium", "try", "--parties", "3", "--folder", "here", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -163,14 +166,14 @@ def test_a_consortium_is_tried_within_a_minute(tmp_path):
 class Deployed:
     """A consortium of processes that can be killed."""
 
-    def __init__(self, home, names, stack):
+    def __init__(self, home: Any, names: Any, stack: Any) -> None:
         self.names, self.stack, self.home = names, stack, home
         self.loopback = trying.make(home, names)
         stack.enter_context(trying.witnessed(home))
         self.relay = stack.enter_context(self.loopback.relay())
         self.sites = dict(zip(names, stack.enter_context(processes([self.site(name) for name in names]))))
 
-    def site(self, name):
+    def site(self, name: Any) -> Any:
         return [
             "-m",
             "comity",
@@ -180,11 +183,11 @@ class Deployed:
             str(self.home / name / "site.toml"),
         ], self.home / name / "log"
 
-    def restart(self, name):
+    def restart(self, name: Any) -> None:
         self.sites[name] = started(*self.site(name))
         self.stack.callback(stop, self.sites[name])
 
-    def submit(self, *more):
+    def submit(self, *more: Any) -> Any:
         asker = self.home / "coordinator"
         words = ["-m", "comity", "study", "submit", str(asker / "study.toml"), "--keys", str(asker / "coordinator.key")]
         places = ["--relay", str(asker / "relay"), "--out", str(asker / "runs"), "--quiet", *more]
@@ -192,7 +195,7 @@ class Deployed:
         self.stack.callback(stop, process)
         return process
 
-    def rounds(self):
+    def rounds(self) -> Any:
         """How many asks the coordinator has decided."""
         found = list((self.home / "coordinator" / "runs").glob("*/journal.sqlite"))
         if not found:
@@ -203,7 +206,7 @@ class Deployed:
             except sqlite3.OperationalError:
                 return 0
 
-    def charges(self):
+    def charges(self) -> Any:
         """How many runs each ledger was charged for."""
         return {
             name: [run.state for run in runs_of(SiteFile.load(self.home / name / "site.toml").owner().ledger)]
@@ -212,14 +215,14 @@ class Deployed:
 
 
 @pytest.fixture
-def deployed(tmp_path):
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
     with ExitStack() as stack:
         yield Deployed(tmp_path, ["north", "south"], stack)
 
 
 @pytest.mark.deploy
 @pytest.mark.parametrize("who", ["site", "relay", "coordinator"])
-def test_whoever_is_killed_the_run_ends_with_one_charge(deployed, who):
+def test_whoever_is_killed_the_run_ends_with_one_charge(deployed: Deployed, who: str) -> None:
     process = deployed.submit()
     wait_until(lambda: deployed.rounds() > 10 or process.poll() is not None, 120)
     assert process.poll() is None, "it was over before anybody was killed"
@@ -240,7 +243,7 @@ def test_whoever_is_killed_the_run_ends_with_one_charge(deployed, who):
 
 
 @pytest.mark.deploy
-def test_bench_rows_of_a_deployment():
+def test_bench_rows_of_a_deployment() -> None:
     rows = {row["case"]: row for row in deploy.measure(quick=True)}
     assert set(rows) == {"empty round 3", "8MB 3", "averaging 3"}
     assert all(0 < row["ours"] < 30 for row in rows.values())
@@ -249,7 +252,7 @@ def test_bench_rows_of_a_deployment():
 
 
 @pytest.mark.deploy
-def test_the_report_of_a_deployed_run_says_how_good_the_model_is(deployed):
+def test_the_report_of_a_deployed_run_says_how_good_the_model_is(deployed: Deployed) -> None:
     """By the study file's own `[evaluation]`, with intervals, in the same charge."""
     study = deployed.home / "coordinator" / "study.toml"
     study.write_text(study.read_text() + "\n[evaluation]\n")

@@ -6,7 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -24,7 +27,7 @@ pytestmark = [needs_server, pytest.mark.deploy]
 NAMES = ("north", "south")
 
 
-def comity(folder, *words):
+def comity(folder: Any, *words: Any) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "comity", *map(str, words)],
         cwd=folder,
@@ -37,7 +40,7 @@ def comity(folder, *words):
 
 
 @pytest.fixture
-def owners(tmp_path):
+def owners(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(trying.witnessed(tmp_path))
         loopback = Loopback.make(tmp_path, NAMES)
@@ -56,11 +59,11 @@ def owners(tmp_path):
         yield sites, loopback
 
 
-def relay_of(loopback, name):
+def relay_of(loopback: Any, name: Any) -> str:
     return f'[relay]\naddress = "{loopback.relay_of(name).address}"\ncertificate = "relay/certificate.pem"\n'
 
 
-def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners, tmp_path):
+def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners: Any, tmp_path: Path) -> None:
     sites, loopback = owners
     study = sites.trained()
     common = ["--keys", "coordinator.key", "--relay", "coordinator/relay"]
@@ -108,7 +111,7 @@ def test_a_model_is_trained_approved_for_new_records_and_applied_jointly(owners,
     assert (found.set_index("person")["predicted"].loc[at_home.index] == at_home).all()
 
 
-def approve(sites, study, dataset):
+def approve(sites: Any, study: Any, dataset: Any) -> None:
     for name in NAMES:
         assert (
             main(["site", "approve", study[:12], "--dataset", dataset, "--yes", "--site", str(sites.site(name))]) == 0

@@ -45,7 +45,7 @@ def imported() -> tuple[float, set[str]]:
     return seconds, set(modules)
 
 
-def test_a_site_that_serves_imports_nothing_that_simulates_draws_or_reports():
+def test_a_site_that_serves_imports_nothing_that_simulates_draws_or_reports() -> None:
     _, modules = imported()
     assert not modules & (FOREIGN | LATER | set(OURS))
     assert not [one for one in modules if one.startswith(ABOVE)]
@@ -53,14 +53,14 @@ def test_a_site_that_serves_imports_nothing_that_simulates_draws_or_reports():
 
 
 @pytest.mark.deploy
-def test_a_site_imports_within_a_second_of_processor_time():
+def test_a_site_imports_within_a_second_of_processor_time() -> None:
     imported()
     assert min(imported()[0] for _ in range(3)) <= 1.0
 
 
 @needs_server
 @pytest.mark.deploy
-def test_a_site_takes_little_memory_after_a_run(tmp_path):
+def test_a_site_takes_little_memory_after_a_run(tmp_path: Path) -> None:
     loopback = trying.make(tmp_path, ["north", "south"])
     asker = tmp_path / "coordinator"
     with ExitStack() as stack:

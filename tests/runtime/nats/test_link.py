@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,23 +17,23 @@ class Client:
 
     is_connected = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.stats, self.may, self.pings = {"in_msgs": 0}, asyncio.Event(), 0
 
-    async def flush(self, seconds):
+    async def flush(self, seconds: Any) -> None:
         self.pings += 1
         await self.may.wait()
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_LOOK", 0.002)
 
 
-def stayed(tried):
+def stayed(tried: Any) -> None:
     """Call with a link, its client and an event that ends the connection."""
 
-    async def run():
+    async def run() -> None:
         client, closed = Client(), asyncio.Event()
         made = link.Link(Relay("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), None)
         made._client = client
@@ -46,14 +47,14 @@ def stayed(tried):
     asyncio.run(run())
 
 
-async def until(true):
+async def until(true: Any) -> None:
     async with asyncio.timeout(10):
         while not true():
             await asyncio.sleep(0.001)
 
 
-def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks):
-    async def tried(made, client):
+def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks: None) -> None:
+    async def tried(made: Any, client: Any) -> None:
         assert made.is_up
         await until(lambda: not made.is_up)
         await asyncio.sleep(0.02)
@@ -64,8 +65,8 @@ def test_a_relay_that_answers_nothing_is_not_up_and_one_ping_waits_for_it(looks)
     stayed(tried)
 
 
-def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks):
-    async def tried(made, client):
+def test_a_line_on_which_messages_come_is_up_whatever_a_ping_waits_behind(looks: None) -> None:
+    async def tried(made: Any, client: Any) -> None:
         for number in range(30):
             client.stats["in_msgs"] = number
             await asyncio.sleep(0.002)

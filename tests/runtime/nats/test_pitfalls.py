@@ -11,6 +11,8 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,7 @@ pytestmark = needs_server
 LONG = random.Random(3).randbytes(3 * MEGA + 5)
 
 
-def test_who_is_absent_is_noticed_at_once_and_lost_after_the_grace(line):
+def test_who_is_absent_is_noticed_at_once_and_lost_after_the_grace(line: Any) -> None:
     line.take_away("birch")
     channel = line.channel({"ash": echo, "birch": echo})
     channel._grace = 0.0
@@ -38,14 +40,14 @@ def test_who_is_absent_is_noticed_at_once_and_lost_after_the_grace(line):
     assert time.monotonic() - began < 2
 
 
-def test_a_site_that_starts_late_is_waited_for_whatever_the_patience_with_silence(loopback):
+def test_a_site_that_starts_late_is_waited_for_whatever_the_patience_with_silence(loopback: Any) -> None:
     """The grace for a start is apart from patience: nobody listens yet, which is no silence."""
     line = NatsLine(loopback, grace=SOON)
     try:
         line.take_away("ash")
         channel = line.channel({"ash": echo})
 
-        def begin():
+        def begin() -> None:
             line.sites["ash"] = Site(line.loop, loopback, "ash", echo)
 
         threading.Timer(1.2, begin).start()
@@ -54,10 +56,10 @@ def test_a_site_that_starts_late_is_waited_for_whatever_the_patience_with_silenc
         line.end()
 
 
-def test_who_listens_and_says_nothing_is_silent(line):
+def test_who_listens_and_says_nothing_is_silent(line: Any) -> None:
     channel = line.channel({"ash": echo, "birch": echo})
 
-    async def nothing(message):
+    async def nothing(message: Any) -> None:
         pass
 
     line.sites["ash"].desk._link._receive = nothing
@@ -67,11 +69,12 @@ def test_who_listens_and_says_nothing_is_silent(line):
     assert found == {"ash": SILENT, "birch": echo(b"?")}
 
 
-def test_a_site_that_dies_in_the_middle_and_comes_back_answers(line):
+def test_a_site_that_dies_in_the_middle_and_comes_back_answers(line: Any) -> None:
     """The message is pulled again, and made again, because nobody held it."""
+    made: Any
     made, answered = [], threading.Event()
 
-    def dies(raw):
+    def dies(raw: Any) -> bytes:
         answered.set()
         time.sleep(SOON)
         return b"never"
@@ -87,12 +90,12 @@ def test_a_site_that_dies_in_the_middle_and_comes_back_answers(line):
     assert len(made) == 2
 
 
-def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixture(line):
+def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixture(line: Any) -> None:
     channel = line.channel({"ash": echo})
     channel._grace = SOON
     made = []
 
-    def other():
+    def other() -> Any:
         made.append(1)
         return LONG + bytes([len(made)])
 
@@ -106,13 +109,13 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
 
 
 @pytest.mark.deploy
-def test_pieces_on_their_way_stay_few_however_many_parties(line, monkeypatch):
+def test_pieces_on_their_way_stay_few_however_many_parties(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "PULLED", 6)
     names = [f"site-{number}" for number in range(12)]
     channel = line.channel(dict.fromkeys(names, lambda raw: LONG))
     most, send = [], channel._link.send
 
-    async def counted(subject, frame, answer_to=""):
+    async def counted(subject: Any, frame: Any, answer_to: str = "") -> None:
         most.append(sum(call.reply.under_way for call in channel._replies._pulling if call.reply is not None))
         await send(subject, frame, answer_to)
 
@@ -121,11 +124,11 @@ def test_pieces_on_their_way_stay_few_however_many_parties(line, monkeypatch):
     assert 1 < max(most) <= 6
 
 
-def test_a_site_keeps_few_asks_and_answers_all(line, monkeypatch):
+def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "OPEN", 2)
     slow = threading.Semaphore(0)
 
-    def wait(raw):
+    def wait(raw: Any) -> Any:
         assert slow.acquire(timeout=SOON)
         return echo(raw)
 
@@ -143,14 +146,14 @@ def test_a_site_keeps_few_asks_and_answers_all(line, monkeypatch):
     assert sorted(one["ash"] for one in found) == [echo(str(n).encode()) for n in range(6)]
 
 
-def test_a_site_takes_long_messages_one_after_the_other(line, monkeypatch):
+def test_a_site_takes_long_messages_one_after_the_other(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks decides how long messages are, not how much memory a site gives to all of them at once."""
     monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
-    most = []
+    most: Any = []
     channel = line.channel({"ash": lambda raw: most.append(taken()) or raw[:9]})
     site = line.sites["ash"].desk
 
-    def taken():
+    def taken() -> Any:
         return sum(ask.pulling.size for ask in list(site._open.values()) if ask.state is not desk.State.ANSWERED)
 
     askings = [channel.ask(asks({"ash": bytes([number]) * 3 * MEGA})) for number in range(3)]
@@ -158,7 +161,7 @@ def test_a_site_takes_long_messages_one_after_the_other(line, monkeypatch):
     assert max(most) <= 4 * MEGA
 
 
-def test_an_ask_that_nobody_repeats_gives_way(line, monkeypatch):
+def test_an_ask_that_nobody_repeats_gives_way(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "TAKEN", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw[:9]})
     frame = Frame(Kind.ASK, bytes(16), 3 * MEGA)
@@ -170,7 +173,7 @@ def test_an_ask_that_nobody_repeats_gives_way(line, monkeypatch):
     assert outcomes(channel.ask(long)) == {"ash": b"x" * 9}
 
 
-def test_replies_that_nobody_takes_are_forgotten_and_given_again(line, monkeypatch):
+def test_replies_that_nobody_takes_are_forgotten_and_given_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "HELD", 4 * MEGA)
     channel = line.channel({"ash": lambda raw: raw * MEGA})
     site = line.sites["ash"].desk
@@ -179,7 +182,7 @@ def test_replies_that_nobody_takes_are_forgotten_and_given_again(line, monkeypat
     wait_until(lambda: not site._open and not site._replies)
 
 
-def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path):
+def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path: Path) -> None:
     """The client's own reconnecting gives up for good when the relay says no."""
     made = Loopback.make(tmp_path, ["north"])
     made.start()
@@ -200,7 +203,7 @@ def test_a_member_that_is_not_admitted_yet_connects_once_it_is(tmp_path):
         made.stop()
 
 
-def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path):
+def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path: Path) -> None:
     made = Loopback.make(tmp_path, ["north"])
     made.start()
     try:
@@ -221,7 +224,7 @@ def test_a_renewed_certificate_is_taken_up_at_the_next_connection(tmp_path):
         made.stop()
 
 
-def test_garbage_at_both_ends_is_dropped(line):
+def test_garbage_at_both_ends_is_dropped(line: Any) -> None:
     channel = line.channel({"ash": echo})
     site = line.sites["ash"].desk
     chance = random.Random(1)
@@ -238,9 +241,9 @@ def test_garbage_at_both_ends_is_dropped(line):
     assert outcomes(channel.ask(asks({"ash": LONG}))) == {"ash": echo(LONG)}
 
 
-def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line):
+def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line: Any) -> None:
     """Pieces that do not give what was announced are never answered."""
-    answered = []
+    answered: Any = []
     channel = line.channel({"ash": lambda raw: answered.append(raw) or echo(raw)})
     asking = channel.ask(asks({"ash": b"true"}))
     assert outcomes(asking) == {"ash": echo(b"true")}
@@ -251,11 +254,11 @@ def test_an_ask_that_claims_a_size_it_has_not_is_dropped(line):
     assert answered == [b"true", b"more"]
 
 
-def test_what_the_client_drops_is_pulled_again(line, monkeypatch):
+def test_what_the_client_drops_is_pulled_again(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It drops what a subscription holds beyond its limit, and tells nobody but its own callback."""
     received = desk.Desk._received
 
-    async def slowly(self, message):
+    async def slowly(self: Any, message: Any) -> None:
         await asyncio.sleep(0.02)
         await received(self, message)
 
@@ -266,7 +269,7 @@ def test_what_the_client_drops_is_pulled_again(line, monkeypatch):
     assert "slow consumer" in line.sites["ash"].desk._link.trouble.lower(), "the control: something was dropped"
 
 
-def test_two_coordinators_with_one_certificate_hear_each_its_own(line):
+def test_two_coordinators_with_one_certificate_hear_each_its_own(line: Any) -> None:
     """Both hear all replies, and ignore what they did not ask."""
     first = line.channel({"ash": echo})
     second = NatsChannel(line.loopback.relay_of("coordinator"), ["ash"], beat=0.2, grace=SOON)
@@ -276,7 +279,7 @@ def test_two_coordinators_with_one_certificate_hear_each_its_own(line):
         assert outcomes(other) == {"ash": echo(b"other")} and outcomes(one) == {"ash": echo(LONG)}
 
 
-def test_the_end_of_a_connection_does_not_fill_the_log(caplog):
+def test_the_end_of_a_connection_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """What asyncio says at the end of every TLS connection of the client means nothing."""
     logging.getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
     logging.getLogger("asyncio").warning("something else")
@@ -302,7 +305,7 @@ HOLDS_THE_LOCK = """
 
 
 @pytest.mark.deploy
-def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback):
+def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback: Any) -> None:
     """A site as it is deployed: two processes. It ends when it is told to, and its desk with it."""
     script = textwrap.dedent(HOLDS_THE_LOCK)
     process = subprocess.Popen(
@@ -324,7 +327,7 @@ def test_a_step_that_holds_the_interpreter_lock_shows_life(loopback):
         process.wait()
 
 
-def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line):
+def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line: Any) -> None:
     """Nobody read what the parties said meanwhile; that is nobody's silence."""
     slow = threading.Event()
     channel = line.channel({"ash": lambda raw: slow.wait(SOON) and echo(raw)})
@@ -334,7 +337,9 @@ def test_a_coordinator_that_did_something_else_for_long_loses_nobody(line):
         assert [event.reply for event in asking if isinstance(event, Replied)] == [echo(b"?")]
 
 
-def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(line, monkeypatch):
+def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(
+    line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     channel = line.channel({"ash": echo})
     # What was made for the loop does not reach it.
     monkeypatch.setattr(channel, "_soon", lambda *_: None)
@@ -347,21 +352,21 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(line, mon
         monkeypatch.undo()
 
 
-def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line):
+def test_a_site_whose_desk_sends_something_else_than_it_offered_is_lost(line: Any) -> None:
     channel = line.channel({"ash": lambda raw: LONG, "birch": echo})
     site = line.sites["ash"].desk
     say = site._say
 
-    async def lies(kind, name, number=0, body=b""):
+    async def lies(kind: Any, name: Any, number: int = 0, body: bytes = b"") -> None:
         await say(kind, name, number, bytes(len(body)) if kind is Kind.PIECE and number == 2 else body)
 
     site._say = lies
     assert outcomes(channel.ask(asks({"ash": b"?", "birch": b"?"}))) == {"ash": FAILED, "birch": echo(b"?")}
 
 
-def test_a_packed_study_goes_to_the_inbox_and_not_to_the_hosts(line):
+def test_a_packed_study_goes_to_the_inbox_and_not_to_the_hosts(line: Any) -> None:
     """Also where its bytes are those of an ask that was answered."""
-    answered = []
+    answered: Any = []
     channel = line.channel({"ash": lambda raw: answered.append(raw) or echo(raw)})
     assert outcomes(channel.submit(asks({"ash": b"pack" + LONG}))) == {"ash": b""}
     assert outcomes(channel.submit(asks({"ash": b"other"}))) == {"ash": b"policy"}

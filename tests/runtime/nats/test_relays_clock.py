@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from comity.runtime.nats import relay
 from comity.runtime.nats.roster import Roster
@@ -13,11 +17,11 @@ from .relays import Loopback
 class Clock:
     ahead = timedelta()
 
-    def now(self, zone=UTC):
+    def now(self, zone: Any = UTC) -> Any:
         return datetime.now(zone) + self.ahead
 
 
-def test_a_clock_that_was_ahead_does_not_keep_members_out(tmp_path, monkeypatch):
+def test_a_clock_that_was_ahead_does_not_keep_members_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, given = Clock(), []
     monkeypatch.setattr(relay, "datetime", clock)
     monkeypatch.setattr(relay, "reload", lambda folder: given.append(set(Roster.load(folder).users(clock.now()))))

@@ -10,7 +10,10 @@ import contextlib
 import json
 import ssl
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -34,7 +37,7 @@ pytestmark = needs_server
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A relay of its own: what is done here changes the roster."""
     made = Loopback.make(tmp_path_factory.mktemp("rules"), ["north", "south"])
     made.start()
@@ -54,8 +57,8 @@ INBOXES = ("_INBOX.>", "_INBOX.*.*", "_INBOX.abc")
         ("coordinator", ("comity.ask.north", "comity.ask.south")),
     ],
 )
-def test_nobody_listens_where_it_may_not(two, who, foreign):
-    async def tried():
+def test_nobody_listens_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
+    async def tried() -> None:
         async with Bare(two.relay_of(who)) as one:
             for subject in (*foreign, *EVERYTHING, *SYSTEM, *INBOXES):
                 for queue in ("", "workers"):
@@ -77,10 +80,10 @@ def test_nobody_listens_where_it_may_not(two, who, foreign):
         ("coordinator", ("comity.reply.north", "comity.reply.south", "comity.ask", "comity.ask.nobody")),
     ],
 )
-def test_nobody_speaks_where_it_may_not(two, who, foreign):
+def test_nobody_speaks_where_it_may_not(two: Any, who: str, foreign: Any) -> None:
     """Asking as a party, replying for another, answering to an inbox, administrative subjects."""
 
-    async def tried():
+    async def tried() -> None:
         async with Bare(two.relay_of(who)) as one:
             for subject in (*foreign, "_INBOX.abc", "$SYS.REQ.SERVER.PING", "$JS.API.INFO", "$SRV.PING"):
                 said = await one.refused(one.client.publish(subject, b"x"))
@@ -91,8 +94,8 @@ def test_nobody_speaks_where_it_may_not(two, who, foreign):
     asyncio.run(tried())
 
 
-def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two):
-    async def tried():
+def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two: Any) -> None:
+    async def tried() -> None:
         relays = {name: two.relay_of(name) for name in ("coordinator", "north", "south")}
         async with Bare(relays["coordinator"]) as asker, Bare(relays["north"]) as north, Bare(relays["south"]) as south:
             replies = {name: await asker.hears(f"comity.reply.{name}") for name in ("north", "south")}
@@ -109,8 +112,8 @@ def test_what_is_refused_does_not_arrive_and_what_is_allowed_does(two):
     asyncio.run(tried())
 
 
-def test_an_oversized_frame_ends_its_connection(two):
-    async def tried():
+def test_an_oversized_frame_ends_its_connection(two: Any) -> None:
+    async def tried() -> None:
         async with Bare(two.relay_of("north")) as one:
             one.client._max_payload = 1 << 30
             await one.client.publish("comity.reply.north", bytes(LONGEST))
@@ -125,8 +128,8 @@ def test_an_oversized_frame_ends_its_connection(two):
     asyncio.run(tried())
 
 
-def test_a_member_has_few_subscriptions_and_connections(two):
-    async def tried():
+def test_a_member_has_few_subscriptions_and_connections(two: Any) -> None:
+    async def tried() -> None:
         async with contextlib.AsyncExitStack() as stack:
             held = [await stack.enter_async_context(Bare(two.relay_of("south"))) for _ in range(CONNECTIONS)]
             assert not await is_admitted(two.relay_of("south"))
@@ -139,7 +142,7 @@ def test_a_member_has_few_subscriptions_and_connections(two):
     asyncio.run(tried())
 
 
-def test_the_relay_listens_at_one_port(two):
+def test_the_relay_listens_at_one_port(two: Any) -> None:
     """No monitoring, no cluster, no websocket: the one port is that of members."""
     pid = two.process.pid
     ports = set()
@@ -160,7 +163,7 @@ def test_the_relay_listens_at_one_port(two):
     assert ports == {int(Roster.load(two.folder).listen.split(":")[1])}
 
 
-def test_handshakes_that_fail(two, tmp_path):
+def test_handshakes_that_fail(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
     assert admitted(north)
     nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -178,8 +181,8 @@ def test_handshakes_that_fail(two, tmp_path):
     assert not admitted(Relay(north.address, tmp_path / "other" / "certificate.pem")), "another authority"
 
 
-def test_nothing_is_said_in_plain_text(two):
-    async def greeted():
+def test_nothing_is_said_in_plain_text(two: Any) -> None:
+    async def greeted() -> Any:
         host, port = Roster.load(two.folder).listen.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
@@ -195,12 +198,12 @@ def test_nothing_is_said_in_plain_text(two):
 
 
 @pytest.mark.parametrize("name", ["stranger", "north", "coordinator", "relay"])
-def test_a_certificate_that_the_roster_does_not_know_is_nobody(two, tmp_path, name):
+def test_a_certificate_that_the_roster_does_not_know_is_nobody(two: Any, tmp_path: Path, name: str) -> None:
     """Also under a member's own name: the subject names the key too."""
     assert not admitted(two.stranger(tmp_path / "folder", name))
 
 
-def _with_alternative(two, folder, alternative):
+def _with_alternative(two: Any, folder: Any, alternative: Any) -> Relay:
     """A certificate for north of an authority that copies names from a request."""
     authority, key = two.authority, ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
@@ -224,30 +227,30 @@ def _with_alternative(two, folder, alternative):
     return Relay(two.relay_of("north").address, folder / "certificate.pem")
 
 
-def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two, tmp_path):
+def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two: Any, tmp_path: Path) -> None:
     """The attack that signing nothing but the key prevents, shown to work on this server."""
     coordinator = user_of("coordinator", Roster.load(two.folder).members["coordinator"].key)
     forged = _with_alternative(two, tmp_path / "forged", coordinator)
 
-    async def asks():
+    async def asks() -> Any:
         async with Bare(forged) as one:
             return await one.allowed(one.client.publish("comity.ask.south", b"x"))
 
     assert asyncio.run(asks())
 
 
-def test_a_member_can_not_play_the_relay(two):
+def test_a_member_can_not_play_the_relay(two: Any) -> None:
     """Its certificate is not good for that, and sites look."""
     own = two.relay_of("south")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certificate, own.key)
     greeted = []
 
-    async def serve(reader, writer):
+    async def serve(reader: Any, writer: Any) -> None:
         greeted.append(True)
         writer.write(b"INFO {}\r\n")
 
-    async def tried():
+    async def tried() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
@@ -265,15 +268,15 @@ def test_a_member_can_not_play_the_relay(two):
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def fresh(tmp_path: Path) -> Iterator[Any]:
     made = Loopback.make(tmp_path, ["north", "south"])
     made.start()
     yield made
     made.stop()
 
 
-def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh):
-    async def tried():
+def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh: Any) -> None:
+    async def tried() -> Any:
         async with Bare(fresh.relay_of("north")) as north, Bare(fresh.relay_of("south")) as south:
             began = time.monotonic()
             assert await asyncio.to_thread(consortium.revoke, fresh.folder, "north")
@@ -289,7 +292,7 @@ def test_a_revoked_member_is_cut_off_at_once_and_others_notice_nothing(fresh):
         consortium.add(fresh.folder, fresh.relay_folder("north") / "request.pem", "north")
 
 
-def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh, tmp_path):
+def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: Any, tmp_path: Path) -> None:
     stolen = fresh.relay_of("north")
     consortium.revoke(fresh.folder, "north")
     joined = consortium.join(fresh.folder / "invitations" / "north.toml", tmp_path / "again")
@@ -298,12 +301,12 @@ def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh, 
     assert taken and admitted(joined.relay) and not admitted(stolen)
 
 
-def test_a_reload_that_fails_as_a_whole_is_noticed(fresh, monkeypatch):
+def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server goes on with the old configuration and says so in its log alone: a member that was to be removed stays
     connected, which is why whoever revokes must hear of it."""
     made = relay.server_configuration
 
-    def unchangeable(*arguments, **options):
+    def unchangeable(*arguments: Any, **options: Any) -> Any:
         return made(*arguments, **options).replace("max_pending: ", "max_pending: 1")
 
     monkeypatch.setattr(relay, "server_configuration", unchangeable)
@@ -314,7 +317,7 @@ def test_a_reload_that_fails_as_a_whole_is_noticed(fresh, monkeypatch):
     assert relay.reload(fresh.folder) and not admitted(fresh.relay_of("north"))
 
 
-def test_a_connection_does_not_outlive_its_certificate(fresh):
+def test_a_connection_does_not_outlive_its_certificate(fresh: Any) -> None:
     """The server looks at the end of a certificate when a connection begins, and never again; the relay does."""
     folder, roster = fresh.relay_folder("south"), Roster.load(fresh.folder)
     request = new_request(folder, "south")
@@ -323,7 +326,7 @@ def test_a_connection_does_not_outlive_its_certificate(fresh):
     (folder / "certificate.pem").write_text(issued.pem)
     relay.reload(fresh.folder)
 
-    async def tried():
+    async def tried() -> None:
         async with Bare(fresh.relay_of("south")) as south:
             await asyncio.sleep(max(0.0, (issued.until - datetime.now(UTC)).total_seconds()) + 0.2)
             await south.client.flush(SOON)
@@ -335,7 +338,7 @@ def test_a_connection_does_not_outlive_its_certificate(fresh):
     asyncio.run(tried())
 
 
-def test_one_relay_runs_in_a_folder_and_a_number_that_was_given_again_is_not_it(fresh):
+def test_one_relay_runs_in_a_folder_and_a_number_that_was_given_again_is_not_it(fresh: Any) -> None:
     with pytest.raises(BadInput, match="runs already"):
         relay.start(fresh.folder)
     fresh.stop()

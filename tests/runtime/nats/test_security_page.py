@@ -5,13 +5,13 @@ from __future__ import annotations
 from .matrix import BEGIN, END, PAGE, printed, rows
 
 
-def test_the_page_is_printed_from_the_tests():
+def test_the_page_is_printed_from_the_tests() -> None:
     text = PAGE.read_text("utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
     assert text.split(BEGIN)[1].split(END)[0] == printed(), "print it: python -m tests.runtime.nats.matrix"
 
 
-def test_every_attack_that_a_deployment_must_refuse_has_its_row():
+def test_every_attack_that_a_deployment_must_refuse_has_its_row() -> None:
     found = "\n".join(row.what for row in rows())
     for word in (
         *(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,15 +39,15 @@ RULES = (
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     made = Loopback.make(tmp_path_factory.mktemp("web"), ["north", "south"], websocket=True)
     made.start()
     yield made
     made.stop()
 
 
-def test_members_meet_whichever_way_they_dial(two):
-    async def met():
+def test_members_meet_whichever_way_they_dial(two: Any) -> None:
+    async def met() -> None:
         north = two.relay_of("north")
         plain = Relay(Roster.load(two.consortium).address, two.relay_folder("coordinator") / "certificate.pem")
         assert north.is_websocket and not plain.is_websocket
@@ -59,7 +62,7 @@ def test_members_meet_whichever_way_they_dial(two):
     asyncio.run(asyncio.wait_for(met(), 20))
 
 
-def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(two, tmp_path):
+def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(two: Any, tmp_path: Path) -> None:
     north = two.relay_of("north")
     assert admitted(north)
     stranger = two.stranger(tmp_path / "x", "north")
@@ -74,12 +77,12 @@ def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(t
     assert "protocol version" in told(north, tls=older).lower()
 
 
-def test_a_revoked_member_is_cut_off_its_websocket(tmp_path):
+def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:
     made = Loopback.make(tmp_path, ["north", "south"], websocket=True)
     made.start()
     try:
 
-        async def cut():
+        async def cut() -> None:
             async with Bare(made.relay_of("north")) as one:
                 assert consortium.revoke(made.consortium, "north")
                 await asyncio.wait_for(one.closed.wait(), 10)
@@ -91,7 +94,7 @@ def test_a_revoked_member_is_cut_off_its_websocket(tmp_path):
         made.stop()
 
 
-def test_where_there_are_no_websockets(tmp_path, monkeypatch):
+def test_where_there_are_no_websockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = consortium.init(tmp_path / "one", address="relay.example.org", parties=["north"])[1]
     assert "websocket" not in (tmp_path / "one" / "roster.toml").read_text()
     with pytest.raises(BadInput, match="this relay takes no websockets; dial tls://relay"):
@@ -111,7 +114,7 @@ def test_where_there_are_no_websockets(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def web_loopback(tmp_path_factory):
+def web_loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     names = ("ash", "birch", "cedar", "doum", *(f"site-{number}" for number in range(40)))
     made = Loopback.make(tmp_path_factory.mktemp("web-consortium"), names, websocket=True)
     made.start()
@@ -122,7 +125,7 @@ def web_loopback(tmp_path_factory):
 @pytest.mark.deploy
 class TestOverWebsockets(ChannelConformance):
     @pytest.fixture
-    def line(self, web_loopback):
+    def line(self, web_loopback: Any) -> Iterator[Any]:
         made = NatsLine(web_loopback)
         yield made
         made.end()
