@@ -11,7 +11,7 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.coordinator.life import begin, run
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, usual_colluders
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.payers import payers
@@ -389,3 +389,12 @@ def test_a_reader_that_works_with_nobody_knows_its_own_part_of_the_noise():
     assert laid_out.parts(consortium(colluders=2)) == len(NAMES) - 2
     with pytest.raises(Refused, match="known to a reader"):
         laid_out.parts(consortium(colluders=0, dropouts=len(NAMES) - 1))
+
+
+def test_where_nobody_says_one_colludes_as_long_as_another_stays_honest() -> None:
+    assert [usual_colluders(parties, dropouts) for parties, dropouts in ((1, 0), (2, 1), (2, 0), (9, 3))] == [
+        0,
+        0,
+        1,
+        1,
+    ]
