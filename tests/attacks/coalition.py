@@ -54,12 +54,12 @@ class Heard(Whole):
     def _note(self, party: str, label: str, reply: bytes) -> None:
         store = self.hosts[party].store
         masked = decode(reply[:-SIGNATURE_BYTES])["ok"]["masked"]
-        vector = decode(store.state(RUN, f"out:{label}")).view("<u8").astype(masked.dtype)
+        vector = decode(store.state(RUN, f"out:{label}") or b"").view("<u8").astype(masked.dtype)
         self.masked.setdefault(label, {})[party] = masked
         self.vectors.setdefault(label, {})[party] = vector
         # What its members hold is the coalition's; of an honest party only what the coordinator opens is taken.
-        self.seeds[party] = decode(store.state(RUN, "sum.seeds"))
-        self.roots[party] = decode(store.state(RUN, "sum.root"))
+        self.seeds[party] = decode(store.state(RUN, "sum.seeds") or b"")
+        self.roots[party] = decode(store.state(RUN, "sum.root") or b"")
 
     def stripped(self, label: str, party: str, coalition: Collection[str]) -> np.ndarray:
         """What is left of an honest party's vector when the coalition has taken off all that it can."""

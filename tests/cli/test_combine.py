@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_shares_of_a_run_add_up_to_its_model(comity: Any, outcome: Outcome, 
     assert len(shares) == 4
     ended = comity("combine", *shares, "--to", tmp_path / "combined")
     assert ended.code == 0 and "from 4 shares" in ended.out
-    np.testing.assert_array_equal(load_model(tmp_path / "combined").coef_, outcome.model.coef_)
+    np.testing.assert_array_equal(cast(Any, load_model(tmp_path / "combined")).coef_, cast(Any, outcome.model).coef_)
 
 
 def test_a_test_user_predicts_with_the_combined_model(
@@ -131,7 +131,9 @@ def test_a_study_is_planned_run_combined_and_used(comity: Any, tmp_path: Path, m
     assert ended.code == 0, ended.err
     folder = Path(ended.document["folder"])
     assert comity("combine", folder / "shares", "--to", "combined").code == 0
-    np.testing.assert_array_equal(load_model("combined").coef_, load_model(folder / "model").coef_)
+    np.testing.assert_array_equal(
+        cast(Any, load_model("combined")).coef_, cast(Any, load_model(folder / "model")).coef_
+    )
     predicted = comity("predict", "combined", "test.csv", "--json")
     assert len(predicted.document) == 100
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_an_exhausted_ledger_refuses_and_stays_as_it_was(comity: Any, study: Pat
     for path in (folder / "ledgers").glob("*.ledger"):
         assert {entry.kind for entry in Ledger(path).entries()} <= {"create", "grant"}
         account = Ledger(path).summary()[0]
-        assert (account.spent_epsilon, account.reserved_epsilon) == (0, 0)
+        assert (account.spent_epsilon, account.reserved_epsilon) == (Decimal(0), Decimal(0))
 
 
 @pytest.mark.parametrize(

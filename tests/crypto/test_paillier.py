@@ -291,7 +291,8 @@ def _views_differ(key: PublicKey, messages: tuple[int, int], count: int = 300) -
     """Whether whole ciphertexts, or their residues modulo n, tell two plaintexts apart."""
     first, second = ([key.encrypt(message).value for _ in range(count)] for message in messages)
     tests = [ks_2samp(_fractions(first, m), _fractions(second, m)).pvalue for m in (key.square, key.n, mpz(2**20))]
-    return min(tests) < LIKELY
+    found: bool = min(tests) < LIKELY
+    return found
 
 
 def test_ciphertexts_of_two_plaintexts_look_alike() -> None:

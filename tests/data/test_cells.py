@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ SCHEMA = Schema(
         Categorical("ward", ("a", "b"), other=True, missing="cell"),
         Ordinal("grade", ("e", "d", "c", "b", "a"), bins=2, missing="cell"),
         Ordinal("size", ("s", "m", "l"), edges=("l",)),
-        Date("seen", "2020-01-15", "2021-12-20", step="month", bins=5, missing="cell"),
-        Date("born", "1950-01-01", "1950-01-04", format="%d.%m.%Y", follows="ward"),
+        Date("seen", date(2020, 1, 15), date(2021, 12, 20), step="month", bins=5, missing="cell"),
+        Date("born", date(1950, 1, 1), date(1950, 1, 4), format="%d.%m.%Y", follows="ward"),
     ),
     Bounded("cost", 0, 10),
 )

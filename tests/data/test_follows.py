@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from math import comb, sqrt
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_columns_of_every_kind_are_looked_at(follower: object) -> None:
     (found,) = explain(schema(follower), table)
     assert "7 of 400" in found.sentence
     days = pd.DataFrame({"level": ["low", "low", "mid"], "years": ["2020-01-01", "2021-01-01", "2020-01-01"], "y": 0})
-    (found,) = explain(schema(Date("years", "2020-01-01", "2021-01-01", follows="level")), days)
+    (found,) = explain(schema(Date("years", date(2020, 1, 1), date(2021, 1, 1), follows="level")), days)
     assert "1 of 3" in found.sentence
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ SCHEMA = Schema(
         Numeric("visits", 0, 9, integer=True),
         Categorical("ward", ("a", "b", "7"), other=True, missing="other"),
         Ordinal("grade", ("low", "mid", "high")),
-        Date("seen", "2020-01-01", "2021-01-01"),
+        Date("seen", date(2020, 1, 1), date(2021, 1, 1)),
     ),
     Classes("ill", ("0", "1")),
     "person",

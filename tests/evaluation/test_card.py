@@ -27,7 +27,8 @@ class Says:
 
     def predict_proba(self, rows: np.ndarray) -> np.ndarray:
         shares = np.abs(rows[:, : self.classes]) + 1e-300
-        return shares / shares.sum(1, keepdims=True)
+        found: np.ndarray = shares / shares.sum(1, keepdims=True)
+        return found
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
         return rows[:, 0]

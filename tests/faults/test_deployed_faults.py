@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(pla
                 os.kill(at.sites["north"], signal.SIGKILL)
                 return tell(self, *words, **more)
 
-            Parties.tell = told
+            cast(Any, Parties).tell = told
 
         assert exit_code(at.submit(also=dying_at_the_end)) == 0, at.said()
         assert held(at)["north"] == ["reserve", "draw"] and held(at)["south"] == PAID
@@ -164,11 +164,11 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
                 time.sleep(SILENT + 3)
             return reply
 
-        Host.answered = slow
+        cast(Any, Host).answered = slow
         try:
             at.start_site("north")
         finally:
-            Host.answered = answered
+            cast(Any, Host).answered = answered
         began = time.monotonic()
         assert exit_code(at.submit()) == 0, at.said()
         assert time.monotonic() - began > SILENT + 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -128,9 +128,11 @@ def test_whoever_was_away_at_the_beginning_can_not_begin_later() -> None:
     parties, hosts = setup(Rounds(rounds=0), noise=NoNoise(), lose=[("elm", "run.begin[0]")])
     run(parties)
     late = [
-        message for party, message in parties.channel.asked if party == "elm" and path_of(message) == "run.begin[0]"
+        message
+        for party, message in cast(Any, parties.channel).asked
+        if party == "elm" and path_of(message) == "run.begin[0]"
     ]
-    parties.channel.lost.clear()
+    cast(Any, parties.channel).lost.clear()
     run(parties)
     assert decode(hosts["elm"].answer(late[0])[:-64]) == {"refused": "closed", "key": "run"}
     assert not any(entry.kind == "reserve" for entry in hosts["elm"].store.ledger.entries())

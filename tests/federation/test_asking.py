@@ -6,7 +6,7 @@ import threading
 import time
 import tracemalloc
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -342,7 +342,7 @@ def test_a_cancelled_run_stops_decides_nothing_and_is_resumed(monkeypatch: pytes
     again.journal = parties.journal
     run(again)
     assert again.lost == {}
-    assert [party for party, raw in again.channel.asked if path_of(raw) == "average[0]"] == ["elm"]
+    assert [party for party, raw in cast(Any, again.channel).asked if path_of(raw) == "average[0]"] == ["elm"]
     for host in hosts.values():
         assert [entry.kind for entry in host.store.ledger.entries()].count("draw") == 2
 
@@ -352,7 +352,7 @@ def test_a_run_that_was_cancelled_asks_no_more() -> None:
     parties.under("run").cancel()
     with pytest.raises(Stopped, match="cancelled"):
         run(parties)
-    assert parties.channel.asked == []
+    assert cast(Any, parties.channel).asked == []
 
 
 def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +364,7 @@ def test_replies_are_written_down_when_enough_of_them_are_held(monkeypatch: pyte
         batches.append((path, len(replies), rest["decided"]))
         got(run_id, path, replies, **rest)
 
-    parties.journal.got = counting
+    cast(Any, parties.journal).got = counting
     run(parties)
     assert [batch for batch in batches if batch[0] == "average[0]"] == [("average[0]", 1, False)] * 5 + [
         ("average[0]", 0, True)

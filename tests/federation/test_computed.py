@@ -66,7 +66,8 @@ HALF = BestOf(Pure("0.5"))
 def gains(features: np.ndarray) -> np.ndarray:
     """For each column, how many records lie on the larger side of zero: a tree would split where most do."""
     above = (features > 0).sum(axis=0)
-    return np.maximum(above, len(features) - above).astype(np.int64)
+    found: np.ndarray = np.maximum(above, len(features) - above).astype(np.int64)
+    return found
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def test_a_choice_that_stays_is_there_for_later_steps_and_nowhere_else() -> None
     assert set(released) == {"result"} and "split" not in parties.kept
     assert all(draws(one) == [("split", 0), ("split", 1), ("above", 0)] for one in hosts.values())
     crossed = [to for path, to in parties.journal.traffic(parties.study, "run-1") if path.startswith("look")]
-    seen = [decode(exchange.reply) for to in crossed for exchange in to.values()]
+    seen = [decode(exchange.reply or b"") for to in crossed for exchange in to.values()]
     assert len(seen) == 10 and all(reply["ok"] == {} for reply in seen)
 
 

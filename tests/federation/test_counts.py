@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Con
 from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Summed
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace
 from comity.privacy.unit import Neighbours, Unit
 
@@ -88,7 +88,7 @@ def test_counts_lie_on_the_grid_and_pay_for_no_rounding(loss: Pure | Approx, par
     rounded = noise.scale(sensitivity=ideal, shape=(size,), parts=who.honest_parts, grid=exact.grid)
     # Rounding a table of 400 cells would have cost as much as the records themselves, on the same grid.
     assert exact.total < rounded.total
-    unit = 1 / float(loss.epsilon) if isinstance(loss, Pure) else 1 / sqrt(float(noise.charged.square))
+    unit = 1 / float(loss.epsilon) if isinstance(loss, Pure) else 1 / sqrt(float(cast(GDP, noise.charged).square))
     assert per_unit == pytest.approx(unit, rel=1e-9) and per_unit >= unit
 
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -84,11 +84,11 @@ def ran(folder: Any, who: Any = None) -> Any:
         if path != "run.end[0]":
             return
         for name, host in hosts.items():
-            for kind, secret in decode(host.store.state("run-1", "secrets")).items():
+            for kind, secret in decode(host.store.state("run-1", "secrets") or b"").items():
                 secrets[name, kind] = secret[:32]
-            secrets[name, "dealt"] = decode(host.store.state("run-1", "dealt"))[:32]
-            secrets[name, "run key"] = keys[name] = decode(host.store.state("run-1", "run:secret"))
-            secrets[name, "sum root"] = decode(host.store.state("run-1", "sum.root"))
+            secrets[name, "dealt"] = decode(host.store.state("run-1", "dealt") or b"")[:32]
+            secrets[name, "run key"] = keys[name] = decode(host.store.state("run-1", "run:secret") or b"")
+            secrets[name, "sum root"] = decode(host.store.state("run-1", "sum.root") or b"")
 
     parties.progress = watching
     # The files as they are before the end: else the search below could not fail.
@@ -103,7 +103,7 @@ def ran(folder: Any, who: Any = None) -> Any:
                 secrets[party, "dealt, in the journal"] = dealt[:32]
         settle(study, run_id, keeping=keeping)
 
-    parties.journal.settle = settling
+    cast(Any, parties.journal).settle = settling
     released = run(parties)["result"]
     return parties, hosts, line, secrets, keys, taken, released
 
@@ -191,8 +191,8 @@ def test_an_abandoned_run_leaves_no_secret_either(home: Any) -> None:
 
     begin(parties)
     parties.ask(Secretive.tell, each={name: {"dealt": bytes(BYTES)} for name in parties.alive})
-    secrets = decode(hosts["ash"].store.state("run-1", "secrets")).values()
-    key = decode(hosts["ash"].store.state("run-1", "run:secret"))
+    secrets = decode(hosts["ash"].store.state("run-1", "secrets") or b"").values()
+    key = decode(hosts["ash"].store.state("run-1", "run:secret") or b"")
     owned = {name: raw for name, raw in files(home).items() if name.startswith("ash")}
     assert all(holding(owned, secret) for secret in (key, *secrets))
     hosts["ash"].store.abandon("run-1")
@@ -237,7 +237,7 @@ def test_a_finished_run_gives_the_same_values_and_the_same_transcript_without_wh
     again.journal = Journal(home / "journal")
     np.testing.assert_array_equal(run(again)["result"], released)
     assert again.transcript == first
-    assert not again.channel.asked and len(line.asks) == asks
+    assert not cast(Any, again.channel).asked and len(line.asks) == asks
     assert list(again.journal.traffic(again.study, "run-1")) == []
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -436,7 +436,7 @@ def test_answering_never_raises_and_tells_nothing(
             one._records = fail
         elif where == "step":
             monkeypatch.setattr(Leaky, "wrong_shape", step()(lambda self, site: fail()))
-            Leaky.wrong_shape.spec = replace(Leaky.wrong_shape.spec, name="wrong_shape")
+            cast(Any, Leaky.wrong_shape).spec = replace(cast(Any, Leaky.wrong_shape).spec, name="wrong_shape")
         elif where == "store":
             monkeypatch.setattr(one.store, "commit", fail)
         else:

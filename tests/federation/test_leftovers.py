@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,7 +29,7 @@ def run_and_listen(folder: Any) -> Any:
     """A whole run over files, what was secret in the middle of it, and which of that stood in the files then."""
     parties, hosts = setup(Rounds(rounds=0), folder=folder, noise=NoNoise())
     secrets, seen = {}, {}
-    carry = parties.channel.carry
+    carry = cast(Any, parties.channel).carry
 
     def listening(messages: Any) -> Any:
         if path_of(next(iter(messages.values()))) == LAST:
@@ -44,7 +44,7 @@ def run_and_listen(folder: Any) -> Any:
             seen.update(found_in(folder, secrets))
         return carry(messages)
 
-    parties.channel.carry = listening
+    cast(Any, parties.channel).carry = listening
     run(parties)
     return secrets, seen
 

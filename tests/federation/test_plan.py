@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from comity.federation.declaring.protection import Noised, Summed
 from comity.federation.plan import of_two, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, budget_to_rho, zcdp_epsilon
-from comity.privacy.loss import Approx, Loss, Pure, shown
+from comity.privacy.loss import ZCDP, Approx, Loss, Pure, shown
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Unit
@@ -101,7 +101,7 @@ def test_a_person_at_several_parties_is_said_to_be_one() -> None:
 
 def test_group_privacy_of_two_adds_a_step_for_each() -> None:
     assert of_two(Pure("0.3")) == Pure("0.6")
-    assert of_two(budget_to_rho(Approx(1, 1e-6))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
+    assert cast(ZCDP, of_two(budget_to_rho(Approx(1, 1e-6)))).rho == cast(ZCDP, budget_to_rho(Approx(1, 1e-6))).rho * 4
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("29", True)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -157,7 +157,7 @@ def test_the_policy_of_a_sites_file_accepts_a_gaussian_study() -> None:
 def _of(loss: Any) -> Any:
     made = Rounds(rounds=0).declare(consortium())
     (mean, *_) = made.releases
-    noise = replace(mean.protection.noise, loss=loss)
+    noise = replace(cast(Any, mean.protection).noise, loss=loss)
     return replace(made, releases=(replace(mean, protection=replace(mean.protection, noise=noise)),))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -55,7 +55,9 @@ def test_a_run_that_one_party_refuses_leaves_every_ledger_as_it_was(code: Any) -
     assert standing(hosts) == before
     assert set(asked(parties)) == {"run.ready[0]"}, "nobody was asked to begin"
     # The owner is told what, and the coordinator a word.
-    assert len(str(parties.channel.refusals["cedar"])) > 20 and "refused" in str(parties.channel.refusals["cedar"])
+    assert len(str(cast(Any, parties.channel).refusals["cedar"])) > 20 and "refused" in str(
+        cast(Any, parties.channel).refusals["cedar"]
+    )
 
 
 def test_everybody_who_is_not_ready_is_named() -> None:
@@ -75,7 +77,9 @@ def test_a_run_that_was_not_ready_is_tried_again_under_its_id() -> None:
     resumed.journal = parties.journal
     assert run(resumed)["result"].shape == (3,)
     # Who had said that it is ready is not asked again.
-    assert [party for party, message in resumed.channel.asked if path_of(message) == "run.ready[0]"] == ["cedar"]
+    assert [party for party, message in cast(Any, resumed.channel).asked if path_of(message) == "run.ready[0]"] == [
+        "cedar"
+    ]
 
 
 def test_whoever_says_ready_has_promised_nothing() -> None:
@@ -143,7 +147,7 @@ MOMENTS = ["run.begin[0]", "sum.advertise[0]", "average[0]", "sum.mask[mean/0]",
 def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
-    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
+    cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], path)}
     with pytest.raises(Refused, match=r"cedar refused.*closed"):
         run(parties)
     for name, one in hosts.items():
@@ -157,13 +161,13 @@ def test_a_refusal_at_any_moment_frees_what_the_others_never_drew(path: Any) -> 
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: cedar refused .*begin a new run"):
         run(resumed)
-    assert resumed.channel.asked == []
+    assert cast(Any, resumed.channel).asked == []
 
 
 def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
     who = consortium(dropouts=0)
     parties, hosts = setup(who=who, noise=NoNoise())
-    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
+    cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     with pytest.raises(Refused):
         run(parties)
     kept = parties.journal._connection.execute("select name from once where run = 'run-1'").fetchall()
@@ -173,7 +177,7 @@ def test_after_a_refusal_the_journal_keeps_no_secret_of_the_run() -> None:
 
 def test_a_refusal_that_the_drop_outs_allow_ends_nothing() -> None:
     parties, hosts = setup(noise=NoNoise())
-    parties.channel.hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
+    cast(Any, parties.channel).hosts = {**hosts, "cedar": Changed(hosts["cedar"], "lean[0]")}
     assert run(parties)["result"].shape == (3,)
     assert set(parties.lost) == {"cedar"} and "closed" in parties.lost["cedar"]
 

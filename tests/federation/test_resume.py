@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
     kill_at(parties, hosts, ("coordinator", "average[0]", "before-journal"))
     read = {}
-    carry = parties.channel.carry
+    carry = cast(Any, parties.channel).carry
 
     def reading(messages: Any) -> Any:
         try:
@@ -159,7 +159,7 @@ def test_a_coordinator_killed_after_reading_replies_gains_nothing(tmp_path: Path
             if path_of(next(iter(messages.values()))) == "average[0]":
                 read.update({p: hosts[p].answer(m)[:-SIGNATURE_BYTES] for p, m in messages.items()})
 
-    parties.channel.carry = reading
+    cast(Any, parties.channel).carry = reading
     with pytest.raises(Killed):
         run(parties)
     parties, hosts = setup(protocol=Rounds(protection=Noised), folder=tmp_path)
@@ -266,7 +266,7 @@ class Trusted(Rounds):
 
     def declare(self, who: Any) -> Declaration:
         (mean, *_) = super().declare(who).releases
-        noise = mean.protection.noise
+        noise = cast(Any, mean.protection).noise
         entrusted = replace(mean, protection=Entrusted(noise), grid=2.0**-20)
         noisy = Release(
             name="noisy",

@@ -79,7 +79,7 @@ def test_masked_vectors_look_uniform_and_differ_from_the_contribution() -> None:
     units = outbox(hosts, "mean/0")
     assert not units  # the state of a closed run is deleted
     seen = [
-        decode(exchange.reply)["ok"]["masked"]
+        decode(exchange.reply or b"")["ok"]["masked"]
         for path, exchanges in parties.journal.traffic(parties.study, parties.run)
         if path.startswith("sum.mask")
         for exchange in exchanges.values()
@@ -106,13 +106,13 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
         )
     )["ok"]["masked"]
     without_pairs = masked.copy()
-    seeds = decode(cedar.state("run-1", "sum.seeds"))
+    seeds = decode(cedar.state("run-1", "sum.seeds") or b"")
     assert set(seeds["given"]) | set(seeds["taken"]) == set(parties.consortium.parties) - {"cedar"}
     for way, undo in (("given", prg.subtract), ("taken", prg.add)):
         for seed in seeds[way].values():
             undo(without_pairs, derive(seed, parties.study, "run-1", "mask", "mean/0"))
     assert not np.array_equal(to_units(without_pairs), vector)
-    root = decode(cedar.state("run-1", "sum.root"))
+    root = decode(cedar.state("run-1", "sum.root") or b"")
     prg.subtract(without_pairs, derive(root, parties.study, "run-1", "self", "mean/0"))
     np.testing.assert_array_equal(to_units(without_pairs), vector)
 

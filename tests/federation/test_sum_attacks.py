@@ -156,7 +156,7 @@ def alone_on_its_list(who: Any) -> Any:
     points = {holder: point for point, holder in enumerate(holders[VICTIM], 1)}
     shares = {point: opened[holder]["opening"]["self"][VICTIM] for holder, point in points.items()}
     prg.subtract(masked, shamir.join(dict(list(shares.items())[: degree_of(who).threshold])))
-    hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0"))
+    hidden = decode(hosts[VICTIM].store.state("run-1", "out:mean/0") or b"")
     return to_units(masked), hidden
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts
     parties.channel = Tampering(hosts, party, path, change)
     begin(parties)
     total = parties.sum(Rounds().average)
-    units = {name: decode(host.store.state("run-1", "out:mean/0")) for name, host in hosts.items()}
+    units = {name: decode(host.store.state("run-1", "out:mean/0") or b"") for name, host in hosts.items()}
     grid = parties.declaration["mean"].scale(parties.consortium).grid
     expected = sum(units[name] for name in total.names)
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), expected)
@@ -148,7 +148,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
                 replies[party] = sign_reply(identity(party), party, raw, encode(reply))
         return replies
 
-    channel.carry = carry
+    cast(Any, channel).carry = carry
     begin(parties)
     with pytest.raises(Stopped, match="birch's secret"):
         parties.sum(Rounds().average)

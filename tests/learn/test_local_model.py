@@ -79,7 +79,7 @@ def test_classes_that_a_party_lacks_keep_their_column(soft: bool) -> None:
         assert (votes[truth == label].argmax(1) == label).mean() > 0.9
 
 
-class Consecutive(ClassifierMixin, BaseEstimator):
+class Consecutive(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """As strict as boosted trees of other libraries: labels are 0, 1, 2, … without a gap."""
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -100,7 +100,7 @@ def test_labels_are_counted_through_for_the_estimator_and_back() -> None:
     assert votes[:, 3].mean() > 0.9
 
 
-class Untouchable(ClassifierMixin, BaseEstimator):
+class Untouchable(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> None:
         raise AssertionError("fitted")
 

@@ -65,11 +65,11 @@ def test_scikit_learn_takes_it_for_a_fitted_classifier() -> None:
     assert np.array_equal(model.coef_, np.eye(3))
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """One of scikit-learn's own."""
 
 
-class Regressor(RegressorMixin, BaseEstimator):
+class Regressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """One of scikit-learn's own."""
 
 

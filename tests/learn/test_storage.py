@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -59,7 +59,7 @@ def test_a_feature_map_comes_back_with_its_model(mapped: Any) -> None:
     frame = pd.DataFrame({"age": [3, 99], "sex": ["m", "f"]})
     turned = (ENCODING.encode_features(frame) - [0.1, 1 / 3, 0.2, 0.5])[:, :2] / 3
     turned = (turned / np.linalg.norm(turned, axis=1, keepdims=True) - [0.1, -0.2]) @ [2.0, 1.0]
-    np.testing.assert_allclose(again.decision_function(frame), 0.7 * turned - 0.1, atol=1e-14)
+    np.testing.assert_allclose(cast(Any, again).decision_function(frame), 0.7 * turned - 0.1, atol=1e-14)
     page = json.loads((mapped / "model.json").read_text())
     assert page["kind"] != "linear", "a reader without maps would take it for a plain one"
 
@@ -89,12 +89,12 @@ def test_labels_and_bare_weights_come_back(tmp_path: Path, classes: Any) -> None
     save_artefact(LinearClassifier(np.eye(3), classes), tmp_path)
     again = load_model(tmp_path)
     assert again.encoding is None
-    assert again.classes_.tolist() == np.asarray(classes).tolist()
+    assert cast(Any, again).classes_.tolist() == np.asarray(classes).tolist()
 
 
 def test_a_constant_comes_back(tmp_path: Path) -> None:
     save_artefact(ConstantClassifier([0.25, 0.75], ["a", "b"]), tmp_path)
-    assert load_model(tmp_path).predict_proba([0]).tolist() == [[0.25, 0.75]]
+    assert cast(Any, load_model(tmp_path)).predict_proba([0]).tolist() == [[0.25, 0.75]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def test_mixing_kinds_as_one_goes_breaks_the_grant() -> None:
 @pytest.mark.parametrize("currency", [Currency.GAUSSIAN, Currency.CONCENTRATED])
 def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency: Any) -> None:
     most = ceiling(currency, Approx(EPSILON, DELTA))
-    whole = float(most.square) if isinstance(most, GDP) else 2 * float(most.rho)
+    whole = float(most.square) if isinstance(most, GDP) else 2 * float(cast(ZCDP, most).rho)
     one = GDP.squared(whole / STEPS)
 
     def left(k: int) -> float:

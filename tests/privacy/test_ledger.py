@@ -52,10 +52,10 @@ def left(ledger: Ledger) -> Decimal:
 def test_a_draw_spends_what_was_reserved(ledger: Ledger) -> None:
     reserve(ledger, "r1", 1, 0.25)
     [account] = ledger.summary()
-    assert (account.spent.pure, account.reserved.pure, account.left) == (0, Decimal("1.25"), Decimal("1.75"))
+    assert (account.spent.pure, account.reserved.pure, account.left) == (Decimal(0), Decimal("1.25"), Decimal("1.75"))
     permit = ledger.draw(run="r1", release="votes", index=0, step="vote")
     [account] = ledger.summary()
-    assert (account.spent.pure, account.reserved.pure, account.left) == (1, Decimal("0.25"), Decimal("1.75"))
+    assert (account.spent.pure, account.reserved.pure, account.left) == (Decimal(1), Decimal("0.25"), Decimal("1.75"))
     assert (permit.release, permit.index) == ("votes", 0)
     permit.use()
     with pytest.raises(Refused):
@@ -100,7 +100,7 @@ def test_an_ended_run_gives_back_only_what_was_never_drawn(ledger: Ledger, end: 
     ledger.draw(run="r1", release="votes", index=1, step="vote")
     getattr(ledger, end)("r1")
     [account] = ledger.summary()
-    assert (account.spent.pure, account.reserved.pure) == (Decimal("0.5"), 0)
+    assert (account.spent.pure, account.reserved.pure) == (Decimal("0.5"), Decimal(0))
     with pytest.raises(Refused, match="can't draw again"):
         ledger.draw(run="r1", release="votes", index=0, step="vote")
     with pytest.raises(Refused, match="can't draw again"):

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_a_restored_backup_opens_frozen(path: Path, tmp_path: Path) -> None:
     restored.write_off(Pure(1), "the week of the restore")
     [account, staff] = Ledger(path).summary()
     # Three draws of 0.1, the undrawn reservation of r3, and the gap.
-    assert (account.spent.pure, account.reserved.pure, account.frozen) == (Pure("1.4").epsilon, 0, "")
+    assert (account.spent.pure, account.reserved.pure, account.frozen) == (Pure("1.4").epsilon, Decimal(0), "")
     assert staff.left == 0
     with pytest.raises(Refused, match="written off"):
         restored.draw(run="r3", release="votes", index=1, step="vote")

@@ -256,7 +256,7 @@ def test_an_abandoned_run_frees_what_it_never_drew_for_good(ledger: Ledger) -> N
     for _ in range(2):
         ledger.abandon("r1")
     [account] = ledger.summary()
-    assert (account.spent.pure, account.reserved.pure) == (Decimal("0.1"), 0)
+    assert (account.spent.pure, account.reserved.pure) == (Decimal("0.1"), Decimal(0))
     assert [entry.kind for entry in ledger.entries()].count("abandon") == 1
     for act in (
         lambda: ledger.draw(run="r1", release="votes", index=1, step="vote"),

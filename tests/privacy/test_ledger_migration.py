@@ -162,7 +162,7 @@ def test_a_mixture_that_no_currency_takes_has_nothing_left(tmp_path: Path, home:
     drawn = ["approx:0.5,0.000001", "zcdp:0.001"]
     ledger = Ledger(old_ledger(tmp_path / "a", home, "approx:2,0.00001", drawn, ["zcdp:0.001", "zcdp:0.001"]))
     [account] = ledger.summary()
-    assert (account.currency, account.left) == (Currency.APPROX, 0)
+    assert (account.currency, account.left) == (Currency.APPROX, Decimal(0))
     with pytest.raises(Refused, match="written off"):
         ledger.draw(run="open", release="v", index=1, step="s")
     with pytest.raises(BudgetExceeded):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 def test_every_transcript_is_within_three_epsilon_an_iteration_and_not_within_one(moved: int) -> None:
     """Printed: ε an iteration. Its own choice by exp(ε·score) costs 2ε, the measurement ε, and both times Δ."""
     mechanism = MeanWeights(epsilon=0.2, iterations=3, dimensions=2, moved=moved, concentrated=False)
-    stated = float(mechanism.charged.epsilon)
+    stated = float(cast(Pure, mechanism.charged).epsilon)
     assert stated == pytest.approx(0.2 * 3 * 3 * moved)
     found = worst_loss(mechanism, (-moved, 0, moved))
     assert 0.2 * 3 * moved * 1.2 < found <= stated
@@ -109,7 +109,7 @@ def audited(mechanism: MeanWeights, count: int) -> float:
 def test_an_audit_on_neighbours_is_within_the_stated_loss_and_sees_noise_that_is_too_narrow() -> None:
     """A record of (1, −1) becomes (−1, 1): each entry moves by 2."""
     mechanism = MeanWeights(epsilon=0.5, iterations=1, dimensions=2, moved=2, concentrated=False)
-    claim = float(mechanism.charged.epsilon)
+    claim = float(cast(Pure, mechanism.charged).epsilon)
     assert claim == 3
     assert 0.4 < audited(mechanism, 2000) <= claim
     assert audited(replace(mechanism, epsilon=5.0), 2000) > claim

@@ -32,7 +32,8 @@ def laplace_scores(source: NoiseSource, width: float, shift: int, count: int) ->
 
 def worst(scale: Scale, sensitivity: float, size: int = 1) -> int:
     """The largest shift along one axis that two neighbours can have on the grid."""
-    return math.floor(sensitivity / scale.grid + size**0.5)
+    found: int = math.floor(sensitivity / scale.grid + size**0.5)
+    return found
 
 
 @pytest.mark.parametrize(("source", "count", "near"), [(ReleasedNoise(), 20_000, 0.7), (SeededNoise(1), COUNT, 0.9)])
@@ -100,7 +101,8 @@ def test_parts_narrower_than_the_grid_are_caught() -> None:
 
 def ratio_scores(rows: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """The log likelihood ratio between noise around 0 and around `shift`, up to the scale."""
-    return np.sqrt(((rows - shift) ** 2).sum(1)) - np.sqrt((rows**2).sum(1))
+    found: np.ndarray = np.sqrt(((rows - shift) ** 2).sum(1)) - np.sqrt((rows**2).sum(1))
+    return found
 
 
 def spherical_measured(first: np.ndarray, second: np.ndarray, shift: np.ndarray) -> float:

@@ -56,7 +56,8 @@ def test_discrete_laplace(source: Any, count: Any, scale: float) -> None:
 def log_cells(z: np.ndarray, sigma: float) -> np.ndarray:
     """The logarithms of the probabilities that a normal variable rounds to z."""
     upper, lower = log_ndtr((0.5 - np.abs(z)) / sigma), log_ndtr((-0.5 - np.abs(z)) / sigma)
-    return upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
+    found: np.ndarray = upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
+    return found
 
 
 @pytest.mark.parametrize(("source", "count"), sources())

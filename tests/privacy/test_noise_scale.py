@@ -27,7 +27,8 @@ epsilons = st.floats(0.01, 20)
 
 def pmf(sigma: float, reach: int) -> np.ndarray:
     weights = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * sigma * sigma))
-    return weights / weights.sum()
+    found: np.ndarray = weights / weights.sum()
+    return found
 
 
 def rounded_pmf(sigma: float, reach: int) -> np.ndarray:

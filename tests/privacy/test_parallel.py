@@ -63,13 +63,13 @@ def test_what_each_draw_adds_comes_to_the_cost_in_every_order() -> None:
 def test_a_grant_of_epsilon_covers_training_and_evaluation_at_epsilon_each(tmp_path: Path) -> None:
     ledger = made(tmp_path, Pure(1))
     reserve(ledger, "r", [*of("training", Pure("0.4"), Pure("0.6")), *of("set aside", Pure(1))])
-    assert spent(ledger) == (0, 1)
+    assert spent(ledger) == (Decimal(0), Decimal(1))
     steps = [("training", 0, "0.4"), ("set aside", 0, "1"), ("training", 1, "1")]
     for release, index, after in steps:
         ledger.draw(run="r", release=release, index=index, step=release).use()
         assert spent(ledger) == (Decimal(after), 1 - Decimal(after))
     ledger.close("r")
-    assert spent(ledger) == (1, 0)
+    assert spent(ledger) == (Decimal(1), Decimal(0))
     assert ledger.verify().entries == 8
     with pytest.raises(BudgetExceeded) as refusal:
         reserve(ledger, "next", of("set aside", Pure("0.1")))
@@ -86,7 +86,7 @@ def test_parts_of_two_runs_add_up(tmp_path: Path) -> None:
     ledger = made(tmp_path, Pure(2))
     reserve(ledger, "r1", of("training", Pure(1)))
     reserve(ledger, "r2", of("set aside", Pure(1)))
-    assert spent(ledger) == (0, 2)
+    assert spent(ledger) == (Decimal(0), Decimal(2))
     ledger.verify()
 
 
@@ -102,7 +102,7 @@ def test_a_run_that_ends_early_is_charged_what_it_drew(
     for release in drawn:
         ledger.draw(run="r", release=release, index=0, step=release).use()
     getattr(ledger, end)("r")
-    assert spent(ledger) == (Decimal(charged), 0)
+    assert spent(ledger) == (Decimal(charged), Decimal(0))
     ledger.verify()
 
 
@@ -111,7 +111,7 @@ def test_what_may_have_been_forgotten_counts_as_drawn(tmp_path: Path) -> None:
     reserve(ledger, "r", [*of("training", Pure("0.7"), Pure("0.7")), *of("set aside", Pure(1))])
     ledger.draw(run="r", release="training", index=0, step="t").use()
     ledger.write_off(Pure("0.5"), "restored")
-    assert spent(ledger) == (Decimal("1.9"), 0)
+    assert spent(ledger) == (Decimal("1.9"), Decimal(0))
     ledger.verify()
 
 

@@ -33,7 +33,8 @@ def permit() -> Permit:
 def seen(draw: Any, parties: int, coalition: int) -> np.ndarray:
     """The opened sum of every party's part, less the parts that the coalition drew itself."""
     parts = [draw() for _ in range(parties)]
-    return sum(parts) - sum(parts[:coalition], np.zeros_like(parts[0]))
+    found: np.ndarray = sum(parts) - sum(parts[:coalition], np.zeros_like(parts[0]))
+    return found
 
 
 def laplace_scores(width: float, shape: float, shift: int) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +50,8 @@ def laplace_measured(
     source: Any, width: float, parties: int, coalition: int, laid_out: int, shift: int, count: int
 ) -> float:
     def draw() -> np.ndarray:
-        return source.laplace_part(width, laid_out, (count,), permit=permit())
+        found: np.ndarray = source.laplace_part(width, laid_out, (count,), permit=permit())
+        return found
 
     values, ratios = laplace_scores(width, (parties - coalition) / laid_out, shift)
     views = seen(draw, parties, coalition), seen(draw, parties, coalition) + shift

@@ -65,7 +65,8 @@ def laplace_parts(scale: float, parts: int, arrived: int, reach: int) -> np.ndar
 
 def laplace(scale: float, reach: int) -> np.ndarray:
     weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
-    return weights / weights.sum()
+    found: np.ndarray = weights / weights.sum()
+    return found
 
 
 @pytest.mark.parametrize(("scale", "parts"), [(0.7, 3), (4.0, 2), (9.0, 7)])
@@ -167,9 +168,10 @@ def mixed(beta: float, dimension: int, shape: float, smoothing: float, reach: in
     wide = np.arange(-20 * reach, 20 * reach + 1)
     one /= np.array([np.exp(-(wide**2) / (2 * v)).sum() for v in variances])[:, None]
     letters = "abc"[:dimension]
-    return np.einsum(
+    found: np.ndarray = np.einsum(
         ",".join(["n", *("n" + letter for letter in letters)]) + "->" + letters, weights / 2 * slope, *[one] * dimension
     )
+    return found
 
 
 @pytest.mark.parametrize(

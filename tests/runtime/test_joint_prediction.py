@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -62,7 +62,7 @@ def approved(sites: ColumnSites, study: Study) -> dict[str, Any]:
 
 
 def wanted(study: Study, coef: Any, new: pd.DataFrame) -> pd.Series:
-    model = LinearClassifier(coef[None, :], classes=("no", "yes"), encoding=study.protocol.encoding)
+    model = LinearClassifier(coef[None, :], classes=("no", "yes"), encoding=cast(Any, study.protocol).encoding)
     return pd.Series(model.predict(new), index=new["person"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -287,7 +287,7 @@ def test_a_study_names_the_models_of_its_simulation(
     assert type(material.models["west"].estimator).__name__ == "GaussianNB"
     run_study(study, seed=1, material=material)
     assert "votes evenly" not in caplog.text
-    ballot = study.protocol.ballot(study.consortium)
+    ballot = cast(Any, study.protocol).ballot(study.consortium)
     expected = sum(
         harden(local_votes(material.models[name], one.features, one.labels, ballot.auxiliary, len(ballot.classes)))
         for name, one in material.parties.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_the_sums_of_records_alone_are_computed_once(monkeypatch: pytest.MonkeyP
         asked.append(1)
         whole(self, site)
 
-    counted.spec = whole.spec
+    cast(Any, counted).spec = cast(Any, whole).spec
     monkeypatch.setattr(Averaging, "second_moment", counted)
     run(repeats=5, hosts=False)
     # One for the run itself, one for all of its repeats.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -101,7 +101,7 @@ def test_the_hash_covers_the_content_of_what_the_study_refers_to(folder: Path) -
 
 def test_overrides_change_a_simulation(folder: Path) -> None:
     assert load(folder, **{"privacy.epsilon": 0.5}).privacy.epsilon == 0.5
-    assert load(folder, **{"softlabel.method": "avg"}).protocol.method == "avg"
+    assert cast(Any, load(folder, **{"cast(Any, softlabel).method": "avg"}).protocol).method == "avg"
 
 
 @pytest.mark.parametrize(

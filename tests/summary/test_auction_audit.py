@@ -33,7 +33,8 @@ def asked_at(mechanism: Any, ours: float, theirs: float, count: int = 60_000) ->
     ranks = bids.ranks({"reader": ours, "other": theirs}, ("reader", "other"))
     signed = ranks if isinstance(mechanism, RankCoins) else -ranks
     found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=simulated("asked"))
-    return found[:, 0].astype(float)
+    made: np.ndarray = found[:, 0].astype(float)
+    return made
 
 
 def test_the_published_auction_is_caught_and_the_corrected_one_is_not() -> None:

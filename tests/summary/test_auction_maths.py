@@ -99,7 +99,8 @@ def chance_asked(rank: int, mechanism: Any) -> float:
     ratio = math.exp(-1 / scale.total)
     gap = math.ceil(mechanism.threshold / scale.grid) - round(-rank / scale.grid)
     tail = ratio ** abs(gap) / (1 + ratio)
-    return tail if gap > 0 else 1 - ratio * tail
+    found: float = tail if gap > 0 else 1 - ratio * tail
+    return found
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -226,7 +226,7 @@ def test_a_record_that_waited_long_enough_is_asked_for_and_none_is_sold_twice(mo
         told.append((site.party, int(site.label), int(ask[0])))
         return original(self, site, ask)
 
-    watched.__dict__["spec"] = original.spec
+    watched.__dict__["spec"] = cast(Any, original).spec
     monkeypatch.setattr(PublishedSummary, "sell", watched)
     ran(published(auction_epsilon=13.0, tau=1))
     assert all(asked for _, _, asked in told)

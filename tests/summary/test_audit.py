@@ -3,14 +3,14 @@ twins beyond them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from comity.audit.bound import mu_lower_bound
 from comity.entropy import Stream
-from comity.privacy.loss import Approx
+from comity.privacy.loss import GDP, Approx
 from comity.protocols.summary import moments, ratio
 from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.spectrum import Spectrum
@@ -79,5 +79,5 @@ def test_an_owners_mass_loses_no_more_than_is_debited_for_it() -> None:
 def test_an_owners_two_releases_cost_no_more_than_the_study_and_the_consumers_one_no_less(epsilon: float) -> None:
     built, who = summary(), consortium(Approx(epsilon, 1e-5))
     declared = built.declare(who).accept(who)
-    owner = [float(declared[name].loss.square) for name in ("moments", "mass")]
-    assert sum(owner) <= float(declared["wish"].loss.square) <= sum(owner) * (1 + 1e-9)
+    owner = [float(cast(GDP, declared[name].loss).square) for name in ("moments", "mass")]
+    assert sum(owner) <= float(cast(GDP, declared["wish"].loss).square) <= sum(owner) * (1 + 1e-9)

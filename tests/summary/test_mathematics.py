@@ -20,7 +20,8 @@ def _rows(count: int, columns: int, seed: str = "rows") -> np.ndarray:
 
 
 def _kernel(one: np.ndarray, two: np.ndarray, gamma: float) -> np.ndarray:
-    return np.exp(-gamma * ((one[:, None, :] - two[None, :, :]) ** 2).sum(-1))
+    found: np.ndarray = np.exp(-gamma * ((one[:, None, :] - two[None, :, :]) ** 2).sum(-1))
+    return found
 
 
 def test_features_have_length_one_whatever_the_row_is() -> None:

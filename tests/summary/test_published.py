@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -37,10 +38,10 @@ def test_losses_are_the_true_ones(colluders: int) -> None:
     who = consortium(Approx(1.0, 1e-5), colluders=colluders)
     budget = PublishedBudget.of(who, 20, 8, 0.5)
     readers = max(1, colluders)
-    assert budget.wished.charged == ZCDP(str(budget.wished.charged.rho))
+    assert budget.wished.charged == ZCDP(str(cast(ZCDP, budget.wished.charged).rho))
     assert float(budget.wished.charged.rho) == pytest.approx(2.5 * (2 * budget.wish) ** 2 * iterations(20))
     # Printed as 1, in truth more than twice that; and the rounds for two records that are others.
-    assert float(Spent.zero().add(budget.wished.charged).epsilon_at(who.loss.delta)) > 2.5
+    assert float(Spent.zero().add(budget.wished.charged).epsilon_at(cast(Approx, who.loss).delta)) > 2.5
     assert float(budget.broadcasts.rho) == pytest.approx(7 * 2.5 * EACH_ROUND * (4 * budget.means) ** 2)
     assert budget.auction == Approx(4 * readers, budget.auction.delta)
     assert float(budget.auction.delta) == pytest.approx(1 - math.exp(-4 * readers))

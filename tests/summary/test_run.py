@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -191,7 +191,7 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
             raise Refused("gone", code="stopped")
         return choose(self, site, quota)
 
-    vanishing.__dict__["spec"] = choose.spec
+    vanishing.__dict__["spec"] = cast(Any, choose).spec
     monkeypatch.setattr(OneShotSummary, "choose", vanishing)
     records = {**held(2), "dogwood": held(2)["cedar"], "fir": held(2)["ash"]}
     roles = {"owner": (*OWNERS, "dogwood", "fir"), "consumer": (CONSUMER,)}
@@ -208,7 +208,7 @@ def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: 
         given = choose(self, site, quota)["chosen"]
         return {"chosen": {name: values[: max(0, quota - 1)] for name, values in given.items()}}
 
-    short.__dict__["spec"] = choose.spec
+    short.__dict__["spec"] = cast(Any, choose).spec
     monkeypatch.setattr(OneShotSummary, "choose", short)
     with pytest.raises(Stopped):
         run()
@@ -222,12 +222,14 @@ def test_artefacts_are_read_back_as_they_were(bought: Any, tmp_path: Path) -> No
         folder = tmp_path / str(place)
         save_artefact(one, folder)
         again = load_artefact(folder)
-        assert type(again) is type(one) and again.bought == one.bought
+        assert type(again) is type(one) and cast(Any, again).bought == cast(Any, one).bought
         assert again.section().tables == one.section().tables and again.card() == one.card()
         if isinstance(one, RatioWeights):
-            assert np.array_equal(again.weights(rows), one.weights(rows))
+            assert np.array_equal(cast(Any, again).weights(rows), cast(Any, one).weights(rows))
         else:
-            assert np.array_equal(again.rows, one.rows) and np.array_equal(again.labels, one.labels)
+            assert np.array_equal(cast(Any, again).rows, cast(Any, one).rows) and np.array_equal(
+                cast(Any, again).labels, cast(Any, one).labels
+            )
         (folder / "bought.json").write_text("{}")
         with pytest.raises(DataError):
             load_artefact(folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -28,11 +29,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_the_width_is_that_of_the_auxiliary_records_and_in_the_hash(folder: Any) -> None:
     study = Study.load(folder / "study.toml")
-    public = study.protocol.encoding.encode_features(pd.read_parquet(folder / "public.parquet"))
-    assert study.protocol.gamma == pytest.approx(width(public))
+    public = cast(Any, study.protocol).encoding.encode_features(pd.read_parquet(folder / "public.parquet"))
+    assert cast(Any, study.protocol).gamma == pytest.approx(width(public))
     assert "by 150 public records" in study.plan().as_text()
     given = Study.load(folder / "study.toml", overrides={"summary.gamma": 0.4})
-    assert given.protocol.gamma == 0.4 and given.hash != study.hash
+    assert cast(Any, given.protocol).gamma == 0.4 and given.hash != study.hash
 
 
 def test_no_private_file_is_opened_for_a_plan(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,7 @@ def test_records_come_back_from_their_rows(scaling: Any, target: Any) -> None:
 
 
 def test_days_come_back_in_their_steps() -> None:
-    own = Schema((Date("seen", "2020-01-15", "2023-12-31", step="month"),))
+    own = Schema((Date("seen", date(2020, 1, 15), date(2023, 12, 31), step="month"),))
     encoding = Encoding(own, scaling="unit")
     table = pd.DataFrame({"seen": pd.to_datetime(["2020-01-20", "2021-05-09", "2023-12-31"])})
     rows = encoding.encode(table).records.features

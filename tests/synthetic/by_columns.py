@@ -54,4 +54,5 @@ def opened(
     """What is released by a whole run over hosts."""
     held = parts(tried, records) if isinstance(records, pd.DataFrame) else records
     parties, _ = hosted(tried, held, who, noise or NoNoise())
-    return run(parties)["tables"]
+    found: dict[str, Any] = run(parties)["tables"]
+    return found

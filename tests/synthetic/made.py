@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def schema(target: Target | None = CLASSES) -> Schema:
             Categorical("town", ("A", "B", "C"), other=True),
             Categorical("region", ("north", "south"), follows="town"),
             Ordinal("stage", ("one", "two", "three")),
-            Date("seen", "2020-01-01", "2023-12-31", step="day", bins=4),
+            Date("seen", date(2020, 1, 1), date(2023, 12, 31), step="day", bins=4),
         ),
         target,
     )

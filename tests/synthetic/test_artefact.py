@@ -26,7 +26,8 @@ def presented() -> SyntheticDataset:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
     built = SyntheticData(schema=schema(), rows=900)
     found = simulate(built, parties=held, epsilon=2.0, delta=1e-6, unit="record", neighbours="add-remove", seed=1)
-    return found.presented
+    made: SyntheticDataset = found.presented
+    return made
 
 
 def test_it_loads_as_it_was_saved(presented: SyntheticDataset, tmp_path: Path) -> None:

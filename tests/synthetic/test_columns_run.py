@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -255,5 +255,7 @@ def test_a_lost_owner_is_waited_for_and_nothing_is_drawn_twice(products: str, st
     again, _ = hosted(tried, parts(tried, given), who, SeededNoise(5))
     again.channel, again.journal = stumbling.channel, stumbling.journal
     assert run(again)["tables"]["rows"] == 100
-    spent = {float(host.store.ledger.summary()[0].spent.epsilon_at(who.loss.delta)) for host in hosts.values()}
+    spent = {
+        float(host.store.ledger.summary()[0].spent.epsilon_at(cast(Approx, who.loss).delta)) for host in hosts.values()
+    }
     assert len(spent) == 1 and 0 < spent.pop() <= 1.0

@@ -76,7 +76,7 @@ def test_no_participant_sees_an_exact_count_across_owners(products: str, letters
     masked = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            values = decode(exchange.reply)["ok"]
+            values = decode(exchange.reply or b"")["ok"]
             assert set(values) <= declared, path
             if "masked" in values:
                 masked += 1

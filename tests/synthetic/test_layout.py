@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import isclose, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, StudyError
 from comity.federation.declaring.bounds import Counts
+from comity.privacy.loss import GDP
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.counting import BINS, MOST_COLUMNS, MOST_COUNTS, counting_of
 from comity.protocols.synthetic.layout import LAPLACE, Layout
@@ -58,7 +59,9 @@ def test_the_noise_of_a_study_is_scaled_for_the_blocks_that_it_counts() -> None:
         assert isclose(release.sensitivity, factor * sqrt(sum(w * w for w in layout.weights)))
         assert release.shape == (layout.counts,)
         # Whole numbers on their grid: nothing is rounded, so that no term for rounding is missing.
-        assert isclose(release.scale(who).total, release.sensitivity / sqrt(float(release.loss.square)), rel_tol=1e-6)
+        assert isclose(
+            release.scale(who).total, release.sensitivity / sqrt(float(cast(GDP, release.loss).square)), rel_tol=1e-6
+        )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

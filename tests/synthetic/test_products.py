@@ -99,7 +99,8 @@ def in_cells(own: pd.DataFrame) -> np.ndarray:
     codes = made.counting.encoding.encode(own).records.features.astype(int)
     age, dose, score, ill = (middles(made, k)[codes[:, k]] for k in (0, 1, 3, 4))
     rows = np.column_stack([np.ones(len(own)), age, dose, codes[:, 2] == 1, codes[:, 2] == 2, ill])
-    return np.linalg.lstsq(rows, score, rcond=None)[0]
+    found: np.ndarray = np.linalg.lstsq(rows, score, rcond=None)[0]
+    return found
 
 
 def test_a_regression_from_counts_is_the_one_on_the_records_in_their_cells() -> None:

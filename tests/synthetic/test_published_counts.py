@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.data.public.adult import census_schema
 from comity.entropy import Stream
+from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
@@ -50,7 +51,7 @@ def test_counts_lose_no_more_than_is_charged_and_nearly_that(neighbours: Any) ->
     first = counted([*others, 1e-9])
     second = counted(others if neighbours is Neighbours.ADD_REMOVE else [*others, 0.999])
     assert np.abs(first - second).sum() == budget.counts.sensitivity
-    charged = float(budget.counts.charged.epsilon)
+    charged = float(cast(Pure, budget.counts.charged).epsilon)
     assert 0.6 * charged < told(first, second, budget, 1) <= charged
     # Controls: the record counts twice, and levels are charged as if they were one histogram.
     assert told(first + (first - second), second, budget, 2) > charged

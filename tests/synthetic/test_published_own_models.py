@@ -4,6 +4,7 @@ And who shares: any owners, one or all of them."""
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from comity.runtime.simulation.simulate import simulate
 COLUMNS = (
     Numeric("age", 0, 100, integer=True),
     Categorical("sex", ("f", "m"), missing="cell"),
-    Date("seen", "2020-01-01", "2023-12-31", missing="cell"),
+    Date("seen", date(2020, 1, 1), date(2023, 12, 31), missing="cell"),
 )
 TARGETS = {
     "logistic": Classes("y", ("no", "yes")),
@@ -123,7 +124,7 @@ def test_dates_are_shared_as_days_of_their_range_and_load_as_the_owners_do() -> 
 
 @pytest.mark.parametrize(("step", "format"), [("day", None), ("week", None), ("month", "%Y-%m"), ("year", "%Y")])
 def test_dates_of_every_step_and_format_come_back(step: Any, format: Any) -> None:
-    column = Date("seen", "2020-03-05", "2023-10-31", step=step, format=format)
+    column = Date("seen", date(2020, 3, 5), date(2023, 10, 31), step=step, format=format)
     method = replace(protocol(), schema=Schema((COLUMNS[0], column), TARGETS["logistic"]))
     steps = np.arange(column.steps + 1) / column.steps
     values = np.column_stack([np.full(len(steps), 0.5), steps])

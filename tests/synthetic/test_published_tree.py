@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import combinations_with_replacement, product
 from time import process_time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -238,7 +238,7 @@ def seen_of_the_record(grow: Any, times: Any) -> Any:
 def test_neighbours_are_no_clearer_than_charged(narrower: int, holds: bool) -> None:
     """A record comes to four others; the same tree with an eighth of the noise is caught."""
     shape, budget = shaped(ONE, depth=2, candidates=3, seed=2), Budget(Decimal(4), 2, 3, Neighbours.ADD_REMOVE)
-    charged = float(budget.choice.charged.epsilon + budget.leaves.charged.epsilon)
+    charged = float(cast(Pure, budget.choice.charged).epsilon + cast(Pure, budget.leaves.charged).epsilon)
     noise = SeededNoise(5)
     without, labels = np.full((4, 1), 0.9), np.zeros(4, np.int64)
     with_one = np.vstack([without, [[0.3]]])
@@ -264,7 +264,7 @@ def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_c
         return np.array([np.clip(one.counts[0, 1], 0, 3) - np.clip(one.counts[0, 0], 0, 3) for one in trees], float)
 
     found = epsilon_lower_bound(seen([0, 0, 1]), seen([0, 0, 0]))
-    assert (found <= float(budget.leaves.charged.epsilon)) is holds
+    assert (found <= float(cast(Pure, budget.leaves.charged).epsilon)) is holds
 
 
 def thresholds_from_data(values: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from comity.data import Records
 from comity.errors import ComityError, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Noised, Summed
-from comity.privacy.loss import Pure
+from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic import SyntheticData
 from comity.runtime.simulation.simulate import simulate
@@ -66,7 +66,7 @@ def test_records_that_are_no_cells_stop_the_run_before_anything_is_drawn() -> No
     coordinator, hosts = parties(built, held, who)
     with pytest.raises(ComityError):
         run(coordinator)
-    assert float(hosts[TOY[0]].store.ledger.summary()[0].spent.epsilon_at(who.loss.delta)) == 0
+    assert float(hosts[TOY[0]].store.ledger.summary()[0].spent.epsilon_at(cast(Approx, who.loss).delta)) == 0
 
 
 @pytest.mark.parametrize("loss", ["delta", "pure"])
@@ -94,7 +94,7 @@ def test_nobody_sees_an_exact_sum() -> None:
     built, who = SyntheticData(schema=schema()), consortium()
     declared = built.accepted(who)
     assert isinstance(declared["counts"].protection, Summed) and declared["counts"].loss is not None
-    assert declared["tables"].protection.of == ("counts",)
+    assert cast(Any, declared["tables"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "tables"]
 
 
@@ -156,9 +156,11 @@ def test_each_party_alone_releases_its_own_counts_and_has_its_own_dataset() -> N
     assert isinstance(found.declaration["counts"].protection, Noised)
     assert "each of them" not in found.guarantee.adversary and "other parties included" in found.guarantee.adversary
     assert set(found.beside) == {"data-1", "data-2", "data-3"}
-    sizes = [len(one.frame) for one in found.beside.values()]
+    sizes = [len(cast(Any, one).frame) for one in found.beside.values()]
     assert all(abs(size - len(own)) < 150 for size, own in zip(sizes, held.values()))
-    assert found.presented.counts.deviation == pytest.approx(sqrt(3) * found.beside["data-1"].counts.deviation)
+    assert cast(Any, found.presented).counts.deviation == pytest.approx(
+        sqrt(3) * cast(Any, found.beside["data-1"]).counts.deviation
+    )
 
 
 def test_an_agent_by_itself_releases_with_noise_of_its_own() -> None:

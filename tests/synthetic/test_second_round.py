@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from math import isclose, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Counts
 from comity.federation.declaring.protection import Summed
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic import SyntheticData, second_round
 from comity.protocols.synthetic.layout import LAPLACE, Layout
@@ -92,7 +92,9 @@ def test_the_second_release_is_scaled_for_the_tables_that_it_counts(neighbours: 
     release, weights = built.accepted(who)["again"], built.recount(who).weights
     factor = sqrt(2) if neighbours == "replace" else 1.0
     assert isclose(release.sensitivity, factor * sqrt(sum(weight * weight for weight in weights)))
-    assert isclose(release.scale(who).total, release.sensitivity / sqrt(float(release.loss.square)), rel_tol=1e-6)
+    assert isclose(
+        release.scale(who).total, release.sensitivity / sqrt(float(cast(GDP, release.loss).square)), rel_tol=1e-6
+    )
 
 
 @pytest.mark.parametrize("loss", [Approx(0.7, 1e-6), Approx(3.0, 1e-9), Pure("0.7"), Pure(3)], ids=str)
@@ -101,9 +103,9 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
     declared = SyntheticData(**TWICE, model="mixture").accepted(who)
     costs = [declared[name].loss for name in ("counts", "again")]
     if isinstance(loss, Pure):
-        parts, whole = [one.epsilon for one in costs], loss.epsilon
+        parts, whole = [cast(Pure, one).epsilon for one in costs], cast(Pure, loss).epsilon
     else:
-        parts, whole = [one.square for one in costs], gaussian_budget(loss).square
+        parts, whole = [cast(GDP, one).square for one in costs], cast(GDP, gaussian_budget(loss)).square
     assert sum(parts) <= whole
     assert [float(part / whole) for part in parts] == pytest.approx([0.4, 0.6], abs=1e-12)
 
@@ -111,7 +113,7 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
 def test_nobody_sees_an_exact_sum_of_either_round() -> None:
     declared = SyntheticData(**TWICE).accepted(consortium())
     assert all(isinstance(declared[name].protection, Summed) and declared[name].loss for name in ("counts", "again"))
-    assert declared["opened"].protection.of == declared["pairs"].protection.of == ("counts",)
+    assert cast(Any, declared["opened"].protection).of == cast(Any, declared["pairs"].protection).of == ("counts",)
     assert [one.name for one in declared.releases] == ["counts", "opened", "pairs", "again", "tables"]
 
 
@@ -157,7 +159,7 @@ def test_an_owner_refuses_another_list_and_draws_nothing_for_it(few: None) -> No
     with pytest.raises(Refused, match="count_again") as refused:
         run(coordinator)
     assert (refused.value.code, refused.value.key) == ("form", "pairs")
-    first = built.declare(who)["counts"].loss.square
+    first = cast(GDP, built.declare(who)["counts"].loss).square
     for host in hosts.values():
         spent = host.store.ledger.summary()[0].spent
         assert spent.gaussian == first
@@ -278,7 +280,10 @@ def test_a_run_folder_holds_both_rounds_and_further_products_come_of_it(
 def test_it_is_saved_and_read_again_with_its_deviations(presented: Any, tmp_path: Path) -> None:
     save_artefact(presented.presented, tmp_path)
     again, before = load_artefact(tmp_path), presented.presented
-    assert again.counts.deviations == before.counts.deviations and again.counts.digest == before.counts.digest
+    assert (
+        cast(Any, again).counts.deviations == cast(Any, before).counts.deviations
+        and cast(Any, again).counts.digest == cast(Any, before).counts.digest
+    )
     assert "tables counted twice" in before.card().parts["How it was made"]
 
 

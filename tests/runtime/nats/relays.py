@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -231,7 +231,7 @@ class NatsLine:
         """Between both ends and their clients, where the bus and its client may drop what they like."""
         chance = random.Random(len(self.sites))
         for link in (self.channels[-1]._link, *(site.desk._link for site in self.sites.values())):
-            link.send = _badly(link.send, chance, loss, twice, swapped, delay)
+            cast(Any, link).send = _badly(link.send, chance, loss, twice, swapped, delay)
         return True
 
     def end_sites(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from comity.runtime.nats import consortium
 from comity.runtime.nats.certificates import Authority, install
@@ -32,7 +33,7 @@ class Loopback:
     home: Path
 
     @classmethod
-    def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Loopback:
+    def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Self:
         """With all of these parties and the coordinator admitted; they dial by websocket if asked to."""
         made, port = cls(home), free_port()
         invitations = consortium.init(
