@@ -97,6 +97,7 @@ class Entrusting(Drawn):
     def declare(self, who: Any) -> Any:
         declared = super().declare(who)
         total, mean = declared.releases
+        assert total.noise is not None
         return replace(declared, releases=(replace(total, protection=Noised(total.noise)), mean))
 
 

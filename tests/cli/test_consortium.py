@@ -77,6 +77,7 @@ def test_a_relay_serves_takes_new_members_and_ends_when_told(comity: Any, place:
     command = [sys.executable, "-m", "comity", "relay", "serve", "consortium"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
+        assert process.stdout is not None
         assert "the relay listens at 127.0.0.1" in process.stdout.readline()
         added = comity("consortium", "add", "consortium", "relay/request.pem", "--party", "north", "--json")
         assert added.document["relay_has_it"] is True

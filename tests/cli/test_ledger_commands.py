@@ -61,6 +61,7 @@ def test_a_broken_export_is_refused(comity: Any, path: Path, tmp_path: Path) -> 
     assert json.loads(shown.out)["entries"][0]["kind"] == "create"
     assert comity("ledger", "export", path, "--to", exported).code == 0
     document = json.loads(exported.read_text())
+    entries: list[Any]
     for entries in ([{}], [7], []):
         exported.write_text(json.dumps({**document, "entries": entries}))
         assert comity("ledger", "verify", exported).code == 4

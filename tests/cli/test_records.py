@@ -55,7 +55,7 @@ def test_schema_check_and_draft_read_every_source(folder: Path, comity: Comity, 
 
 
 def test_schema_check_quotes_values_on_the_terminal_and_tells_sizes(folder: Path, comity: Comity) -> None:
-    frame = pd.read_csv("plain.csv")
+    frame: Any = pd.read_csv("plain.csv")
     frame.loc[0, "readmitted"] = "perhaps"
     frame.loc[1, "patient"] = frame.loc[0, "patient"]
     frame.to_csv("odd.csv", index=False)

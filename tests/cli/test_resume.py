@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(
     comity: Any, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole = Path(comity("run", "study.toml", "--seed", "7", "--out", "whole", "--json").document["folder"])
-    simulated = runtime_run.simulated
+    simulated = cast(Any, runtime_run).simulated
 
     def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
         def progress(words: str) -> None:
@@ -139,7 +139,7 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(
 
 
 def interrupted_at(moment: str, comity: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    simulated = runtime_run.simulated
+    simulated = cast(Any, runtime_run).simulated
 
     def interrupted(agreed: Any, material: Any, **options: Any) -> Any:
         def progress(words: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -197,8 +198,9 @@ def test_messages_of_a_wrong_form_are_refused(side: Any) -> None:
 
     done = play(shares, tournament, [dealt(s, messages[s], count) for s in Side])
     sent = (done.sent_to_curator, done.sent_to_parties)[side]
+    changes: list[Callable[[bytes], bytes]] = [lambda m: m[:-1], lambda m: m + b"\0"]
     for place in range(len(sent)):
-        for change in (lambda m: m[:-1], lambda m: m + b"\0"):
+        for change in changes:
             if change(sent[place]) == sent[place]:
                 continue
             exchange = half()
@@ -228,6 +230,7 @@ def test_sizes_out_of_range_are_errors(sizes: Any) -> None:
 
 
 def test_shares_of_a_wrong_form_are_errors() -> None:
+    shares: Any
     for shares in (np.zeros(4, np.uint64), np.zeros(3, np.int64), np.zeros((3, 1), np.uint64)):
         with pytest.raises(ValueError, match="3 uint64 shares"):
             next(argmin(Side.CURATOR, shares, dealt_pair(1)[0], Tournament(3)))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,7 @@ def test_packed_bits_have_one_encoding(bits: Any) -> None:
 
 
 def test_sides_that_do_not_end_together_are_an_error() -> None:
-    def speaks(rounds: Any) -> Iterator[bytes]:
+    def speaks(rounds: int) -> Generator[bytes, bytes, None]:
         for _ in range(rounds):
             yield b""
 

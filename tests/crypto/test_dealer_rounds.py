@@ -32,7 +32,7 @@ def test_shares_add_up_to_the_curve_within_its_rounding(parties: int) -> None:
     shares = generator.integers(0, waves.STEPS, (parties, ROWS)).astype(np.uint16)
     hands = waves.deal_waves(seeds(parties, "waves"), ROWS, CURVE)
     shown = waves.opened([waves.masked(hand, share) for hand, share in zip(hands, shares)])
-    total = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+    total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
     found = total.view(np.int64) * 4.0**-waves.PLACES
     z = 2 * np.pi * (shares.astype(np.int64).sum(axis=0) % waves.STEPS) / waves.STEPS
     exact = sum(b * np.sin(k * z) for k, b in zip(CURVE.harmonics, CURVE.amplitudes))
@@ -46,7 +46,7 @@ def test_the_bound_of_a_curve_counts_the_rounding_of_what_was_dealt() -> None:
         hands = waves.deal_waves(seeds(2, f"rounding {turn}"), rows, CURVE)
         every = np.arange(rows).astype(np.uint16)
         shown = waves.opened([waves.masked(hands[0], every), waves.masked(hands[1], np.zeros_like(every))])
-        total = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
         highest = max(highest, np.abs(total.view(np.int64) * 4.0**-waves.PLACES).max())
     assert np.abs(CURVE.values).max() < highest <= CURVE.largest
 
@@ -71,12 +71,13 @@ def test_shares_add_up_to_the_combinations(parties: int) -> None:
     # One opening of the matrices serves several vectors.
     for turn in range(2):
         hands = vectors.deal_vector(list(zip(own, widths)), seeds(parties, f"vector {turn}"), ROWS)
-        opened = sum(vectors.masked(hand, share) for hand, share in zip(hands, shares))
+        opened: Any = sum(vectors.masked(hand, share) for hand, share in zip(hands, shares))
         found = [vectors.combination(hand, at, matrices[at], masked, opened) for at, hand in enumerate(hands)]
         s = [int(one) for one in sum(shares)]
         exact = [sum(int(a) * b for a, b in zip(line, s)) % 2**64 for x in matrices for line in x]
         np.testing.assert_array_equal(sum(sums for sums, _ in found), np.array(exact, np.uint64))
-        assert int(sum(total for _, total in found)[0]) == sum(s) % 2**64
+        last: Any = sum(total for _, total in found)
+        assert int(last[0]) == sum(s) % 2**64
         shares = words(generator, parties, ROWS)
 
 

@@ -90,6 +90,7 @@ def test_what_is_no_set_of_shares_is_refused() -> None:
     with pytest.raises(Malformed):
         split(np.array([1]), 2, bits=48)
     shares = split(np.arange(4), 2)
+    wrong: Any
     for wrong in ([], [shares[0], shares[1][:3]], [shares[0], shares[1].view(np.int64)]):
         with pytest.raises(Malformed):
             join(wrong)

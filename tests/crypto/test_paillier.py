@@ -280,7 +280,7 @@ def test_a_common_factor_of_the_orders_is_refused() -> None:
         while not is_prime(mpz(6 * k + 1)):
             k += 2
         primes.append(mpz(6 * k + 1))
-    assert "common factor" in paillier._fault_of_primes(*primes, 1024)
+    assert "common factor" in paillier._fault_of_primes(primes[0], primes[1], 1024)
 
 
 def _fractions(values: list[mpz], modulus: mpz) -> np.ndarray:

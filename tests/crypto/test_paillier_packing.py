@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,13 +79,14 @@ def test_more_terms_than_the_headroom_are_refused() -> None:
     vector = packing.encrypt([5])
     four = packing.add(*[vector] * 4)
     assert packing.decrypt(private(), four) == [20]
-    for attempt in (
+    attempts: tuple[Callable[[], Any], ...] = (
         lambda: packing.add(four, vector),
         lambda: packing.multiply(vector, 5),
         lambda: packing.multiply(four, -2),
         lambda: packing.read(packing.write(vector), 1, 5),
         lambda: packing.read(packing.write(vector), 1, 0),
-    ):
+    )
+    for attempt in attempts:
         with pytest.raises(Malformed, match="4 terms"):
             attempt()
 

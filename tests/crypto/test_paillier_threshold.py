@@ -136,5 +136,6 @@ def test_a_dealer_that_does_not_mask_is_caught() -> None:
     key = private()
     order = lcm(key.p - 1, key.q - 1)
     exponent = order * invert(order, key.public.n) - 1
+    dealt: list[tuple[KeyShare, ...]]
     dealt = [(KeyShare(key.public, 0, 2, exponent), KeyShare(key.public, 1, 2, mpz(1)))] * 250
     assert kstest(_places(dealt, 0), "uniform").pvalue < LIKELY

@@ -60,6 +60,7 @@ def test_every_byte_of_a_seed_changes_the_whole_mask(place: int) -> None:
 
 
 def test_only_vectors_of_words_are_masked_and_by_whole_seeds() -> None:
+    wrong: Any
     for wrong in (np.zeros(3), np.zeros(3, np.int64), np.zeros((4, 4), np.uint64)[:, ::2]):
         with pytest.raises(TypeError):
             prg.add(wrong, fresh_seed())

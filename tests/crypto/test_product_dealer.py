@@ -204,6 +204,7 @@ def test_parties_keep_to_the_order() -> None:
         party.shares()
     with pytest.raises(Malformed):
         party.absorb({1: np.zeros((100, 600), np.uint64)})
+    wrong: Any
     for wrong in (rows[:599], rows[:, :99], np.zeros((601, 100))):
         with pytest.raises(Malformed):
             party.mask(wrong)

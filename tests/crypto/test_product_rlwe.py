@@ -106,7 +106,7 @@ def test_a_carry_is_one_unit_with_the_stated_probability() -> None:
     for _ in range(6):
         difference = product(plan, x, y) - exact(x, y)
         assert np.abs(difference).max() <= 1
-        wrong += np.count_nonzero(difference)
+        wrong += int(np.count_nonzero(difference))
     # The bound has the root of the mean square of the error where the probability has its mean magnitude.
     expected = 6 * plan.carry_probability * np.sqrt(2 / np.pi)
     assert expected > 30
@@ -171,8 +171,8 @@ def test_the_encryptor_sees_uniform_words_whatever_the_evaluator_holds() -> None
             top = np.bincount((share >> np.uint64(plan.bits - 4)).reshape(-1).astype(int), minlength=16)
             assert chisquare(top).pvalue > 1e-7
         views.append((words_of([reply.h]), words_of([reply.v])))
-    for part in range(2):
-        assert ks_2samp(views[0][part], views[1][part]).pvalue > 1e-7
+    for at in range(2):
+        assert ks_2samp(views[0][at], views[1][at]).pvalue > 1e-7
 
 
 class Unmasked(Evaluator):
@@ -295,7 +295,7 @@ def test_both_nonces_choose_the_polynomial() -> None:
             nonces[changed] = side.nonce
             side._follow(*nonces)
             blocks.append(side._advance())
-        assert not np.array_equal(*blocks)
+        assert not np.array_equal(blocks[0], blocks[1])
 
 
 def test_a_nonce_is_taken_once_and_is_not_ones_own() -> None:
@@ -335,6 +335,7 @@ def test_malformed_messages_are_refused() -> None:
     zero = encryptor.begin(evaluator.nonce)
     evaluator.begin(encryptor.nonce, zero)
     left, right = (np.ascontiguousarray(m[:4096].T) for m in (x, y))
+    wrong: Any
     for wrong in (left[:1], left[:, :-1], left.astype(np.int64), left + F12.largest * 2):
         with pytest.raises(Malformed):
             encryptor.encrypt(wrong)
@@ -453,7 +454,8 @@ def test_a_side_that_goes_on_makes_the_message_that_a_whole_one_makes(short: Non
     assert [(part.start, part.stop) for part in plan.stretches] == [(0, 8192), (8192, 16384), (16384, 18000)]
     whole, evaluator = Encryptor(plan, seeds[0]), Evaluator(plan, seeds[1])
     messages = send(whole, evaluator, x, y)
-    reply, sums = evaluator.reply(), None
+    reply = evaluator.reply()
+    sums: Any = None
     for number in range(3):
         part = slice(2 * number, 2 * number + 2)
         if number == 0:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from comity.bench.kernels import psi, seal
+from comity.crypto.psi import keyed as psi_keyed
 
 
 def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,9 +24,7 @@ def test_the_rows_of_both_measurements_have_figures_and_say_what_is_missing(monk
 
 
 def test_a_wrong_matching_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = psi.psi_keyed.matched
-    monkeypatch.setattr(
-        psi.psi_keyed, "matched", lambda *a: {n: p[::-1] if n == "0" else p for n, p in real(*a).items()}
-    )
+    real = psi_keyed.matched
+    monkeypatch.setattr(psi_keyed, "matched", lambda *a: {n: p[::-1] if n == "0" else p for n, p in real(*a).items()})
     with pytest.raises(ArithmeticError, match="wrongly"):
         psi._keyed(100, 2)

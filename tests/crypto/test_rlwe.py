@@ -84,8 +84,8 @@ def test_products_of_polynomials_are_exact(size: Any) -> None:
     left = RNG.integers(0, 2**20, (2, size))
     right = RNG.integers(-(2**12), 2**12, (3, size))
     left[1], right[2] = 2**20, -(2**12)
-    spectra = [transform.forward(rows.astype(float), np.empty(rows.shape)) for rows in (left, right)]
-    found = products(*spectra, np.empty((6, size))) / (size // 2)
+    one, other = (transform.forward(rows.astype(float), np.empty(rows.shape)) for rows in (left, right))
+    found = products(one, other, np.empty((6, size))) / (size // 2)
     for i in range(2):
         for j in range(3):
             assert np.rint(found[3 * i + j]).astype(int).tolist() == multiplied(left[i], right[j], 64)

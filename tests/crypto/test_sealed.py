@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity, lock, unlock
@@ -16,14 +18,15 @@ def test_only_the_receiver_opens_and_only_in_context() -> None:
     ash, birch = Identity(), Identity()
     box = ash.public.seal(b"secret", b"context")
     assert ash.open(box, b"context") == b"secret"
-    for wrong in (
+    attempts: tuple[Callable[[], bytes], ...] = (
         lambda: birch.open(box, b"context"),
         lambda: ash.open(box, b"another context"),
         lambda: ash.open(flip(box, -1), b"context"),
         lambda: ash.open(flip(box, 3), b"context"),
         lambda: ash.open(box[:-1], b"context"),
         lambda: ash.open(b"", b"context"),
-    ):
+    )
+    for wrong in attempts:
         with pytest.raises(Malformed):
             wrong()
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 PASSWORD = "correct-horse-battery"
 
@@ -97,7 +98,7 @@ def _free_port() -> int:
 def _run(user: pwd.struct_passwd | None, program: str, *arguments: object) -> None:
     folder = programs()
     assert folder is not None
-    who = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": ()}
+    who: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": ()}
     done = subprocess.run(
         [str(folder / program), *map(str, arguments)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd="/", timeout=60, text=True,

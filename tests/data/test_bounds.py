@@ -20,7 +20,7 @@ FIRST = date(2020, 1, 1)
 
 @st.composite
 def columns(draw: Any) -> tuple[Any, ...]:
-    made = []
+    made: list[Any] = []
     for index in range(draw(st.integers(1, 4))):
         name = f"c{index}"
         kind = draw(st.sampled_from(["real", "whole", "binned", "categorical", "ordinal", "date"]))

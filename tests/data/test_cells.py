@@ -76,10 +76,11 @@ def test_a_column_that_follows_another_is_counted_with_it_alone() -> None:
 
 
 def test_bad_bins_name_their_key() -> None:
+    square: Any = "square"
     for make, key in (
         (lambda: Numeric("x", 0, 1, bins=1), "bins"),
         (lambda: Numeric("x", 0, 1, bins=4, edges=(0.5,)), "bins"),
-        (lambda: Numeric("x", 0, 1, scale="square"), "scale"),
+        (lambda: Numeric("x", 0, 1, scale=square), "scale"),
         (lambda: Ordinal("x", ("a", "b"), edges=("a",)), "edges"),
         (lambda: Ordinal("x", ("a", "b", "c"), edges=("c", "b")), "edges"),
     ):

@@ -16,7 +16,7 @@ from comity.federation.declaring.bounds import Counts
 LEVELS = ("low", "mid", "high")
 
 
-def schema(follower: object = None) -> Schema:
+def schema(follower: Numeric | Categorical | Ordinal | Date | None = None) -> Schema:
     return Schema(
         (
             Categorical("level", LEVELS, missing="other", other=True),
@@ -58,7 +58,7 @@ def test_what_does_not_change_a_count_breaks_nothing() -> None:
         Numeric("years", 0, 16, integer=True, missing="cell", follows="level"),
     ],
 )
-def test_columns_of_every_kind_are_looked_at(follower: object) -> None:
+def test_columns_of_every_kind_are_looked_at(follower: Numeric | Categorical | Ordinal) -> None:
     table = frame(7).astype({"years": int})
     (found,) = explain(schema(follower), table)
     assert "7 of 400" in found.sentence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ print(code, [name for name in ("pandas", "pyarrow", "opendp", "sklearn", "numba"
 
 
 @pytest.mark.parametrize("package", [comity.data, comity.learn], ids=lambda package: package.__name__)
-def test_no_name_is_hidden_by_a_module(package: object) -> None:
+def test_no_name_is_hidden_by_a_module(package: Any) -> None:
     homes: dict[str, str] = package._HOMES
     assert homes
     hidden = [name for name, home in homes.items() if home.rpartition(".")[2] == name]

@@ -69,7 +69,7 @@ finite = st.floats(-1e12, 1e12)
 
 @st.composite
 def schemas(draw: Any) -> Schema:
-    columns = []
+    columns: list[Any] = []
     for name in draw(st.lists(names, min_size=3, max_size=6, unique=True)):
         kind = draw(st.sampled_from(["numeric", "categorical", "ordinal", "date"]))
         low, high = sorted(draw(st.lists(finite, min_size=2, max_size=2, unique=True)))

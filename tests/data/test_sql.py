@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,9 @@ def test_confined_paths_do_not_leave_their_folder(folder: Path, tmp_path_factory
 )
 def test_a_password_in_a_url_is_refused_and_never_shown(url: str) -> None:
     table = {"source": "sql", "query": "SELECT 1", "url": url}
-    for act in (lambda: open_source(table, "study.toml"), lambda: Sql("SELECT 1", url=url, where="study.toml")):
+    acts: list[Callable[[], Any]]
+    acts = [lambda: open_source(table, "study.toml"), lambda: Sql("SELECT 1", url=url, where="study.toml")]
+    for act in acts:
         with pytest.raises(StudyError, match=r"study.toml: url: ") as caught:
             act()
         assert "hunter2" not in str(caught.value)

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -118,9 +118,11 @@ def test_a_digest_is_of_every_value_and_of_their_order(table: pd.DataFrame) -> N
 
     known = {digest(table), digest(table[::-1]), digest(table.iloc[:-1])}
     for column in ("age", "ward", "ill", "person"):
-        changed = table.copy()
+        changed: Any = table.copy()
         changed.loc[3, column] = changed.loc[4 if column != "age" else 5, column]
-        changed.loc[3, column] = {"person": "somebody", "ill": 1 - table.loc[3, "ill"]}.get(column, changed[column][3])
+        changed.loc[3, column] = {"person": "somebody", "ill": 1 - cast(Any, table.loc[3, "ill"])}.get(
+            column, changed[column][3]
+        )
         if column == "ward":
             changed.loc[3, column] = "a" if table.loc[3, "ward"] != "a" else "b"
         known.add(digest(changed))

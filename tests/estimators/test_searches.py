@@ -6,7 +6,7 @@ import pickle
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,7 +33,8 @@ GRID = {"l2": [0.1, 1.0]}
 
 
 def estimator(**options: Any) -> AveragedClassifier:
-    return AveragedClassifier(**{"parties": 2, "rounds": 1, "bound": 3.0, "classes": ["ash", "birch"]} | options)
+    usual: dict[str, Any] = {"parties": 2, "rounds": 1, "bound": 3.0, "classes": ["ash", "birch"]}
+    return AveragedClassifier(**usual | options)
 
 
 def books(tmp_path: Path, epsilon: float = 50.0, name: str = "x", unit: Any = Unit.RECORD) -> Any:
@@ -185,11 +186,11 @@ def test_losses_that_no_currency_takes_together_are_not_added_up() -> None:
     register = Fits()
     shared: dict[str, Any] = {"delta": Decimal("1e-6"), "ledger": None, "family": None}
     first = register.enter(X, losses=Counter({Approx(1, 1e-7): 1}), **shared)
-    assert register.tally(first).spent == Spent.zero().add(Approx(1, 1e-7))
+    assert cast(Any, register.tally(first)).spent == Spent.zero().add(Approx(1, 1e-7))
     register.enter(X, losses=Counter({GDP(1): 1}), **shared)
-    assert register.tally(first).spent is None
+    assert cast(Any, register.tally(first)).spent is None
     made = estimator().fit(OTHERS, Y)
-    said = stated(made.guarantee_, charge=None, around=(), tally=register.tally(first))
+    said = stated(made.guarantee_, charge=None, around=(), tally=cast(Any, register.tally(first)))
     assert said.epsilon == np.inf and said.loss == "more than can be added up over 2 fits of this process"
 
 
@@ -199,7 +200,8 @@ def test_losses_with_a_delta_of_their_own_are_stated_at_the_sum() -> None:
     register = Fits()
     for _ in range(3):
         fit = register.enter(X, losses=Counter({Approx(1, 1e-6): 1}), delta=Decimal("1e-6"), ledger=None, family=None)
-    assert register.tally(fit).delta == Decimal("3e-6") and register.tally(fit).spent.epsilon_at(Decimal("3e-6")) == 3
+    tally: Any = register.tally(fit)
+    assert tally.delta == Decimal("3e-6") and tally.spent.epsilon_at(Decimal("3e-6")) == 3
 
 
 # Searches
@@ -405,7 +407,7 @@ def test_a_forked_process_goes_on_counting_and_its_models_keep_their_figures() -
     import comity.estimators.face as module
     from comity.estimators.fits import FITS
 
-    module.FITS = FITS  # the register that forks; the fixture puts its own back
+    cast(Any, module).FITS = FITS  # the register that forks; the fixture puts its own back
     rows = np.random.default_rng(8).normal(size=X.shape)
     before = estimator().fit(rows, Y)
     with multiprocessing.get_context("fork").Pool(1) as pool:

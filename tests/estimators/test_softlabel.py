@@ -87,7 +87,7 @@ def test_a_frame_keeps_its_column_names() -> None:
 
 def test_seeds_repeat_and_their_absence_does_not() -> None:
     same = [estimator(epsilon=1.0).fit(X, Y).coef_ for _ in range(2)]
-    np.testing.assert_array_equal(*same)
+    np.testing.assert_array_equal(same[0], same[1])
     # Votes: a model made by self-training depends on the noise through labels only, which often agree.
     fresh = [estimator(epsilon=1.0, random_state=None, statistic="votes").fit(X, Y) for _ in range(2)]
     assert not np.array_equal(fresh[0].coef_, fresh[1].coef_)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def key_for(changed: int, aside: bool, who: Consortium) -> bytes:
 
 
 def honest(key: bytes, who: Consortium) -> object:
-    def split(records: Records) -> tuple[Records, Records]:
+    def split(records: Records) -> tuple[Any, Any]:
         mask = is_aside(records, who.evaluation, key, unit=who.unit, neighbours=who.neighbours)  # type: ignore[arg-type]
         return only(records, ~mask), only(records, mask)
 
@@ -143,7 +144,7 @@ def test_a_split_by_content_is_found_out() -> None:
     """A record that says yes is set aside: how many are tells what it said."""
     who = terms()
 
-    def split(records: Records) -> tuple[Records, Records]:
+    def split(records: Records) -> tuple[Any, Any]:
         assert records.labels is not None
         yes = records.labels == 1
         return only(records, ~yes), only(records, yes)

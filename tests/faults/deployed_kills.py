@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -145,14 +145,14 @@ class Deployment:
 
 def _watch_coordinator(record: seen.Record) -> None:
     seen.at_the_coordinator(record)
-    whole_run = deployed.whole_run
+    whole_run = cast(Any, deployed).whole_run
 
     def watched(parties: Any) -> Any:
         found = whole_run(parties)
         seen.released(record, parties.run, list(found))
         return found
 
-    deployed.whole_run = watched
+    cast(Any, deployed).whole_run = watched
 
 
 def exit_code(child: int, patience: float = _PATIENCE) -> int | None:

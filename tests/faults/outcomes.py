@@ -30,9 +30,11 @@ class Tally:
 
     def rows(self) -> list[tuple[str, str, int, int, int, int, int]]:
         """Method, role, kills, completed, resumed, ended, violations."""
-        found = []
+        found: list[tuple[str, str, int, int, int, int, int]] = []
         for method, role in dict.fromkeys((method, role) for method, role, _ in self.outcomes):
-            counts = [self.outcomes[method, role, outcome] for outcome in (COMPLETED, RESUMED, ENDED)]
+            completed, resumed, ended = (
+                self.outcomes[method, role, outcome] for outcome in (COMPLETED, RESUMED, ENDED)
+            )
             wrong = sum((method, role) == (of, by) for of, by, _ in self.violations)
-            found.append((method, role, sum(counts), *counts, wrong))
+            found.append((method, role, completed + resumed + ended, completed, resumed, ended, wrong))
         return sorted(found)

@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.paths import READY
 from comity.federation.owner.host import Host
-from comity.federation.protocol import spec_of
+from comity.federation.step import spec_of
 
 ASKED, ANSWERED, OPENED = "asked", "answered", "opened"
 RELEASED = "released at the end"
@@ -80,13 +80,13 @@ def at_the_coordinator(record: Record) -> None:
     """From now on this process writes down what is opened and drawn in its runs."""
     sums, perturb, compute = Parties.sum, Parties.perturb, Parties.compute
 
-    def noted(parties: Parties, name: str, value: Any) -> None:
+    def noted(parties: Parties, name: Any, value: Any) -> None:
         number = parties._memory.counts[name]
         record.add(Sight(OPENED, "coordinator", parties.run, f"{name}[{number}]", _digest(encode(value))))
 
     def summed(self: Parties, step: Callable[..., Any], **values: Any) -> Any:
         total = sums(self, step, **values)
-        noted(self, spec_of(step, self.consortium).sends, [total.value, list(total.names)])
+        noted(self, spec_of(step, self.consortium).sends, [total.value, list(cast(Any, total.names))])
         return total
 
     def perturbed(self: Parties, name: str, value: Any) -> Any:

@@ -137,7 +137,7 @@ def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_roo
                 fill(folder)
                 return tell(self, *words, **more)
 
-            Parties.ask, Parties.tell = asked, told
+            cast(Any, Parties).ask, cast(Any, Parties).tell = asked, told
 
         code = exit_code(at.submit(also=filling))
         assert code == (0 if when == "end" else 5), at.said()

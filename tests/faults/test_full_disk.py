@@ -12,6 +12,8 @@ import pytest
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties
+from comity.federation.owner.host import Host
 from comity.privacy.ledger import file as ledger_file
 from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
@@ -73,7 +75,7 @@ def held(place: Any, record: Any) -> Any:
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
+    for owner, names in ((Host, ("answered",)), (Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
     made = seen.Record(tmp_path / "seen")

@@ -14,6 +14,8 @@ import pytest
 
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties
+from comity.federation.owner.host import Host
 from comity.privacy.ledger.transaction import Transaction
 from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
@@ -65,7 +67,7 @@ def test_kills_of_each_role_over_a_relay(method: Any, tmp_path: Path) -> None:
 def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run in this process of which everything is written down; call it again to run it again."""
     place, record = small.copied(tmp_path / "consortium"), seen.Record(tmp_path / "seen")
-    for owner, names in ((seen.Host, ("answered",)), (seen.Parties, ("sum", "perturb", "compute"))):
+    for owner, names in ((Host, ("answered",)), (Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
     seen.at_a_site(record)
@@ -82,8 +84,9 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             ledgers = {party: place.ledger(party) for party in place.parties}
             return broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)[0]
 
-    run.wrong, run.place = wrong, place
-    return run
+    made: Any = run
+    made.wrong, made.place = wrong, place
+    return made
 
 
 class Dies(BaseException):

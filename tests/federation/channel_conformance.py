@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -64,7 +65,7 @@ def echo(raw: bytes) -> bytes:
 
 
 def asks(parties: Mapping[str, bytes]) -> dict[str, Callable[[], bytes]]:
-    return {party: lambda raw=raw: raw for party, raw in parties.items()}
+    return {party: partial(bytes, raw) for party, raw in parties.items()}
 
 
 def outcomes(asking: Asking) -> dict[str, bytes | str]:
@@ -106,6 +107,8 @@ class Held:
 
 
 class _Counted(bytes):
+    held: Held
+
     def __new__(cls, raw: bytes, held: Held) -> _Counted:
         made = super().__new__(cls, raw)
         made.held = held

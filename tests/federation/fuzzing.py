@@ -388,7 +388,7 @@ class Watched:
         if verified:
             verify_reply(keys_of(self.host.party).public, self.host.party, raw, answered)
         body = answered[:-SIGNATURE_BYTES]
-        reply = decode(body)
+        reply: dict[str, Any] = decode(body)
         kind = next(name for name in ("refused", "stopped", "ok") if name in reply)
         self.outcomes[kind] = self.outcomes.get(kind, 0) + 1
         if kind == "refused":

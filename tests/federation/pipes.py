@@ -21,7 +21,7 @@ class PipeChannel(Whole):
     def __init__(
         self, folder: Path, names: Iterable[str], answering: Callable[[str], Callable[[bytes], bytes]]
     ) -> None:
-        self.sites = {}
+        self.sites: dict[str, Any] = {}
         for name in names:
             to_site, to_us = os.pipe(), os.pipe()
             child = fork()

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from comity.federation.messages.asking import FAILED, Asking
 from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
@@ -143,7 +144,7 @@ class Desk:
             self.pool.submit(self._work, back, digest, self.pulling.pop(digest).whole())
             return
         for number in self.pulling[digest].wanted():
-            self.line.carry(self.party, lambda number=number: back.pulled(number))
+            self.line.carry(self.party, partial(back.pulled, number))
 
     def _work(self, back: Link, digest: bytes, message: bytes) -> None:
         try:
@@ -211,7 +212,7 @@ class Link:
             self.reply = None
             return
         for number in self.reply.wanted():
-            self.desk.line.carry(self.desk.party, lambda number=number: self.desk.give(self, self.digest, number))
+            self.desk.line.carry(self.desk.party, partial(self.desk.give, self, self.digest, number))
 
 
 class QueueChannel:

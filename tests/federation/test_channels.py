@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from comity.federation.messages.channel import MOST
+from comity.federation.messages.channel import MOST, Channel
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer
 from comity.runtime.local.channel import LocalChannel
@@ -34,9 +34,9 @@ class Local:
     margin = 0
 
     def __init__(self) -> None:
-        self.gone = set()
+        self.gone: set[str] = set()
 
-    def channel(self, sites: Any, *, most: Any = MOST) -> LocalChannel:
+    def channel(self, sites: Any, *, most: Any = MOST) -> Channel:
         return LocalChannel({name: Function(site) for name, site in sites.items() if name not in self.gone}, most=most)
 
     def take_away(self, party: Any) -> None:

@@ -93,7 +93,7 @@ def test_a_hundred_thousand_mutated_messages_never_raise_anything_else() -> None
             elif kind == 1:
                 del raw[at:]
             elif kind == 2:
-                raw[at:at] = generator.bytes(generator.integers(1, 9))
+                raw[at:at] = generator.bytes(int(generator.integers(1, 9)))
             elif kind == 3:
                 del raw[at : at + generator.integers(1, 9)]
             elif raw:
@@ -140,7 +140,7 @@ def test_objects_do_not_cross() -> None:
     for value in (object(), {1: 2}, np.array(["a"]), np.array([1 + 2j]), np.array([True]), {1, 2}, 2**200):
         with pytest.raises(TypeError):
             encode(value)
-    deep = 1
+    deep: Any = 1
     for _ in range(DEPTH + 2):
         deep = [deep]
     with pytest.raises(TypeError):

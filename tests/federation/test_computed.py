@@ -264,9 +264,9 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays() -> None:
         with pytest.raises(ValueError, match="goes nowhere else"):
             Declaration((replace(stays, to=to),), adversary="-").accept(consortium())
     stays.check(1, "ash", "ash", consortium(), {})
-    for to in ("birch", COORDINATOR):
+    for other in ("birch", COORDINATOR):
         with pytest.raises(Refused, match="not declared"):
-            stays.check(1, "ash", to, consortium(), {})
+            stays.check(1, "ash", other, consortium(), {})
     with pytest.raises(StudyError, match="split is made at one site at a time"):
         require_stacks(Stumps(), Stumps().declare(consortium()), consortium())
 

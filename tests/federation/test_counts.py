@@ -58,6 +58,7 @@ def test_cutting_brings_no_two_tables_further_apart() -> None:
 def test_what_is_no_count_is_refused(wrong: float) -> None:
     with pytest.raises(Refused, match="whole numbers"):
         Counts((1,), True, 3).enforce(np.array([1.0, wrong]), (2,))
+    weights: Any
     for weights, records in (((), 3), ((0,), 3), ((1.5,), 3), ((1,), 0), ((1,), 2**53)):
         with pytest.raises(StudyError, match="whole weight"):
             Counts(weights, True, records)

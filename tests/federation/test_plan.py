@@ -65,11 +65,11 @@ class Demanding(Mean):
         raise Refused("three are needed", key="parties")
 
 
-def consortium(loss: Loss, unit: Unit = Unit.RECORD, **more: int) -> Consortium:
+def consortium(loss: Loss, unit: Unit = Unit.RECORD, **more: Any) -> Consortium:
     return Consortium(parties=("ash", "birch", "cedar", "doum"), loss=loss, unit=unit, **more)
 
 
-def note(loss: Loss, unit: Unit = Unit.RECORD, **options: object) -> str:
+def note(loss: Loss, unit: Unit = Unit.RECORD, **options: Any) -> str:
     found = plan("study", Mean(**options), consortium(loss, unit)).notes
     return next(one for one in found if one.startswith("the unit is"))
 
@@ -101,7 +101,7 @@ def test_a_person_at_several_parties_is_said_to_be_one() -> None:
 
 def test_group_privacy_of_two_adds_a_step_for_each() -> None:
     assert of_two(Pure("0.3")) == Pure("0.6")
-    assert cast(ZCDP, of_two(budget_to_rho(Approx(1, 1e-6)))).rho == cast(ZCDP, budget_to_rho(Approx(1, 1e-6))).rho * 4
+    assert cast(ZCDP, of_two(budget_to_rho(Approx(1, 1e-6)))).rho == budget_to_rho(Approx(1, 1e-6)).rho * 4
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("20", False), ("20.1", True), ("29", True)])

@@ -114,6 +114,7 @@ def test_a_ceiling_is_met_exactly_and_no_further(runs: int) -> None:
     spent, delta = Spent.zero(), Decimal("1e-6")
     for _ in range(runs + 1):
         for release in Rounds().declare(consortium()).paid_by("ash", consortium()):
+            assert release.loss is not None
             spent = spent.add(release.loss, release.times)
     asked = spent.epsilon_at(delta)
     terms: dict[str, Any] = {"approved": {STUDY: 9}, "delta_per_study": delta}
@@ -262,7 +263,7 @@ def test_published_methods_say_that_they_are() -> None:
     from comity.protocols.vertical.published.protocol import PublishedVertical
 
     for kind in (PublishedAverage, PublishedSoftLabel, PublishedSynthetic, PublishedVertical):
-        assert kind.variant == "published" and kind.__mro__[1].variant == "default"
+        assert kind.variant == "published" and cast(Any, kind.__mro__[1]).variant == "default"
 
 
 def test_the_studies_of_those_whose_keys_the_owner_knows_and_of_nobody_else() -> None:

@@ -37,7 +37,7 @@ def refusing(**of_cedar: Any) -> Any:
     return who, hosts
 
 
-REFUSALS = {
+REFUSALS: dict[str, dict[str, Any]] = {
     "budget": {"epsilon": 0.5},
     "approval": {"policy": Policy()},
     "policy": {"policy": Policy(approved={STUDY: 1}, protocols=("vertical",))},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -75,7 +75,7 @@ def owner(
         ledger=ledger,
         policy=policy or Policy(),
         datasets=dict.fromkeys(datasets, reading or (lambda _: records(name))),
-        noise=NoNoise(),
+        noise=cast(Any, NoNoise()),
     )
 
 
@@ -308,7 +308,12 @@ def test_withdrawing_waits_for_what_runs_and_then_the_study_is_as_unknown() -> N
     step = threading.Thread(target=lambda: replies.append(ask(registry, "average[0]")))
     step.start()
     assert stuck.begun.wait(SOON)
-    leaving = threading.Thread(target=lambda: (registry.withdraw(NORTH), withdrawn.set()))
+
+    def leave() -> None:
+        registry.withdraw(NORTH)
+        withdrawn.set()
+
+    leaving = threading.Thread(target=leave)
     leaving.start()
     while NORTH in registry.studies:
         leaving.join(0.01)

@@ -33,7 +33,7 @@ class Killed(BaseException):
 
 def stored(hosts: Any) -> Any:
     """Everything durable at the sites: replies by digest, entries of the ledger."""
-    out = {}
+    out: dict[tuple[Any, ...], Any] = {}
     for name, host in hosts.items():
         for path, digest in host.store.replies("run-1").items():
             out[name, "reply", path] = digest
@@ -273,7 +273,7 @@ class Trusted(Rounds):
             source=COORDINATOR,
             to=EVERYONE,
             protection=Perturbed(noise, of="mean"),
-            form=replace(mean.form, dtype="<f8"),
+            form=replace(cast(Any, mean.form), dtype="<f8"),
             bound=mean.bound,
             grid=2.0**-20,
         )
@@ -318,7 +318,7 @@ def test_of_two_coordinators_of_one_run_the_sites_answer_one(tmp_path: Path) -> 
     results = at_once(lambda: go("one"), lambda: go("two"))
     assert None in results
     _, hosts = setup(folder=tmp_path / "sites")
-    nonces = {bytes(host.store.state("run-1", "run:nonce")) for host in hosts.values()}
+    nonces = {bytes(cast(Any, host.store.state("run-1", "run:nonce"))) for host in hosts.values()}
     assert results == [None, None] or len(nonces) == 1
 
 

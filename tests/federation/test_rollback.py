@@ -219,6 +219,7 @@ def test_a_head_that_its_owner_did_not_sign_is_not_remembered() -> None:
 def test_heads_of_another_form_are_refused() -> None:
     one = host(Rounds(), consortium(), "ash")
     good = heads.signed(identity("ash"), "ash", "ab" * 32, 1, "ab" * 32)
+    seen: list[Any]
     for seen in ([{}], [7], [good, good], [good] * 9, [{**good, "more": 1}], [{**good, "count": -1}]):
         assert decode(answer(one, ask_for("run.begin[0]", seen=seen)))["refused"] == "form"
 

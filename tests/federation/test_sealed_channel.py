@@ -9,6 +9,7 @@ import pytest
 
 from comity.errors import Malformed, Refused
 from comity.federation.messages.asking import Asking, Replied
+from comity.federation.messages.channel import FOR_EVER, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask, sealed
 
 from .toy import identity
@@ -21,9 +22,11 @@ class Echo:
     """Sites that open what comes and reply with it; keeps what was carried."""
 
     def __init__(self, change: Any = lambda party, reply: reply) -> None:
-        self.asked, self.replies, self.change = {}, {}, change
+        self.asked: dict[str, tuple[bytes, bytes]] = {}
+        self.replies: dict[str, bytes] = {}
+        self.change = change
 
-    def ask(self, messages: Any, *, patience: Any) -> Any:
+    def ask(self, messages: Any, *, patience: Patience = FOR_EVER) -> Any:
         asking = Asking(messages, patience, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
@@ -90,7 +93,7 @@ def test_whatever_is_no_box_is_malformed(raw: Any) -> None:
 
 
 def test_replies_open_for_whoever_asked_and_only_there() -> None:
-    line = Echo(change=lambda party, reply: line.replies.get("ash", reply) if party == "birch" else reply)
+    line: Echo = Echo(change=lambda party, reply: line.replies.get("ash", reply) if party == "birch" else reply)
     assert heard(SealedChannel(line, ROSTER)) == {"ash": b"reply to a message", "birch": b""}, "one of another party"
     kept = dict(line.replies)
     line.change = lambda party, reply: kept[party]
@@ -99,6 +102,8 @@ def test_replies_open_for_whoever_asked_and_only_there() -> None:
 
 def test_a_box_opens_for_its_purpose_alone() -> None:
     """Whoever carries it may call it what it likes."""
+    purpose: Any
+    other: Any
     for purpose, other in (("ask", "study"), ("study", "ask")):
         boxes = sealed({"ash": lambda: b"what is inside"}, ROSTER, purpose)
         box = boxes.messages["ash"]()

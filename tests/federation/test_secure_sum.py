@@ -104,6 +104,7 @@ def test_pair_masks_alone_would_show_a_late_vector() -> None:
             for path, exchanges in parties.journal.traffic(parties.study, parties.run)
             if path == "sum.mask[mean/0]"
         )
+        or b""
     )["ok"]["masked"]
     without_pairs = masked.copy()
     seeds = decode(cedar.state("run-1", "sum.seeds") or b"")

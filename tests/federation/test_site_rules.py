@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,7 +191,8 @@ def test_a_letter_counts_only_if_the_sender_on_its_head_signed_it() -> None:
     for turn, writer in enumerate(("cedar", COORDINATOR)):
         assert heard(turn, seal(identity(writer), key, head, encode(b"forged"))) == 0
         (letter,), box = seal_in_common(identity(writer), {"ash": key}, {"ash": head}, encode(b"forged"))
-        assert heard(2 + turn, delivered(letter, lambda _, box=box: box)) == 0
+        kept: Callable[[bytes], bytes] = partial(lambda box, _: box, box)
+        assert heard(2 + turn, delivered(letter, kept)) == 0
     assert heard(4, seal(identity("birch"), key, head, encode(b"own"))) == 1
 
 

@@ -156,8 +156,11 @@ def test_a_party_outside_the_source_neither_masks_nor_pays_nor_contributes() -> 
 def test_a_party_outside_the_source_refuses_to_take_part(path: str) -> None:
     parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
     begin(parties)
-    values = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}.get(path, {})
+    known: dict[str, dict[str, Any]]
+    known = {"sum.mask[held/0]": {"roll": {}}, "sum.enlist[0]": {"members": list(OWNERS)}}
+    values = known.get(path, {})
     nonce = hosts["fir"].store.state("run-1", "run:nonce")
+    assert nonce is not None
     reply = decode(answer(hosts["fir"], ask_for(path, nonce=nonce, **values)))
     assert reply["refused"] in ("undeclared", "sum", "too-often")
     assert hosts["fir"].store.ledger.summary()[0].spent.gaussian == 0
@@ -178,6 +181,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number() -> None:
     view.ask("deal", each={p: {"keys": {h: keys[h] for h in holders[p]}} for p in owners})
     view.ask("meet", each={p: {"dealers": holders[p]} for p in owners})
     nonce = hosts["ash"].store.state("run-1", "run:nonce")
+    assert nonce is not None
 
     def enlisted(members: Any) -> Any:
         return decode(answer(hosts["ash"], ask_for("sum.enlist[0]", nonce=nonce, members=members)))

@@ -42,7 +42,7 @@ def summed(path: Any, change: Any, party: str = "cedar", size: int = 5, dropouts
     total = parties.sum(Rounds().average)
     units = {name: decode(host.store.state("run-1", "out:mean/0") or b"") for name, host in hosts.items()}
     grid = parties.declaration["mean"].scale(parties.consortium).grid
-    expected = sum(units[name] for name in total.names)
+    expected = sum(units[name] for name in cast(Any, total.names))
     np.testing.assert_array_equal(np.rint(total.value / grid).astype(int), expected)
     return parties, total
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,7 @@ def test_every_release_that_a_party_has_is_signed_and_nothing_that_it_has_not() 
 def test_what_the_end_brings_unsigned_or_signed_as_something_else_is_refused() -> None:
     one, value = begun(), np.ones(3)
     good = signature("result", "run.end[0]", value)
+    wrong: dict[str, Any]
     for wrong in (
         {},
         {"result": {}},

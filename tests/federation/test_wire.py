@@ -97,7 +97,7 @@ def test_the_curators_seed_would_show_the_representative_its_inputs() -> None:
         a, b, _ = dealt(Side.CURATOR, seed, triples).take(gates)
         inputs.append(crossed[-1] ^ np.concatenate([a, b]))
     np.testing.assert_array_equal(*inputs)
-    assert not np.array_equal(*crossed)
+    assert not np.array_equal(crossed[0], crossed[1])
 
 
 # Lists of pseudonyms.

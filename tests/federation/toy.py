@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,8 +217,8 @@ def records(name: str, columns: int = 3) -> Records:
     return Records(generator.uniform(-1, 1, (20, columns)), generator.integers(0, 2, 20))
 
 
-def ledger(folder: Path | None, name: str, epsilon: float = 5.0, losses: Iterable[Any] = ()) -> Ledger:
-    grant = Approx(epsilon, 1e-6)
+def ledger(folder: Path | None, name: str, epsilon: float = 5.0, losses: Sequence[Any] = ()) -> Ledger:
+    grant: Pure | Approx = Approx(epsilon, 1e-6)
     terms: dict[str, Any] = {"dataset": name, "unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
     if losses:
         terms["currency"] = currency_for(losses, grant)

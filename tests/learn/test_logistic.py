@@ -92,7 +92,7 @@ def test_coefficients_that_cancel_are_solved_again_in_the_span_of_the_records(mo
     y = np.tile([0.0, 1.0], (40, 8))
     y[:, :4] = rng.random((40, 4)) < 0.5
     assert logistic(x, y, 1e-9).converged.all()
-    monkeypatch.setattr(newton.np.linalg, "qr", lambda turned: (_ for _ in ()).throw(RuntimeError("solved again")))
+    monkeypatch.setattr(np.linalg, "qr", lambda turned: (_ for _ in ()).throw(RuntimeError("solved again")))
     with pytest.raises(RuntimeError, match="solved again"):
         logistic(x, y, 1e-9)
 

@@ -182,6 +182,7 @@ def test_extreme_figures_do_not_overflow() -> None:
 def test_what_is_added_and_taken_away_again_leaves_nothing_behind() -> None:
     """However many digits losses have: a run that is given up leaves its account as it was."""
     long = Decimal(1) / Decimal(3)
+    losses: list[Any]
     losses = [GDP.squared(long.scaleb(-k)) for k in range(9)] + [Pure(long), ZCDP(long), Approx(long, "1e-9")]
     spent = Spent.zero()
     for loss in losses * 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -241,7 +241,7 @@ def transcript_loss(mechanism: MWEM, seed: int) -> float:
 
     def log(counts: np.ndarray) -> tuple[float, np.ndarray]:
         source = Transcript((np.rint(QUERIES * UNIT) @ counts).astype(np.int64), queries, measurements)
-        weights = mechanism.run(source, counts, permit=permit())
+        weights = mechanism.run(cast(Any, source), counts, permit=permit())
         return source.log, weights
 
     base, weights = log(table)
@@ -294,7 +294,7 @@ def test_weights_move_towards_a_measurement() -> None:
 
 # What all of them refuse, before the permit is used.
 
-COMPUTATIONS = [
+COMPUTATIONS: list[Any] = [
     NoisyMax(loss=Pure(1), sensitivity=1.0),
     NoisyCounts(loss=Pure(1), sensitivity=1),
     NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=0.0),
@@ -334,11 +334,11 @@ def test_one_permit_is_one_run(mechanism: Any) -> None:
         lambda: NoisyMax(loss=Pure(0), sensitivity=1.0),
         lambda: NoisyMax(loss=Pure(1), sensitivity=0.0),
         lambda: NoisyMax(loss=Pure(1), sensitivity=1.0, touched=0),
-        lambda: NoisyMax(loss=Approx(1, 1e-6), sensitivity=1.0),
+        lambda: NoisyMax(loss=cast(Any, Approx(1, 1e-6)), sensitivity=1.0),
         lambda: NoisyCounts(loss=Pure(0), sensitivity=1),
         lambda: NoisyCounts(loss=Pure(1), sensitivity=math.nan),
         lambda: NoisyThreshold(loss=Pure(1), sensitivity=1.0, threshold=math.nan),
-        lambda: NoisyThreshold(loss=GDP(1), sensitivity=1.0, threshold=0.0),
+        lambda: NoisyThreshold(loss=cast(Any, GDP(1)), sensitivity=1.0, threshold=0.0),
         lambda: MWEM(loss=Pure(1), queries=QUERIES + 0.5, records=10, rounds=1),
         lambda: MWEM(loss=Pure(1), queries=QUERIES * math.nan, records=10, rounds=1),
         lambda: MWEM(loss=Pure(1), queries=QUERIES, records=0, rounds=1),

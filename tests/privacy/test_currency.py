@@ -101,9 +101,12 @@ def test_one_currency_keeps_the_grant_whatever_is_chosen_when(currency: Any) -> 
     whole = float(most.square) if isinstance(most, GDP) else 2 * float(cast(ZCDP, most).rho)
     one = GDP.squared(whole / STEPS)
 
+    def entered(loss: Any) -> Any:
+        return enters(currency, loss)
+
     def left(k: int) -> float:
-        spent = Spent.zero().add(enters(currency, one), k)
-        return largest(lambda epsilon: within(spent.add(enters(currency, Pure(epsilon))), most))
+        spent = Spent.zero().add(entered(one), k)
+        return largest(lambda epsilon: within(spent.add(entered(Pure(epsilon))), most))
 
     assert left(0) > 0.15
     found = stopping_delta(STEPS, math.sqrt(whole / STEPS), left)

@@ -169,9 +169,11 @@ def test_an_export_verifies_anywhere(path: Path, tmp_path: Path) -> None:
     for entry in ({"seq": 1}, {**first, "loss": 1}, {**first, "seq": True}):
         with pytest.raises(Malformed):
             verify_export({**exported, "entries": [entry]})
+    junk: Any
     for junk in ({}, [], None, 7, "x", {**exported, "format": []}, {**exported, "entries": {}}):
         with pytest.raises(BadInput):
             verify_export(junk)
+    entries: list[Any]
     for entries in ([7], [None], [[]], [{**first, "index": 2.5}], [{**first, "note": "x"}], [first, first], []):
         with pytest.raises(Refused):
             verify_export({**exported, "entries": entries})

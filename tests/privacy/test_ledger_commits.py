@@ -98,11 +98,12 @@ def test_the_head_is_known_before_the_commit_and_nothing_is_added_behind_it(ledg
             transaction.note(b"reply")
             told = transaction.commit_head()
             assert transaction.commit_head() == told
-            for late in (
+            attempts: tuple[Callable[[], Any], ...] = (
                 lambda: transaction.note(b"more"),
                 lambda: transaction.grant_more(Pure(1), "late"),
                 lambda: transaction.reserve(study="s", run="late", draws=[], **RECORD),
-            ):
+            )
+            for late in attempts:
                 with pytest.raises(Refused, match="ask for the head last"):
                     late()
             # The reply that carries it may be written behind it.

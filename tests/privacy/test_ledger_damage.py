@@ -208,12 +208,13 @@ def built(folder: Path) -> tuple[bytes, str]:
 def survives(path: Path, run: str) -> dict[str, str]:
     """What each of the three acts comes to: "fine", or the code of an error of ours. Anything else is raised."""
     found = {}
-    for name, act in {
+    acts: dict[str, Callable[[], Any]] = {
         "verify": lambda: Ledger(path).verify(),
         "reserve": lambda: Ledger(path).reserve(study="s", run="new", draws=draws("0.01"), **RECORD),
         "draw": lambda: Ledger(path).draw(run=run, release="votes", index=1, step="vote"),
         "verify again": lambda: Ledger(path).verify(),
-    }.items():
+    }
+    for name, act in acts.items():
         try:
             act()
             found[name] = "fine"

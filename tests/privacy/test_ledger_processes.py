@@ -63,7 +63,7 @@ def spent(ledger: Ledger) -> Decimal:
 
 @pytest.mark.parametrize(("method", "processes"), [("fork", 8), ("spawn", 2)])
 def test_racing_processes_never_exceed_the_budget(ledger: Ledger, method: str, processes: int) -> None:
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     results: multiprocessing.Queue[int] = context.Queue()
     racers = [context.Process(target=race, args=(str(ledger.path), f"p{i}", results)) for i in range(processes)]
     for racer in racers:
@@ -206,7 +206,12 @@ def test_a_fork_waits_for_the_transactions_of_other_threads(ledger: Ledger) -> N
 
 def test_a_fork_opens_the_file_again(ledger: Ledger) -> None:
     spend(ledger, "r1")
-    assert in_a_fork(lambda: (gc.collect(), spend(ledger, "child"))) == 0
+
+    def collect_and_spend() -> None:
+        gc.collect()
+        spend(ledger, "child")
+
+    assert in_a_fork(collect_and_spend) == 0
     spend(ledger, "r2")
     assert spent(ledger) == Decimal("0.3")
     ledger.verify()

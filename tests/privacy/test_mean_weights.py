@@ -68,7 +68,7 @@ def worst_loss(mechanism: MeanWeights, moves: tuple[int, ...], seeds: int = 60) 
 
         def log(truth: np.ndarray, choices: list[int] = choices, measured: list[int] = measured) -> Any:
             source = Transcript(truth, choices, measured)
-            return mechanism.run(source, (truth, np.zeros(len(truth)), 20), permit=permit()), source.log
+            return mechanism.run(cast(Any, source), (truth, np.zeros(len(truth)), 20), permit=permit()), source.log
 
         found, base = log(sums)
         for move in (np.array(one) for one in np.ndindex(*(len(moves),) * d)):

@@ -78,7 +78,8 @@ def test_gaussian(source: Any, count: Any, near: float) -> None:
 
 def shared(parts: int, sigma: float, count: int) -> np.ndarray:
     source = SeededNoise(parts)
-    return sum(source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
+    found: Any = sum(source.rounded_gaussian(sigma, (count,), permit=permit()) for _ in range(parts))
+    return np.asarray(found)
 
 
 def test_gaussian_in_parts() -> None:

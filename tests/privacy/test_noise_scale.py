@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -167,10 +167,10 @@ def test_the_gap_of_many_parts_is_above_the_sum_of_its_terms() -> None:
     "make",
     [
         lambda: Laplace(Pure(0)),
-        lambda: Laplace(Approx(1, 1e-6)),
+        lambda: Laplace(cast(Any, Approx(1, 1e-6))),
         lambda: Laplace(Pure(60)).scale(sensitivity=1.0, shape=(2,), parts=2),
         lambda: Laplace(Pure("1e6")).scale(sensitivity=1.0, shape=(2,), parts=2),
-        lambda: Spherical(ZCDP(1)),
+        lambda: Spherical(cast(Any, ZCDP(1))),
         lambda: Gaussian(Pure(1)),
         lambda: Gaussian(ZCDP(0)),
         lambda: Gaussian(Approx(1, 0)),

@@ -51,6 +51,7 @@ def test_the_cost_is_that_of_the_dearest_part_and_of_whatever_reads_all_records(
 
 def test_what_each_draw_adds_comes_to_the_cost_in_every_order() -> None:
     generator = np.random.default_rng(3)
+    draws: list[tuple[str, Any]]
     draws = [(part, Pure(Decimal(int(n)) / 7)) for part, n in zip("aabbc", generator.integers(1, 99, 5))]
     draws += [("", Pure("0.3")), ("a", GDP("0.7")), ("b", GDP("0.2"))]
     for _ in range(20):

@@ -19,7 +19,7 @@ DRAWS = {
     "spherical": lambda source, permit: source.spherical(20.0, (3,), permit=permit),
     "noisy max": lambda source, permit: source.noisy_max(np.array([1, 2]), 2.0, permit=permit),
 }
-SOURCES = [ReleasedNoise(), SeededNoise(1)]
+SOURCES: list[Any] = [ReleasedNoise(), SeededNoise(1)]
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())

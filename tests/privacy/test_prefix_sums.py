@@ -31,7 +31,7 @@ def root(rounds: int) -> np.ndarray:
 def test_the_factor_is_the_square_root_of_summing_up() -> None:
     assert np.allclose(root(40) @ root(40), np.tril(np.ones((40, 40))), rtol=0, atol=1e-13)
     exact = exact_coefficients(300)
-    assert exact[:4] == (1, Fraction(1, 2), Fraction(3, 8), Fraction(5, 16))
+    assert exact[:4] == (Fraction(1), Fraction(1, 2), Fraction(3, 8), Fraction(5, 16))
     assert all(abs(Fraction(float(c)) - e) <= e / 2**53 for c, e in zip(coefficients(300), exact, strict=True))
     assert all(a > b > 0 for a, b in itertools.pairwise(exact))
 
@@ -126,7 +126,7 @@ def test_sums_that_doubles_leave_open_are_rounded_exactly(monkeypatch: pytest.Mo
     assert len(calls) == 2
     for index in range(2):
         bounds = [wide._drawn[k].between(index, 400) for k in range(9)]
-        truth = sum(exact_coefficients(9)[8 - k] * least for k, (least, _) in enumerate(bounds))
+        truth: Any = sum(exact_coefficients(9)[8 - k] * least for k, (least, _) in enumerate(bounds))
         assert abs(int(drawn[index]) - truth) <= Fraction(1, 2)
 
 

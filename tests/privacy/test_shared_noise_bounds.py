@@ -97,6 +97,7 @@ def test_spherical_parts_without_smoothing_exceed_the_claim() -> None:
 
 def test_parts_have_the_width_that_is_stated() -> None:
     shape, parts = (4000,), 25
+    noise: Any
     for noise, unit in ((Gaussian(ZCDP("0.1")), 1.0), (Laplace(Pure(1)), math.sqrt(2))):
         scale = noise.scale(sensitivity=1.0, shape=shape, parts=parts)
         part = noise.draw(SeededNoise(1), scale, shape, permit=simulated("x"), part=True)

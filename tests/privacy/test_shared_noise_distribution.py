@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -84,7 +85,7 @@ def test_laplace_parts(source: Any, count: Any, scale: float, parts: int) -> Non
 
 
 def test_the_test_sees_a_missing_part() -> None:
-    drawn = sum(SeededNoise(1).laplace_part(5.0, 8, (200_000,), permit=permit()) for _ in range(7))
+    drawn: Any = sum(SeededNoise(1).laplace_part(5.0, 8, (200_000,), permit=permit()) for _ in range(7))
     assert agreement(drawn, laplace(5.0, 400)) < ALARM
 
 
@@ -210,7 +211,7 @@ def test_the_number_of_parts_is_read_off_a_scale_exactly() -> None:
 
 @pytest.mark.parametrize("source", [ReleasedNoise(), SeededNoise(1)], ids=["released", "seeded"])
 def test_parts_take_a_permit_and_sane_numbers(source: Any) -> None:
-    draws = (
+    draws: tuple[Callable[..., Any], ...] = (
         lambda scale, parts, allowed: source.laplace_part(scale, parts, (2, 3), permit=allowed),
         lambda scale, parts, allowed: source.spherical_part(scale, parts, (2, 3), permit=allowed),
     )

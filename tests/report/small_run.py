@@ -18,8 +18,8 @@ def protocol(method: Any = "avg", classes: Any = ("no", "yes"), encoding: Any = 
     return PublishedSoftLabel(auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding)
 
 
-def simulated(method: str = "avg", parties: int = 6, **options: Any) -> Any:
-    options = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | options
+def simulated(method: str = "avg", parties: int = 6, **changed: Any) -> Any:
+    options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | changed
     frames = clinics(parties, 12)
     return comity.simulate(protocol(method), parties=frames, **options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -49,23 +49,24 @@ PLOTS = {
 
 @pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS)
 def test_no_text_sticks_out_and_none_is_markup(plot: Any) -> None:
-    left, _, wide, _ = map(float, re.search(r'viewBox="([^"]+)"', plot)[1].split())
+    left, _, wide, _ = map(float, cast(Any, re.search(r'viewBox="([^"]+)"', plot))[1].split())
     for start, end, words, _ in texts(plot):
         assert left - 0.5 <= start and end <= left + wide + 0.5, words
 
 
 def test_bars_are_as_long_as_their_values_and_ours_stands_out() -> None:
-    root = ElementTree.fromstring(PLOTS["bars"])
+    root: Any = ElementTree.fromstring(PLOTS["bars"])
     bars = root.findall("g/rect")
     pooled, ours = (float(one.get("width")) for one in bars)
     assert ours == pytest.approx(2 * pooled, abs=0.02)
     assert bars[0].get("fill").startswith("url(#hatch-") and bars[1].get("fill") == "#17415f"
     assert [words for *_, words, bold in texts(PLOTS["bars"]) if bold] == ["ours", "0.200"]
-    assert not float(ElementTree.fromstring(PLOTS["none"]).find("g/rect").get("width"))
+    none: Any = ElementTree.fromstring(PLOTS["none"])
+    assert not float(none.find("g/rect").get("width"))
 
 
 def test_dots_lie_on_either_side_of_zero_with_their_noise_behind_them() -> None:
-    root = ElementTree.fromstring(PLOTS["dots"])
+    root: Any = ElementTree.fromstring(PLOTS["dots"])
     zero = float(root.find("g/line").get("x1"))
     circle, square = root.find("g/circle"), root.find("g/rect")
     right, left = float(circle.get("cx")) - zero, zero - float(square.get("x")) - 3

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -32,8 +32,12 @@ class Page(HTMLParser):
 
     def __init__(self, text: Any) -> None:
         super().__init__()
-        self.classes = []
-        self.addresses, self.words, self.open, self.wrong, self.loose = [], [], [], [], []
+        self.classes: list[str] = []
+        self.addresses: list[str] = []
+        self.words: list[str] = []
+        self.open: list[Any] = []
+        self.wrong: list[Any] = []
+        self.loose: list[Any] = []
         self.feed(text)
 
     def handle_starttag(self, tag: Any, attrs: Any) -> None:
@@ -152,7 +156,7 @@ def test_the_strongest_weights_come_first(result: Any) -> None:
     sizes = [abs(weight.value) for weight in found]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == abs(result.model.coef_).max()
-    three = protocol(classes=("a", "b", "c")).present({"model": [[1.0] * 21, [-2.0] * 21]}, None)
+    three = protocol(classes=("a", "b", "c")).present({"model": [[1.0] * 21, [-2.0] * 21]}, cast(Any, None))
     assert {weight.label.partition(": ")[0] for weight in strongest(three)} <= {"a", "b", "c"}
     assert "of no" not in render_result(replace(result, presented=three, assessment=Assessment()))
     bare = LinearClassifier(three.coef, three.classes)
@@ -242,7 +246,7 @@ def test_a_regression_is_measured_and_judged_as_one(result: Any) -> None:
 
 def test_a_legend_stands_clear_of_the_title_and_the_axes() -> None:
     plot = curves_plot(errors_of("breast cancer", "default", "avg", "soft", "vote"), "curves")
-    below = float(re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot).group(1))
+    below = float(cast(Any, re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', plot)).group(1))
     at = {words: float(y) for y, words in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>([^<]+)<', plot)}
     axis = at["epsilon spent by each party"]
     assert at["breast cancer"] < 0.1 * below

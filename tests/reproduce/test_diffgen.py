@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import combinations_with_replacement, product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -66,11 +66,13 @@ def leaves_below(group: Any) -> Any:
 
 def test_groups_of_the_file_then_what_it_does_not_place() -> None:
     number, town = TAXONOMY.roots
+    assert town is not None
     assert number is None and [one.values for one in town.below] == [(0, 1), (2, 3)]
     assert leaves_below(town) == {(0,), (1,), (2,), (3,)}
     partly = taxonomy_of(ATTRIBUTES, 'town = {north = ["a", "b", "nowhere"], alone = ["nowhere"]}').roots[1]
+    assert partly is not None
     assert [one.values for one in partly.below] == [(0, 1), (2,), (3,)]
-    assert [one.values for one in taxonomy_of(ATTRIBUTES).roots[1].below] == [(0,), (1,), (2,), (3,)]
+    assert [one.values for one in cast(Any, taxonomy_of(ATTRIBUTES).roots[1]).below] == [(0,), (1,), (2,), (3,)]
 
 
 def test_the_file_of_adult_places_every_category_once() -> None:
@@ -82,7 +84,8 @@ def test_the_file_of_adult_places_every_category_once() -> None:
             assert leaves_below(root) == {(value,) for value in range(one.values)}
     named = {one.name: root for one, root in zip(attributes.all, found.roots)}
     assert all(
-        any(below.below for below in named[name].below) for name in ("workclass", "occupation", "marital_status")
+        any(below.below for below in cast(Any, named[name]).below)
+        for name in ("workclass", "occupation", "marital_status")
     )
 
 
@@ -100,7 +103,8 @@ def test_parts_of_each_attribute_cover_it_and_leaves_are_their_combinations() ->
     values, labels = some(300)
     found = exact(values, labels, specialisations=5)
     for attribute, parts in enumerate(found.cuts):
-        assert (sum(inside(part, values[:, attribute]).astype(int) for part in parts) == 1).all()
+        covered: Any = sum(inside(part, values[:, attribute]).astype(int) for part in parts)
+        assert (covered == 1).all()
     for record, leaf in zip(values, leaf_of(found.cuts, values)):
         places = [
             next(k for k, part in enumerate(parts) if inside(part, record[a : a + 1])[0])
@@ -147,7 +151,8 @@ def as_records(points: Any) -> Any:
 
 def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way() -> None:
     """Every dataset of up to three records on a small domain, and every record that may come."""
-    parts = [(0, below(Interval(0.0, 1.0, 0.5))), (1, TAXONOMY.roots[1].below), (1, TAXONOMY.roots[1].below[0].below)]
+    town: Any = TAXONOMY.roots[1]
+    parts = [(0, below(Interval(0.0, 1.0, 0.5))), (1, town.below), (1, town.below[0].below)]
 
     def scores(points: Any) -> Any:
         values, labels = as_records(points)

@@ -56,7 +56,8 @@ def test_the_noise_has_the_corrected_norm() -> None:
 
 
 def test_where_the_determinant_takes_all_the_penalty_grows_and_half_is_left() -> None:
-    assert perturbed_budget(1.0, 10_000, 0.01, 0.25) == (pytest.approx(1 - 0.005, abs=1e-4), 0.01)
+    expected: Any = (pytest.approx(1 - 0.005, abs=1e-4), 0.01)
+    assert perturbed_budget(1.0, 10_000, 0.01, 0.25) == expected
     left, penalty = perturbed_budget(0.1, 10, 1e-6, 1.0)
     assert left == 0.05 and penalty > 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "co
 data_folder = os.environ.get("COMITY_DATA", "")
 
 
-def needs(name: str) -> Any:
+def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         not data_folder or not (Path(data_folder) / f"{name}.parquet").is_file(),
         reason=f"COMITY_DATA names no folder with {name}.parquet",
@@ -81,13 +81,12 @@ def test_the_sum_is_the_one_that_a_cohort_opens(statistic: Any) -> None:
         protocol,
         who,
         blocks=lambda most: iter([(one.features, one.labels, np.ones(one.labels.shape, bool))]),
-        noise=NoNoise(),
+        noise=cast(Any, NoNoise()),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study="test",
         run="run",
     )
-    step = {"class-sums": protocol.gather, "cells": protocol.place, "models": protocol.train, "votes": protocol.vote}
-    expected = cohort.sum(step[statistic]).value
+    expected = cohort.sum(protocol.contribute).value
     slack = 60 * release.spacing(who) if statistic == "votes" else 1e-6
     np.testing.assert_allclose(units * release.spacing(who), expected, atol=slack)
 
@@ -133,7 +132,7 @@ def stand_in_kdd() -> softlabel_kdd.Connections:
     generator = np.random.default_rng(5)
     labels = (np.arange(3000) % 5 > 0).astype(np.int64)
     counts = np.abs(generator.normal(size=(3000, 6)) + 3 * labels[:, None] * np.array([1, 0, 1, 0, 0, 0]))
-    categories = np.eye(3)[generator.integers(0, 3, 3000)]
+    categories: Any = np.eye(3)[generator.integers(0, 3, 3000)]
     return softlabel_kdd.Connections(np.round(counts, 1), categories, labels, np.arange(3000) < 2600)
 
 
@@ -179,7 +178,8 @@ def test_weights_before_a_map_score_as_after_it() -> None:
     found = whitened(one.auxiliary, 4)
     weights = np.random.default_rng(0).normal(size=found.dimensions)
     before, intercept = softlabel_kdd.unmapped(found, weights)
-    np.testing.assert_allclose(one.test @ before + intercept, found(one.test) @ weights, atol=1e-9)
+    test: Any = one.test
+    np.testing.assert_allclose(test @ before + intercept, found(test) @ weights, atol=1e-9)
 
 
 def test_digits_on_a_stand_in(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,7 +14,7 @@ from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.released import perturbed
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published.protocol import METHODS
+from comity.protocols.softlabel.published.protocol import Method
 from comity.reproduce import REPRODUCTIONS
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel import har as softlabel_har
@@ -67,7 +67,9 @@ def rows(stand_in: Activities, plots: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_rows_have_the_common_form(rows: dict[str, dict[str, Any]]) -> None:
-    private = {case_of(m, kind, e) for m in METHODS for kind in ("tight", "paper", "wrong radius") for e in EPSILONS}
+    private = {
+        case_of(m, kind, e) for m in get_args(Method) for kind in ("tight", "paper", "wrong radius") for e in EPSILONS
+    }
     assert set(rows) == {*PAPER, *(f"random-split {case}" for case in PAPER), *private}
     for case, row in rows.items():
         assert set(row) == FIELDS
@@ -140,7 +142,7 @@ def test_a_split_gives_each_record_to_one_owner(stand_in: Activities, by_subject
     everything = np.concatenate([split.train.features, split.test.features])
     assert len(np.unique(everything, axis=0)) == len(everything)
     other = split_of(stand_in, SMALL, 1, by_subject=by_subject)
-    assert not np.array_equal(other.train.labels, split.train.labels)
+    assert not np.array_equal(cast(Any, other.train.labels), cast(Any, split.train.labels))
     if by_subject:
         np.testing.assert_array_equal(split.test.labels, stand_in.labels[220:])
 
@@ -170,7 +172,7 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     assert len(found) == len(used) + 3 * 3 * SMALL.draws
     expected = sorted(
         protocol_of(split, method, constants).sensitivity(20) / epsilon
-        for method in METHODS
+        for method in get_args(Method)
         for constants in ("tight", "paper")
         for epsilon in EPSILONS
         for _ in range(SMALL.draws)

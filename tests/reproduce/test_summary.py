@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,13 +33,14 @@ def test_a_task_deals_every_record_once(layout: Any) -> None:
     assert (len(one.consumer), len(one.test)) == (15, 45)
     rows = np.concatenate([part.features for part in (*one.owners.values(), one.consumer, one.test)])
     assert len(np.unique(rows, axis=0)) == len(rows) == 600
-    share = [float((part.labels >= 2).mean()) for part in one.owners.values()]
+    share = [float((cast(Any, part.labels) >= 2).mean()) for part in one.owners.values()]
     if layout == "one owner":
         assert share[0] > 0.5 and max(share[1:]) == 0
     elif layout == "spread evenly":
         assert max(share) - min(share) < 0.02
     else:
-        assert [set(part.labels[part.labels >= 2]) for part in one.owners.values()] == [{2}, {3}, set(), set()]
+        of_owners: list[Any] = [part.labels for part in one.owners.values()]
+        assert [set(labels[labels >= 2]) for labels in of_owners] == [{2}, {3}, set(), set()]
     again = task(source, 3, layout, "test")
     assert np.array_equal(again.consumer.features, one.consumer.features)
     assert not np.array_equal(task(source, 4, layout, "test").consumer.features, one.consumer.features)

@@ -125,9 +125,9 @@ def test_versions_that_are_missing_or_too_old(site: Path, monkeypatch: pytest.Mo
 
         return version
 
-    monkeypatch.setattr(health.metadata, "version", of(None))
+    monkeypatch.setattr(metadata, "version", of(None))
     assert "pip install 'comity[deploy]'" in only(site, "versions")
-    monkeypatch.setattr(health.metadata, "version", of("2.9.1"))
+    monkeypatch.setattr(metadata, "version", of("2.9.1"))
     assert "2.9.1 is older than 2.16" in only(site, "versions")
 
 
@@ -201,7 +201,7 @@ def test_a_relay_that_does_not_answer_or_is_somebody_else(members: Loopback) -> 
 
 @pytest.mark.parametrize(("free", "state"), [(50 << 20, "failure"), (500 << 20, "warning")])
 def test_a_disk_that_is_nearly_full(site: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
-    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert "make room" in only(site, "disk", state)
 
 

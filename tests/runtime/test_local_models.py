@@ -263,7 +263,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(schema.to_toml())
     public_cohort(30).to_csv(tmp_path / "public.csv", index=False)
     pd.concat(clinics(4, 40).values()).to_csv(tmp_path / "records.csv", index=False)
-    classes = schema.target.values
+    classes = cast(Any, schema.target).values
     pd.DataFrame({"label": [classes[k % len(classes)] for k in range(30)]}).to_csv(
         tmp_path / "south_votes.csv", index=False
     )
@@ -282,15 +282,17 @@ def test_a_study_names_the_models_of_its_simulation(
 ) -> None:
     study = load(folder)
     material = gather(study)
-    assert material.models["north"].estimator.max_depth == 3 and material.models["north"].soft
-    assert material.models["east"].estimator.get_params()["svc__C"] == 2.0
-    assert type(material.models["west"].estimator).__name__ == "GaussianNB"
+    models: Any = material.models
+    assert models["north"].estimator.max_depth == 3 and models["north"].soft
+    assert models["east"].estimator.get_params()["svc__C"] == 2.0
+    assert type(models["west"].estimator).__name__ == "GaussianNB"
     run_study(study, seed=1, material=material)
     assert "votes evenly" not in caplog.text
     ballot = cast(Any, study.protocol).ballot(study.consortium)
+    parties: Any = material.parties
     expected = sum(
-        harden(local_votes(material.models[name], one.features, one.labels, ballot.auxiliary, len(ballot.classes)))
-        for name, one in material.parties.items()
+        np.asarray(harden(local_votes(models[name], one.features, one.labels, ballot.auxiliary, len(ballot.classes))))
+        for name, one in parties.items()
     )
     np.testing.assert_allclose(summed[0].value, expected, atol=1e-9)
 

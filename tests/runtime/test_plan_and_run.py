@@ -20,6 +20,7 @@ import pytest
 from comity.errors import BadInput, ComityError, Refused
 from comity.federation.messages.channel import Channel
 from comity.privacy.ledger import Ledger
+from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local import consortium
 from comity.runtime.records.gather import gather
 from comity.runtime.simulation.simulate import simulate
@@ -116,7 +117,7 @@ class Case:
 
 
 def _ledgers(case: Case) -> dict[str, Ledger]:
-    unit, neighbours = case.method.unit, case.method.neighbours
+    unit, neighbours = Unit(case.method.unit), Neighbours(case.method.neighbours)
     return {
         name: Ledger.in_memory(dataset=name, unit=unit, neighbours=neighbours)
         for name in (f"p{k}" for k in range(case.parties))

@@ -134,7 +134,7 @@ def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     few = small_study(case, tmp_path)
     from comity.runtime.records.gather import gather
 
-    one = gather(few).parties["clinic-01"]
+    one: Any = gather(few).parties["clinic-01"]
     many = comity.simulate(
         few.protocol, parties={f"p{i}": one for i in range(1001)}, epsilon=1, delta=1e-6, seed=1, schema=few.schema
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -61,7 +62,7 @@ def _toml(value: object) -> str:
     return json.dumps(value)
 
 
-def change(path: Path, **columns: object) -> None:
+def change(path: Path, **columns: Any) -> None:
     pd.read_csv(path, dtype={"patient": str}).assign(**columns).to_csv(path, index=False)
 
 

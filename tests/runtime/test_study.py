@@ -100,8 +100,9 @@ def test_the_hash_covers_the_content_of_what_the_study_refers_to(folder: Path) -
 
 
 def test_overrides_change_a_simulation(folder: Path) -> None:
-    assert load(folder, **{"privacy.epsilon": 0.5}).privacy.epsilon == 0.5
-    assert cast(Any, load(folder, **{"cast(Any, softlabel).method": "avg"}).protocol).method == "avg"
+    changed: dict[str, Any] = {"privacy.epsilon": 0.5}
+    assert load(folder, **changed).privacy.epsilon == 0.5
+    assert cast(Any, load(folder, **{"softlabel.method": "avg"}).protocol).method == "avg"
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,8 @@ def test_a_simulation_has_its_parties_in_the_order_of_the_study(folder: Path) ->
     """Not in that of the data, in which they would be other parties than those that the hash is about."""
     names = ("south", "east", "north")
     cohort = public_cohort(30).assign(at=["north", "south", "east"] * 10, patient=[f"id{k}" for k in range(30)])
-    cohort[clinic_schema().target.name] = clinic_schema().target.values[0]
+    target: Any = clinic_schema().target
+    cohort[target.name] = target.values[0]
     cohort.to_csv(folder / "records.csv", index=False)
     split = 'data = "records.csv"\nsplit = "by-column"\ncolumn = "at"'
     text = TEXT.replace("[parties]\ncount = 12", "\n".join(f"[parties.{name}]" for name in names))

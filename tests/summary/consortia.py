@@ -25,7 +25,7 @@ def cloud(count: int, centre: float, seed: int, label: int) -> Records:
 
 
 def joined(*parts: Records) -> Records:
-    labels = [one.labels for one in parts if one.labels is not None]
+    labels: list[Any] = [one.labels for one in parts if one.labels is not None]
     return Records(np.concatenate([one.features for one in parts]), np.concatenate(labels))
 
 

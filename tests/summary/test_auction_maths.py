@@ -68,7 +68,7 @@ def test_a_bid_that_changes_moves_every_other_rank_by_one_at_most() -> None:
         base = bids.ranks(dict(zip(owners, values)), owners)
         assert sorted(base.tolist()) == [1, 2, 3, 4]
         for place, other in itertools.product(range(4), (0.0, 1.0, 2.0, None)):
-            changed = dict(zip(owners, values))
+            changed: dict[str, Any] = dict(zip(owners, values))
             changed[owners[place]] = other
             if other is None:
                 del changed[owners[place]]

@@ -14,6 +14,7 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.asking import ABSENT
 from comity.federation.messages.codec import encode
+from comity.federation.owner.host import Host
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel
@@ -51,7 +52,8 @@ class Moments:
     own chance, and kills it at one of them."""
 
     def __init__(self, patch: Any, at: Any = None) -> None:
-        self.names, self.at = [], at
+        self.names: list[str] = []
+        self.at = at
         once = Journal.once
 
         def journalled(journal: Any, run: Any, name: Any, make: Any) -> Any:
@@ -82,7 +84,7 @@ def killed_everywhere(
         there.mkdir()
         sites, record = Sites(made, there), seen.Record(there / "seen")
         with monkeypatch.context() as patch:
-            for owner in (seen.Host, seen.Parties):
+            for owner in (Host, Parties):
                 for name in ("answered", "sum", "perturb", "compute"):
                     if hasattr(owner, name):
                         patch.setattr(owner, name, getattr(owner, name))

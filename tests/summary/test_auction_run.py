@@ -36,7 +36,7 @@ def test_what_is_bought_are_records_of_the_owners_each_once(made: Any) -> None:
     seen = set()
     for row, label, owner in zip(bought.rows, bought.labels, bought.owners):
         (places,) = np.nonzero((records[owner].features == row).all(axis=1))
-        assert len(places) == 1 and records[owner].labels[places[0]] == label
+        assert len(places) == 1 and cast(Any, records[owner].labels)[places[0]] == label
         seen.add((owner, int(places[0])))
     assert len(seen) == 8
     assert sum(bought.bought.quotas) == 8 <= bought.bought.seen
@@ -171,7 +171,7 @@ def test_who_offers_another_record_than_it_bid_with_is_lost() -> None:
 
 def test_rounds_in_which_an_owner_has_no_record_pass_it_by() -> None:
     """cedar has three records for eight rounds: it is silent in five, and never hands over a record twice."""
-    records = {**held(), "cedar": Records(held()["cedar"].features[:3], held()["cedar"].labels[:3])}
+    records = {**held(), "cedar": Records(held()["cedar"].features[:3], cast(Any, held()["cedar"].labels)[:3])}
     outcome = ran(auction(records), records, epsilon=0.01)
     assert len(outcome.presented) == 8
     assert outcome.presented.bought.quotas[2] <= 3

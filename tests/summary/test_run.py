@@ -49,10 +49,10 @@ def test_owners_and_consumer_pay_the_study_each_and_no_more() -> None:
 def test_a_summary_is_of_real_records_and_comes_close_to_the_consumers(bought: Any) -> None:
     found, records = bought.presented, held(2)
     assert isinstance(found, BoughtRecords) and len(found) == 20
-    for row, label, seller in zip(found.rows, found.labels, found.sellers):
+    for row, label, seller in zip(found.rows, cast(Any, found.labels), found.sellers):
         own = records[OWNERS[seller]]
         at = np.flatnonzero((own.features == row).all(axis=1))
-        assert len(at) and label in own.labels[at]
+        assert len(at) and label in cast(Any, own.labels)[at]
     known = {baseline.name: baseline.error for baseline in bought.baselines}
     assert bought.error < 0.1 * known["uniform"] and known["greedy"] <= bought.error
     assert set(known) == {"uniform", "largest owner", "greedy", "greedy, features", "classifier weights"}
@@ -126,7 +126,7 @@ def test_weights_keep_every_record_at_home() -> None:
 
 def test_an_owner_with_fewer_records_than_declared_stops_before_a_draw() -> None:
     records = held(2)
-    short = {**records, "ash": Records(records["ash"].features[:15], records["ash"].labels[:15])}
+    short = {**records, "ash": Records(records["ash"].features[:15], cast(Any, records["ash"].labels)[:15])}
     built = summary(records)
     with pytest.raises(Refused, match=r"summary\.sizes says") as refused:
         run(short, built=built)
@@ -239,7 +239,7 @@ def test_payouts_are_whole_and_by_share() -> None:
     found = Bought(("a", "b", "c"), (3, 3, 4), (1 / 3, 1 / 3, 1 / 3), 0.5, 0.1, 100.0, 10, 10)
     assert sum(found.payouts()) == pytest.approx(100.0) and sorted(found.payouts()) == [33.33, 33.33, 34.0 - 0.66]
     assert found.value == pytest.approx(0.4)
-    values = [row[3] for row in found.grid().rows]
+    values: list[Any] = [row[3] for row in found.grid().rows]
     assert sum(values) == pytest.approx(found.value)
 
 

@@ -6,7 +6,7 @@ owner is asked, receives and keeps is the same, byte for byte.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -74,7 +74,8 @@ def same(one: Any, other: Any) -> Any:
 def test_an_owners_view_is_a_function_of_the_declared_noisy_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     first = held()
     others = {
-        name: one if name == "ash" else Records(1 - one.features[::-1], one.labels[::-1]) for name, one in first.items()
+        name: one if name == "ash" else Records(1 - one.features[::-1], cast(Any, one.labels)[::-1])
+        for name, one in first.items()
     }
     asked, received, found = run(first, monkeypatch)
     again, received_again, _ = run(others, monkeypatch, seen=found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -82,7 +82,7 @@ def test_its_card_says_what_it_is_and_what_to_expect(presented: SyntheticDataset
 def test_its_section_shows_columns_and_expected_errors(presented: SyntheticDataset) -> None:
     section = presented.section()
     assert [grid.heads[0] for grid in section.tables] == ["column", "table"]
-    assert all(0 < bar.value <= 1 for bar in section.plots[0].bars)
+    assert all(0 < bar.value <= 1 for bar in cast(Any, section.plots[0]).bars)
 
 
 def test_the_expected_error_is_that_of_the_noise() -> None:

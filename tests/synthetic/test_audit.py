@@ -84,7 +84,8 @@ def test_a_replacement_under_noise_for_a_removal_is_caught() -> None:
 
 def support(low_to_high: Any, values: Any) -> Any:
     """The values that rows made of counts can have at all, where bounds of a column are taken from its records."""
-    own = Schema((Numeric("x", *low_to_high, bins=2),), CLASSES)
+    low, high = low_to_high
+    own = Schema((Numeric("x", low, high, bins=2),), CLASSES)
     cells = counting_of(own).cells
     every = np.array([[k, 0] for k in range(2)] * 50)
     return cells.draw(every, Stream.public("support"))["x"].max(), values

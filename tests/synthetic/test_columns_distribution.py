@@ -27,7 +27,7 @@ from .by_columns import among, built, exact, opened, people
 from .made import schema
 
 ROWS = 240
-LOSSES = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
+LOSSES: dict[str, Any] = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
 
 
 def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_a_simulation_assesses_what_it_presents_and_a_page_draws_it(target: Any,
     names = ["constant", "own data", "pooled"] if baselines and target is not None else []
     assert [one.name for one in found.baselines] == names
     if found.baselines:
-        assert found.error < found.baselines[0].error
+        assert cast(Any, found.error) < found.baselines[0].error
     (section,) = found.sections
     assert read_section(json.loads(json.dumps(section_page(section)))) == section
     assert Assessment.from_json(json.loads(json.dumps(found.as_json()))) == found

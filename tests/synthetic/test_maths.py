@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_exact_counts_agree_with_themselves() -> None:
     found = agree(layout, exact, layout.deviations(TINY))
     assert found.total == pytest.approx(2000)
     for key, table in exact.items():
-        told = found.singles[key[0]] if len(key) == 1 else found.pairs[key]
+        told = found.singles[key[0]] if len(key) == 1 else found.pairs[cast(Any, key)]
         assert np.allclose(told, table, atol=1e-3)
 
 
@@ -200,7 +200,7 @@ def test_a_column_that_follows_another_says_nothing_of_its_own_about_a_number() 
     found = []
     for one, rows_ in ((layout, codes), (with_it, followed)):
         agreed = agree(one, one.tables(one.count(rows_)), one.deviations(TINY))
-        found.append(naive_bayes.tempered(one, agreed).pairs[0, one.target])
+        found.append(naive_bayes.tempered(one, agreed).pairs[0, cast(int, one.target)])
     assert np.allclose(found[0], found[1], rtol=1e-3)
 
 

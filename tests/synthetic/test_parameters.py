@@ -99,7 +99,7 @@ def test_an_evaluation_is_refused_because_no_model_predicts(tmp_path: Path) -> N
 
 
 def test_records_that_stream_are_counted_like_those_in_memory(tmp_path: Path) -> None:
-    inside, outside = study(tmp_path), None
+    inside = outside = study(tmp_path)
     files = {name: frame(200, k) for k, name in enumerate(["north", "south", "west"])}
     for name, own in files.items():
         own.to_parquet(tmp_path / f"{name}.parquet")

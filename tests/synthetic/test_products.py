@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -85,11 +85,12 @@ def test_table_one_by_group_is_about_each_group() -> None:
 
 
 def test_correlations_come_with_error_bars_that_hold() -> None:
-    exact = {row[:2]: row[2] for row in released(0, OWN, 1e-6).correlations().rows}
+    exact: Any = {row[:2]: row[2] for row in released(0, OWN, 1e-6).correlations().rows}
     assert exact["age", "ill"] > 0.25 and abs(exact["age", "dose"]) < 0.03
     missed = []
     for seed in range(6):
-        missed += [abs(row[2] - exact[row[:2]]) / row[3] for row in released(seed, OWN).correlations().rows]
+        rows: Any = released(seed, OWN).correlations().rows
+        missed += [abs(row[2] - exact[row[:2]]) / row[3] for row in rows]
     assert np.mean(np.array(missed) < 1.96) > 0.88
 
 
@@ -97,7 +98,7 @@ def in_cells(own: pd.DataFrame) -> np.ndarray:
     """Ordinary least squares of the score on what the counts can say of the records."""
     made = released(0, own, 1e-6).counts
     codes = made.counting.encoding.encode(own).records.features.astype(int)
-    age, dose, score, ill = (middles(made, k)[codes[:, k]] for k in (0, 1, 3, 4))
+    age, dose, score, ill = (cast(Any, middles(made, k))[codes[:, k]] for k in (0, 1, 3, 4))
     rows = np.column_stack([np.ones(len(own)), age, dose, codes[:, 2] == 1, codes[:, 2] == 2, ill])
     found: np.ndarray = np.linalg.lstsq(rows, score, rcond=None)[0]
     return found
@@ -106,7 +107,7 @@ def in_cells(own: pd.DataFrame) -> np.ndarray:
 def test_a_regression_from_counts_is_the_one_on_the_records_in_their_cells() -> None:
     table = released(0, OWN, 1e-6).regression("score")
     assert table.column("term") == ("(intercept)", "age", "dose", "arm = b", "arm = c", "ill = yes")
-    assert np.allclose(table.column("coefficient"), in_cells(OWN), atol=1e-3)
+    assert np.allclose(cast(Any, table.column("coefficient")), in_cells(OWN), atol=1e-3)
     assert table.column("coefficient")[1] == pytest.approx(0.2, abs=0.02)
 
 
@@ -170,7 +171,7 @@ def test_products_of_every_kind_of_column() -> None:
     assert found["all", "income = (missing)", "share"][0] == pytest.approx(0.1, abs=0.03)
     assert found["all", "age = 18 to 35", "count"][0] > 0
     assert ("all", "seen", "mean") in found and ("all", "town = (other)", "count") in found
-    assert all(np.isfinite(row[-1]) for row in made.correlations().rows)
+    assert all(np.isfinite(cast(Any, row[-1])) for row in made.correlations().rows)
     assert "income = (missing)" in made.regression("age", on=["income", "town"]).column("term")
     with pytest.raises(DataError, match="missing values"):
         made.regression("income")

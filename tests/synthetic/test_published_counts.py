@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -64,8 +65,5 @@ def test_an_agents_release_takes_less_than_a_tenth_of_a_second() -> None:
     columns = [chance.random(500) if one.numeric else chance.integers(0, one.values, 500) for one in attributes.all]
     own = Records(attributes.rows(np.column_stack(columns).astype(float)), chance.integers(0, 2, 500))
     budget, noise = Budget(Decimal(1), 8, 4, Neighbours.ADD_REMOVE), SeededNoise(1)
-    made = [
-        agent_release(attributes, own, budget, noise, lambda what, k=k: Stream.public("time", k, what))
-        for k in range(4)
-    ]
+    made = [agent_release(attributes, own, budget, noise, partial(Stream.public, "time", k)) for k in range(4)]
     assert max(one.tree.shape.leaves for one in made) > 19_000 and min(one.seconds for one in made) < 0.1

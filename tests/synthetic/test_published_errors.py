@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from math import isnan
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.reproduce.synthetic.published import published_errors, records_of
 
 COLUMNS = (Numeric("age", 0, 100), Categorical("sex", ("f", "m")), Numeric("dose", 0, 1))
-TARGETS = {
+TARGETS: dict[str, Any] = {
     "two": Classes("y", ("no", "yes")),
     "three": Classes("y", ("a", "b", "c")),
     "number": Bounded("y", 0, 100),
@@ -37,8 +37,8 @@ def split(kind: Any, count: int = 3000) -> Any:
     cut = count // 5
     return (
         schema,
-        Records(found.features[cut:], found.labels[cut:]),
-        Records(found.features[:cut], found.labels[:cut]),
+        Records(found.features[cut:], cast(Any, found.labels)[cut:]),
+        Records(found.features[:cut], cast(Any, found.labels)[:cut]),
     )
 
 

@@ -27,7 +27,7 @@ COLUMNS = (
     Categorical("sex", ("f", "m"), missing="cell"),
     Date("seen", date(2020, 1, 1), date(2023, 12, 31), missing="cell"),
 )
-TARGETS = {
+TARGETS: dict[str, Any] = {
     "logistic": Classes("y", ("no", "yes")),
     "svm": Classes("y", ("no", "yes")),
     "softmax": Classes("y", ("a", "b", "c")),

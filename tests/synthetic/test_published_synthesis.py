@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_the_table_is_one_that_the_schema_reads_and_encodes_to_the_same_records(
     assert list(frame.columns) == ["age", "income", "sex", "stage", "ill"]
     Dataset(frame, SCHEMA)
     encoded = attributes.encoding.encode(frame).records
-    assert (encoded.labels == labels).all()
+    assert (cast(Any, encoded.labels) == labels).all()
     back, expected = attributes.values(encoded.features), attributes.values(attributes.rows(values))
     for at, one in enumerate(attributes.all):
         # Whole numbers and ranks are the nearest ones.

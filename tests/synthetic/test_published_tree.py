@@ -238,7 +238,7 @@ def seen_of_the_record(grow: Any, times: Any) -> Any:
 def test_neighbours_are_no_clearer_than_charged(narrower: int, holds: bool) -> None:
     """A record comes to four others; the same tree with an eighth of the noise is caught."""
     shape, budget = shaped(ONE, depth=2, candidates=3, seed=2), Budget(Decimal(4), 2, 3, Neighbours.ADD_REMOVE)
-    charged = float(cast(Pure, budget.choice.charged).epsilon + cast(Pure, budget.leaves.charged).epsilon)
+    charged = float(budget.choice.charged.epsilon + cast(Pure, budget.leaves.charged).epsilon)
     noise = SeededNoise(5)
     without, labels = np.full((4, 1), 0.9), np.zeros(4, np.int64)
     with_one = np.vstack([without, [[0.3]]])

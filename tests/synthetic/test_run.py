@@ -172,7 +172,10 @@ def test_an_agent_by_itself_releases_with_noise_of_its_own() -> None:
 def test_very_many_parties_are_simulated_in_stacks() -> None:
     built = SyntheticData(schema=schema(), model="naive-bayes")
     whole = records(built, 3300)
-    held = {f"p{k}": Records(whole.features[3 * k : 3 * k + 3], whole.labels[3 * k : 3 * k + 3]) for k in range(1100)}
+    held = {
+        f"p{k}": Records(whole.features[3 * k : 3 * k + 3], cast(Any, whole.labels)[3 * k : 3 * k + 3])
+        for k in range(1100)
+    }
     found = simulate(built, parties=held, **SMALL)
     assert abs(len(found.presented) - 3300) < 400
     with pytest.raises(StudyError, match="at most 1000 parties"):

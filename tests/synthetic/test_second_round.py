@@ -103,9 +103,9 @@ def test_both_rounds_together_cost_what_the_study_grants_and_no_more(loss: Any) 
     declared = SyntheticData(**TWICE, model="mixture").accepted(who)
     costs = [declared[name].loss for name in ("counts", "again")]
     if isinstance(loss, Pure):
-        parts, whole = [cast(Pure, one).epsilon for one in costs], cast(Pure, loss).epsilon
+        parts, whole = [cast(Pure, one).epsilon for one in costs], loss.epsilon
     else:
-        parts, whole = [cast(GDP, one).square for one in costs], cast(GDP, gaussian_budget(loss)).square
+        parts, whole = [cast(GDP, one).square for one in costs], gaussian_budget(loss).square
     assert sum(parts) <= whole
     assert [float(part / whole) for part in parts] == pytest.approx([0.4, 0.6], abs=1e-12)
 
@@ -144,7 +144,7 @@ def test_the_choice_is_a_function_of_what_the_first_round_opened(few: None) -> N
 class Choosy(SyntheticData):
     """A coordinator that asks for pairs of its own choice; its sites are as they should be."""
 
-    def _both(self, parties: Any) -> None:
+    def _both(self, parties: Any) -> Any:
         first = parties.sum(self.count)
         honest = self._strongest(first.value, parties.consortium)
         others = [k for k in range(len(self.recount(parties.consortium).candidates)) if k not in honest]
@@ -192,7 +192,7 @@ def test_without_noise_both_rounds_count_the_same_records() -> None:
     assert (tables["again"] == recount.count(tables["pairs"], codes)).all()
     presented = built.present(found, who).counts
     assert np.allclose(presented.values, tables["counts"])
-    twice = {key for key, factor in zip(presented.counting.layout.keys, presented.narrowed) if factor < 1}
+    twice = {key for key, factor in zip(presented.counting.layout.keys, cast(Any, presented.narrowed)) if factor < 1}
     assert twice == {block.key for block in recount.blocks(tables["pairs"])}
 
 
@@ -205,7 +205,7 @@ def test_the_deviations_that_are_stated_are_those_of_both_rounds(few: None, loss
     for seed in range(2):
         counts = built.present(released(built, who, held, noise=SeededNoise(seed))[0], who).counts
         truth = counts.counting.layout.tables(exact)
-        for key, factor in zip(truth, counts.narrowed):
+        for key, factor in zip(truth, cast(Any, counts.narrowed)):
             gap = (counts.tables[key] - truth[key]) / counts.deviations[key]
             gaps["twice" if factor < 1 else "once"].append(gap.ravel())
     for kind, found in gaps.items():

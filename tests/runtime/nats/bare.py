@@ -16,7 +16,8 @@ class Bare:
     """A client that does what it likes."""
 
     def __init__(self, relay: Any, **options: Any) -> None:
-        self.client, self.errors, self.closed = Client(), [], asyncio.Event()
+        self.client, self.closed = Client(), asyncio.Event()
+        self.errors: list[Any] = []
         self.options = {"tls": relay.context(), "tls_handshake_first": not relay.is_websocket, **options}
         self.address = relay.address
 

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,7 +74,7 @@ class Loopback(loopback.Loopback):
         finally:
             os.kill(self.process.pid, signal.SIGCONT)
 
-    def stranger(self, folder: Path, name: str, **options: object) -> Relay:
+    def stranger(self, folder: Path, name: str, **options: Any) -> Relay:
         """Somebody with a certificate of this authority, whom nobody wrote into the roster."""
         folder.mkdir(parents=True)
         (folder / "authority.pem").write_text(self.authority.pem)
@@ -95,12 +96,12 @@ class Operated(Loopback):
 
     def start(self) -> None:
         user = load_certificate(self.operator.certificate).subject.rfc4514_string()
-        written = relay.server_configuration
+        written = cast(Any, relay).server_configuration
         everything = json.dumps({"publish": [">"], "subscribe": [">"]})
         place = f'"{COORDINATOR}" {{\n    users: [ '
 
         def with_operator(*arguments: Any, **options: Any) -> str:
-            text = written(*arguments, **options)
+            text: str = written(*arguments, **options)
             assert place in text
             return text.replace(place, f'{place}{{ user: "{user}", permissions: {everything} }}, ')
 
@@ -117,7 +118,7 @@ class Loop:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
-    def start(self, work: Any) -> object:
+    def start(self, work: Any) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
@@ -169,7 +170,7 @@ class Site:
             self.running.result(20)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen in time"
@@ -221,7 +222,7 @@ class NatsLine:
         loop = self.loop.loop if party else self.channels[-1]._loop
         before = link._client
         assert before is not None
-        carrier = before._transport
+        carrier: Any = before._transport
         wire = carrier._ws._writer if hasattr(carrier, "_ws") else carrier._io_writer
         loop.call_soon_threadsafe(wire.transport.abort)
         wait_until(lambda: link._client is not before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,9 @@ def test_a_study_that_is_not_sealed_is_refused(row: Any, attacked: Any) -> None:
 def test_boxes_say_what_they_are_for(row: Any, attacked: Any) -> None:
     raw = sign_ask(attacked.sites.coordinator, "north", ask_for("run.ready[0]", study=attacked.study.hash))
     pack = attacked.sites.packed(attacked.study)
+    purpose: Any
     for inner, purpose, other in ((raw, "ask", "study"), (pack, "study", "ask")):
-        boxes = sealed({"north": lambda inner=inner: inner}, attacked.study.consortium.roster, purpose)
+        boxes = sealed({"north": partial(bytes, inner)}, attacked.study.consortium.roster, purpose)
         found = attacked.carry(boxes.messages, other)["north"]
         assert decoded(found)["refused"] == row.told and attacked.sees(row.sees)
 

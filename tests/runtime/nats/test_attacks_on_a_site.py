@@ -142,7 +142,8 @@ def test_not_one_run_more_than_approved(row: Any, consortium_under_attack: Any) 
     assert refused.value.code == row.told and one.sees(row.sees) and one.heads() == before
     # Nor does handing it over again approve it again.
     one.hand_over(study)
-    assert one.heads() == before and Inbox(one.sites.home("north")).find(study.hash).decision.runs == 1
+    decision = Inbox(one.sites.home("north")).find(study.hash).decision
+    assert one.heads() == before and decision is not None and decision.runs == 1
 
 
 @attack(

@@ -260,6 +260,7 @@ def test_the_report_of_a_deployed_run_says_how_good_the_model_is(deployed: Deplo
     (folder,) = (deployed.home / "coordinator" / "runs").iterdir()
     found = load_result(folder)
     assert found.guarantee.private and found.guarantee.epsilon <= 1.0
+    assert found.evaluation is not None
     accuracy = found.evaluation.figures["accuracy"]
     assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1 and accuracy.high - accuracy.low < 0.5
     assert "measured under privacy" in (folder / "report.html").read_text().lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -34,8 +34,9 @@ def stayed(tried: Any) -> None:
     """Call with a link, its client and an event that ends the connection."""
 
     async def run() -> None:
-        client, closed = Client(), asyncio.Event()
-        made = link.Link(Relay("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), None)
+        client: Any = Client()
+        closed, hears = asyncio.Event(), cast(Any, None)
+        made = link.Link(Relay("tls://127.0.0.1:1", Path("certificate.pem")), "north", (), hears)
         made._client = client
         staying = asyncio.create_task(made._stay(client, closed))
         try:

@@ -94,7 +94,7 @@ def test_a_private_key_stays_with_its_owner_and_is_made_once(tmp_path: Path) -> 
         load_key(tmp_path / "key.pem")
 
 
-def _forged(request: pytest.FixtureRequest) -> Any:
+def _forged(request: str) -> str:
     """As one that was made by somebody who has the public key alone."""
     raw = bytearray(x509.load_pem_x509_csr(request.encode()).public_bytes(Encoding.DER))
     raw[-1] ^= 1

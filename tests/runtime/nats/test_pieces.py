@@ -14,6 +14,7 @@ MESSAGE = random.Random(5).randbytes(9 * PIECE + 7)
 
 def test_a_frame_is_read_as_it_was_written() -> None:
     frame = Frame.of(Frame(Kind.PIECE, bytes(range(16)), 2**40, b"body").to_bytes())
+    assert frame is not None
     assert (frame.kind, frame.id, frame.number, bytes(frame.body)) == (Kind.PIECE, bytes(range(16)), 2**40, b"body")
     assert len(Frame(Kind.REPLY, bytes(16), 0, bytes(PIECE + 16)).to_bytes()) <= LONGEST
 

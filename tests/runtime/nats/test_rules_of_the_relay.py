@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
@@ -149,14 +150,14 @@ def test_the_relay_listens_at_one_port(two: Any) -> None:
     inodes = (
         {
             path.readlink().name[8:-1]
-            for path in relay.Path(f"/proc/{pid}/fd").iterdir()
+            for path in Path(f"/proc/{pid}/fd").iterdir()
             if str(path.readlink()).startswith("socket:")
         }
-        if relay.Path("/proc/self").exists()
+        if Path("/proc/self").exists()
         else set()
     )
     for table in ("tcp", "tcp6"):
-        for line in relay.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             words = line.split()
             if words[3] == "0A" and words[9] in inodes:
                 ports.add(int(words[1].split(":")[1], 16))
@@ -229,7 +230,9 @@ def _with_alternative(two: Any, folder: Any, alternative: Any) -> Relay:
 
 def test_a_name_that_an_authority_copied_would_make_a_member_the_coordinator(two: Any, tmp_path: Path) -> None:
     """The attack that signing nothing but the key prevents, shown to work on this server."""
-    coordinator = user_of("coordinator", Roster.load(two.folder).members["coordinator"].key)
+    key = Roster.load(two.folder).members["coordinator"].key
+    assert key is not None
+    coordinator = user_of("coordinator", key)
     forged = _with_alternative(two, tmp_path / "forged", coordinator)
 
     async def asks() -> Any:
@@ -304,7 +307,7 @@ def test_a_new_key_under_the_old_name_does_not_bring_the_stolen_one_back(fresh: 
 def test_a_reload_that_fails_as_a_whole_is_noticed(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server goes on with the old configuration and says so in its log alone: a member that was to be removed stays
     connected, which is why whoever revokes must hear of it."""
-    made = relay.server_configuration
+    made = cast(Any, relay).server_configuration
 
     def unchangeable(*arguments: Any, **options: Any) -> Any:
         return made(*arguments, **options).replace("max_pending: ", "max_pending: 1")
@@ -343,6 +346,6 @@ def test_one_relay_runs_in_a_folder_and_a_number_that_was_given_again_is_not_it(
         relay.start(fresh.folder)
     fresh.stop()
     assert not relay.is_running(fresh.folder)
-    (fresh.folder / "relay" / "relay.pid").write_text(json.dumps(relay.os.getpid()))
+    (fresh.folder / "relay" / "relay.pid").write_text(json.dumps(os.getpid()))
     assert not relay.is_running(fresh.folder)
     assert relay.reload(fresh.folder) is False
