@@ -50,7 +50,7 @@ def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 
     return out
 
 
-def protocol(kind: str = "logistic", records: dict[str, Records] | None = None, **options: Any) -> Averaging:
+def protocol(kind: Any = "logistic", records: dict[str, Records] | None = None, **options: Any) -> Averaging:
     records = records or made(kind)
     classes = {"softmax": ("a", "b", "c"), "linear": ()}.get(kind, ("0", "1"))
     options.setdefault("sizes", {name: len(own) for name, own in records.items()})
@@ -89,7 +89,7 @@ def parties(
         hosts = {}
         for name in who.parties:
             path = None if folder is None else folder / f"{name}.ledger"
-            account = {"dataset": name, "unit": who.unit, "neighbours": who.neighbours}
+            account: dict[str, Any] = {"dataset": name, "unit": who.unit, "neighbours": who.neighbours}
             if path is None:
                 ledger = Ledger.in_memory(**account)
             else:

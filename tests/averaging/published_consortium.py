@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION, Policy
+from comity.federation.messages.channel import Channel
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
@@ -147,7 +148,7 @@ class Meeting:
                 records=records(size, self.protocol.width, place),
                 keys=identity(name),
                 store=Store(self._ledger(name), unit=self.who.unit, neighbours=self.who.neighbours),
-                noise=self.noises[name],
+                noise=cast(Any, self.noises[name]),
                 policy=self.policy,
             )
             for place, (name, size) in enumerate(zip(self.who.parties, self.sizes, strict=True))
@@ -160,7 +161,7 @@ class Meeting:
         path = self.folder / f"{name}.ledger"
         return Ledger(path) if path.exists() else Ledger.create(path, dataset=name, **terms)
 
-    def parties(self, channel: LocalChannel | None = None, run: str = "run-1") -> Parties:
+    def parties(self, channel: Channel | None = None, run: str = "run-1") -> Parties:
         return Parties(
             self.agreed,
             run=run,
@@ -175,8 +176,11 @@ class Meeting:
     def exact(self) -> np.ndarray:
         """The sum of the local models on the grid, computed in one place."""
         grid = self.protocol.scaled(self.who).grid
-        models = [self.protocol._fit(host.records.features, host.records.labels) for host in self.hosts.values()]
-        return np.sum([np.rint(model / grid).astype(np.int64) for model in models], axis=0)
+        models = [
+            self.protocol._fit(host.records.features, cast(Any, host.records.labels)) for host in self.hosts.values()
+        ]
+        found: np.ndarray = np.sum([np.rint(model / grid).astype(np.int64) for model in models], axis=0)
+        return found
 
 
 def observed(kind: type[PublishedAverage], seen: Callable[[int], None]) -> type[PublishedAverage]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -35,17 +36,17 @@ def stand_in() -> Adult:
     return Adult(Records(x[:2000], y[:2000]), Records(x[2000:], y[2000:]))
 
 
-def test_both_layouts_have_123_features_and_one_constant():
+def test_both_layouts_have_123_features_and_one_constant() -> None:
     for edges in (QUINTILES, A9A):
         assert sum(len(cuts) + 1 for cuts in edges.values()) + sum(map(len, CATEGORIES.values())) == 123
 
 
-def test_the_splits_are_the_papers():
+def test_the_splits_are_the_papers() -> None:
     assert all(sizes is None or sum(sizes) == 32561 for sizes in SPLITS.values())
     assert min(SPLITS[HARDEST] or ()) / 32561 == pytest.approx(0.1, abs=1e-4)
 
 
-def test_rows_and_plot_on_a_stand_in(stand_in, tmp_path):
+def test_rows_and_plot_on_a_stand_in(stand_in: Adult, tmp_path: Path) -> None:
     rows = reproduced(stand_in, Size(runs=1, runs_elsewhere=0, draws=2, a9a=False), tmp_path)
     cases = {row["case"]: row for row in rows}
     for epsilon in EPSILONS:
@@ -62,17 +63,17 @@ def test_rows_and_plot_on_a_stand_in(stand_in, tmp_path):
     assert (tmp_path / "averaging-adult.png").stat().st_size > 10_000
 
 
-def test_splits_deal_every_row_once(stand_in):
+def test_splits_deal_every_row_once(stand_in: Adult) -> None:
     for name in SPLITS:
         split = split_of(stand_in, name)
         assert sum(split.sizes.values()) == 2000 and len(split.parties) == 5
     assert split_of(stand_in, HARDEST).sizes["p0"] == 200
 
 
-def test_the_anchors_learn_where_noise_is_small_and_not_where_it_is_large(stand_in):
+def test_the_anchors_learn_where_noise_is_small_and_not_where_it_is_large(stand_in: Adult) -> None:
     parties = split_of(stand_in, "even").parties
 
-    def error(weights):
+    def error(weights: Any) -> float:
         return float(np.mean((stand_in.test.features @ weights > 0) != (np.asarray(stand_in.test.labels) > 0)))
 
     for method in (averaging_anchors.client_noise, averaging_anchors.local_noise):
@@ -88,7 +89,7 @@ def test_the_anchors_learn_where_noise_is_small_and_not_where_it_is_large(stand_
     assert np.isfinite(weights).all()
 
 
-def test_bench_rows_on_a_stand_in(stand_in):
+def test_bench_rows_on_a_stand_in(stand_in: Adult) -> None:
     rows = compared(stand_in, 5, repeats=1, quick=True)
     for row in rows:
         assert row["ratio"] == pytest.approx(row["anchor"] / row["ours"])
@@ -98,7 +99,7 @@ def test_bench_rows_on_a_stand_in(stand_in):
 
 
 @needs_adult
-def test_the_real_rows_and_what_they_allow_without_noise():
+def test_the_real_rows_and_what_they_allow_without_noise() -> None:
     data = adult()
     assert data.features == 124 and len(data.train) == 32561 and len(data.test) == 16281
     assert np.linalg.norm(data.train.features, axis=1).max() <= 1
@@ -107,7 +108,7 @@ def test_the_real_rows_and_what_they_allow_without_noise():
 
 @needs_adult
 @pytest.mark.long
-def test_the_bars_on_the_real_data(tmp_path):
+def test_the_bars_on_the_real_data(tmp_path: Path) -> None:
     rows = reproduced(adult(), Size(runs=20, runs_elsewhere=0, draws=1, a9a=False), None)
     found = {row["case"]: row for row in rows}
     for kind, bars in BARS.items():

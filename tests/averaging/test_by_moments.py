@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from comity.federation.declaring.bounds import EntrySum, RecordSum
 from comity.federation.declaring.payers import spent_by
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, rule
@@ -29,7 +30,7 @@ from tests.averaging.default_consortium import consortium, made, parties, protoc
 SURE = 1 - 1e-7
 
 
-def records_of_two():
+def records_of_two() -> Any:
     """Rows of two features in and out of the unit ball with targets at, between and beyond their ends."""
     angles = np.arange(16) * np.pi / 8
     ring = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -37,14 +38,14 @@ def records_of_two():
     return list(product(rows, (-1.0, 0.0, 0.3, 1.0, 7.0, np.nan)))
 
 
-def vectors(layout):
+def vectors(layout: Any) -> Any:
     one = np.ones(1, bool)
     return np.stack([layout.of(x[None], np.array([t]), one) for x, t in records_of_two()])
 
 
 @pytest.mark.parametrize("loss", [Approx(1.0, 1e-5), Pure(1.0)])
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
-def test_no_record_moves_the_moments_further_than_declared(loss, neighbours):
+def test_no_record_moves_the_moments_further_than_declared(loss: Any, neighbours: str) -> None:
     built, who = Averaging(features=2, model="linear", classes=(), sizes=100), consortium(loss, neighbours=neighbours)
     found, norm = vectors(built.layout(who)), 1 if isinstance(loss, Pure) else 2
     if neighbours == "replace":
@@ -57,7 +58,7 @@ def test_no_record_moves_the_moments_further_than_declared(loss, neighbours):
     assert worst > (0.6 if norm == 1 and neighbours == "replace" else 0.88) * declared
 
 
-def test_rows_that_reach_less_far_in_the_first_norm_are_noised_less_and_held_to_it():
+def test_rows_that_reach_less_far_in_the_first_norm_are_noised_less_and_held_to_it() -> None:
     wide, short = Moments(50, sqrt(50), pure=True), Moments(50, 3.0, pure=True)
     assert short.moved < wide.moved / 3
     row = np.full((1, 50), 1 / sqrt(50))
@@ -66,7 +67,7 @@ def test_rows_that_reach_less_far_in_the_first_norm_are_noised_less_and_held_to_
     assert np.abs(one).sum() <= short.moved * (1 + 1e-9) and np.abs(one).sum() > 0.99 * short.moved - 0.7
 
 
-def test_cutting_entries_keeps_the_first_norm_where_a_projection_would_not():
+def test_cutting_entries_keeps_the_first_norm_where_a_projection_would_not() -> None:
     bound, generator = EntrySum(1.0, 1.0, 2.0, 10), np.random.default_rng(0)
     left, right = generator.normal(size=(2, 300, 3)) * 3
     after = np.abs(bound.enforce(left, (3,)) - bound.enforce(right, (3,))).sum(-1)
@@ -81,7 +82,7 @@ def test_cutting_entries_keeps_the_first_norm_where_a_projection_would_not():
     assert apart > np.abs(entries - grown).sum()
 
 
-def heard(release, who, values, seed, count=40_000):
+def heard(release: Any, who: Any, values: Any, seed: Any, count: int = 40_000) -> Any:
     """Views of one contribution under the honest parts of its noise."""
     scale, source = release.scale(who), SeededNoise(seed)
     total = np.rint(values / scale.grid) + np.zeros((count, len(values)))
@@ -91,28 +92,28 @@ def heard(release, who, values, seed, count=40_000):
     return total * scale.grid
 
 
-def test_the_moments_lose_no_more_than_is_debited_for_them():
+def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
     built, who = Averaging(features=2, model="linear", classes=(), sizes=100), consortium(Approx(8.0, 1e-5))
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
 
-    def measured(stretched=1.0):
+    def measured(stretched: float = 1.0) -> Any:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(view @ (pair[0] - pair[1]) for view in seen), confidence=SURE)
 
-    claimed = sqrt(float(release.loss.square))
+    claimed = sqrt(float(cast(GDP, release.loss).square))
     assert 0.6 * claimed < measured() <= claimed
-    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(who.loss.delta)) <= 8.0
+    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(cast(Approx, who.loss).delta)) <= 8.0
     # Rows and targets that were not brought within their bounds.
     assert measured(stretched=2.0) > claimed
 
 
-def test_the_pure_moments_keep_their_epsilon():
+def test_the_pure_moments_keep_their_epsilon() -> None:
     built, who = Averaging(features=1, model="linear", classes=(), sizes=100), consortium(Pure(2.0))
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
 
-    def measured(stretched):
+    def measured(stretched: Any) -> Any:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         scores = [np.sign(pair[1] - pair[0]) @ np.clip(view, -9, 9).T for view in seen]
         return epsilon_lower_bound(*scores, delta=0.0, confidence=SURE)
@@ -121,12 +122,12 @@ def test_the_pure_moments_keep_their_epsilon():
     assert measured(8.0) > 2.0
 
 
-def exact(layout, x, targets):
+def exact(layout: Any, x: Any, targets: Any) -> Any:
     return layout.of(x, targets, np.ones(len(x), bool))
 
 
 @pytest.mark.parametrize("pure", [False, True])
-def test_without_noise_it_is_least_squares(pure):
+def test_without_noise_it_is_least_squares(pure: bool) -> None:
     generator = np.random.default_rng(1)
     x = generator.normal(size=(300, 4))
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
@@ -142,13 +143,13 @@ def test_without_noise_it_is_least_squares(pure):
     np.testing.assert_allclose(classes.coef, 2 * np.linalg.lstsq(x, np.sign(targets), rcond=None)[0], atol=1e-6)
 
 
-def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records():
+def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records() -> None:
     records, who = made("linear"), consortium()
     built = protocol("linear", records)
     assert [release.name for release in built.declare(who).releases] == ["moments", "model", "errors", "shrunk"]
     released = run(parties(built, records, who)[0])
     layout = built.layout(who)
-    together = sum(exact(layout, own.features, built.targets(own.labels)) for own in records.values())
+    together: Any = sum(exact(layout, own.features, built.targets(cast(Any, own.labels))) for own in records.values())
     assert released["errors"].shape == (1, 4) and (released["errors"] > 0).all()
     plain = fitted(layout, together, records=200, deviation=0.0, classes=False).coef
     # The ridge that the declared noise asks for shrinks; the direction stays.
@@ -156,12 +157,12 @@ def test_a_run_over_hosts_and_one_over_stacks_are_least_squares_of_all_records()
     assert cosine > 0.9
 
 
-def test_intervals_cover_where_no_ridge_is_needed():
+def test_intervals_cover_where_no_ridge_is_needed() -> None:
     generator = np.random.default_rng(2)
     x = generator.choice([-0.5, 0.5], size=(40_000, 3))
     truth = np.array([0.6, -0.2, 0.0])
     records = Records(x, np.clip(x @ truth + generator.uniform(-0.3, 0.3, 40_000), -1, 1))
-    split = {f"p{at}": Records(records.features[at::4], records.labels[at::4]) for at in range(4)}
+    split = {f"p{at}": Records(records.features[at::4], cast(Any, records.labels)[at::4]) for at in range(4)}
     built = Averaging(features=3, model="linear", classes=(), sizes=10_000)
     inside = []
     for seed in range(60):
@@ -175,7 +176,7 @@ def test_intervals_cover_where_no_ridge_is_needed():
     assert 0.88 <= np.mean(inside) <= 1.0
 
 
-def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small():
+def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small() -> None:
     records = made("linear", (4000,) * 5, width=12)
     errors = {}
     for solver in ("moments", "gradient"):
@@ -194,11 +195,11 @@ def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small():
             ).error
             for seed in range(3)
         ]
-        errors[solver] = np.mean(found)
+        errors[solver] = np.mean(cast(Any, found))
     assert errors["moments"] < 0.9 * errors["gradient"]
 
 
-def test_public_figures_choose_moments_for_pure_classes():
+def test_public_figures_choose_moments_for_pure_classes() -> None:
     sizes = {30: "average", 2_000: "moments", 10**7: "average"}
     for size, way in sizes.items():
         built = protocol(sizes=size)
@@ -215,7 +216,7 @@ def test_public_figures_choose_moments_for_pure_classes():
     assert replace(protocol("linear"), features=1501).way(consortium()) == "gradient"
 
 
-def test_pure_classes_are_learned_from_moments():
+def test_pure_classes_are_learned_from_moments() -> None:
     records = made("logistic", (4000,) * 5)
     built = protocol("logistic", records, solver="moments")
     test = made("logistic", (500,) * 5)["elm"]
@@ -226,13 +227,13 @@ def test_pure_classes_are_learned_from_moments():
 
 
 @pytest.mark.parametrize(("options", "said"), [({"model": "svm"}, "linear and logistic"), ({"features": 2000}, "1500")])
-def test_what_moments_cant_make_is_refused(options, said):
+def test_what_moments_cant_make_is_refused(options: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said) as found:
         Averaging(**{"features": 4, "sizes": 10, "solver": "moments", **options})
     assert found.value.key == "averaging.solver"
 
 
-def test_the_target_is_bounded_beside_the_features():
+def test_the_target_is_bounded_beside_the_features() -> None:
     layout = Moments(1, 1.0, pure=False)
     vector = layout.of(np.array([[1.0]]), np.array([100.0]), np.ones(1, bool))
     np.testing.assert_allclose(layout.matrix(vector), [[1.0, TARGET], [TARGET, TARGET**2]])

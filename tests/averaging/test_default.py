@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     records, who = made("logistic"), consortium()
     built = protocol(records=records, rounds=3)
     first, hosts = parties(built, records, who, folder=tmp_path)
-    carry, asked = first.channel.carry, []
+    carry, asked = cast(Any, first.channel).carry, []
 
     class Killed(Exception):
         pass
@@ -126,7 +127,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
             raise Killed
         return carry(messages)
 
-    first.channel.carry = until_killed
+    cast(Any, first.channel).carry = until_killed
     with pytest.raises(Killed):
         run(first)
     again, _ = parties(built, records, who, folder=tmp_path, hosts=hosts)

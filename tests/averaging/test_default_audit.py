@@ -7,6 +7,7 @@ Bounds are taken at a confidence of 1 − 1e-7 and draws are seeded.
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ COUNT = 40_000
 DELTA = 1e-5
 
 
-def heard(release, who, values, seed, *, parts=None, count=COUNT):
+def heard(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, count: Any = COUNT) -> Any:
     """`count` views of one contribution under the honest parts of its noise, in units of the grid."""
     scale, source = release.scale(who), SeededNoise(seed)
     parts = who.honest_parts if parts is None else parts
@@ -41,7 +42,7 @@ def heard(release, who, values, seed, *, parts=None, count=COUNT):
     return total * scale.grid
 
 
-def gradients(built, y, clip):
+def gradients(built: Any, y: Any, clip: Any) -> Any:
     """A party of one of two opposite records, at weights for which both are wrong as surely as can be."""
     x = np.zeros((1, built.features))
     x[0, :2] = 0.1, sqrt(0.99) * (1 if y else -1)
@@ -50,7 +51,7 @@ def gradients(built, y, clip):
     return built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
 
 
-def measured_gradients(built, who, *, clip=None, parts=None):
+def measured_gradients(built: Any, who: Any, *, clip: Any = None, parts: Any = None) -> Any:
     """All rounds at the worst weights that a coordinator can ask for."""
     release = built.declare(who)["gradient"]
     first, second = (gradients(built, y, built.cut(who) if clip is None else clip) for y in (0, 1))
@@ -61,22 +62,22 @@ def measured_gradients(built, who, *, clip=None, parts=None):
     return mu_lower_bound(*scores, confidence=SURE)
 
 
-def claimed_mu(release):
+def claimed_mu(release: Any) -> Any:
     """With the Gaussian noise of all its draws neighbours are no further apart than N(0, 1) and N(μ, 1)."""
     return sqrt(release.times * float(release.loss.square))
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
-def test_gradients_lose_no_more_than_is_debited_for_them(epsilon):
+def test_gradients_lose_no_more_than_is_debited_for_them(epsilon: float) -> None:
     built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(epsilon, DELTA))
     found, claimed = measured_gradients(built, who), claimed_mu(built.declare(who)["gradient"])
     assert 0.7 * claimed < found <= claimed
-    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(who.loss.delta)) <= epsilon
+    assert float(spent_by(built.declare(who), "ash", who).epsilon_at(cast(Approx, who.loss).delta)) <= epsilon
     # Gradients as they come, without the clip.
     assert measured_gradients(built, who, clip=1.0) > claimed
 
 
-def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught():
+def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
     built, who = Averaging(features=2, sizes=100, rounds=2), consortium(Approx(8.0, DELTA), parties=3)
     claimed = claimed_mu(built.declare(who)["gradient"])
     assert measured_gradients(built, who) <= claimed
@@ -84,12 +85,12 @@ def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught():
     assert measured_gradients(built, who, parts=1) > claimed
 
 
-def test_the_second_moment_loses_no_more_than_its_share():
+def test_the_second_moment_loses_no_more_than_its_share() -> None:
     built, who = Averaging(features=2, sizes=100), consortium(Approx(20.0, DELTA))
     release = built.declare(who)["second_moment"]
     pair = [upper_triangle(np.array([row])) for row in ([1.0, 0.0], [0.0, 1.0])]
 
-    def measured(stretched=1.0):
+    def measured(stretched: float = 1.0) -> Any:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
@@ -98,7 +99,7 @@ def test_the_second_moment_loses_no_more_than_its_share():
     assert measured(stretched=2.0) > claimed_mu(release)
 
 
-def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch):
+def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 2)
     monkeypatch.setattr(moment_blocks, "_MOST", 4)
     built, who = Averaging(features=3, sizes=100), consortium(Approx(20.0, DELTA))
@@ -106,7 +107,7 @@ def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch)
     assert len(built.blocks) > 1
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
 
-    def measured(stretched=1.0):
+    def measured(stretched: float = 1.0) -> Any:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
@@ -114,7 +115,7 @@ def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch)
     assert measured(stretched=2.0) > claimed_mu(release)
 
 
-def averages(built, who, flipped):
+def averages(built: Any, who: Any, flipped: Any) -> Any:
     """m·w of a party whose one record is flipped; the study takes it for a larger one, so that it moves furthest."""
     x, y = np.array([[1.0, 0.0]]), np.array([1.0 if flipped else 0.0])
     l2 = built.penalty(who) * built.sizes
@@ -122,14 +123,14 @@ def averages(built, who, flipped):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_the_pure_average_keeps_its_epsilon(epsilon):
+def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
     built, who = Averaging(features=2, model="svm", sizes=1000, l2=0.1), consortium(Pure(epsilon))
     release = built.declare(who)["models"]
     first, second = averages(built, who, False), averages(built, who, True)
     # The pair is nearly the worst that the noise is scaled for.
     assert np.linalg.norm(first - second) > 0.95 * release.sensitivity
 
-    def measured(parts=None):
+    def measured(parts: Any = None) -> Any:
         scores = []
         for side, value in enumerate((first, second)):
             seen = heard(release, who, value, 7 + side, parts=parts)
@@ -142,7 +143,7 @@ def test_the_pure_average_keeps_its_epsilon(epsilon):
     assert measured(parts=2) > epsilon
 
 
-def test_the_average_with_delta_keeps_its_loss():
+def test_the_average_with_delta_keeps_its_loss() -> None:
     built = Averaging(features=2, model="svm", sizes=1000, l2=0.1, solver="average")
     who = consortium(Approx(4.0, DELTA))
     release = built.declare(who)["models"]
@@ -151,7 +152,7 @@ def test_the_average_with_delta_keeps_its_loss():
     assert 0.7 * claimed_mu(release) < mu_lower_bound(*scores, confidence=SURE) <= claimed_mu(release)
 
 
-def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not():
+def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not() -> None:
     """K = 1 and 64 weights: a record whose features are all alike moves every weight by as much."""
     epsilon, l2, width, count = 3.0, 10.0, 64, 300_000
     loss = Averaging(features=width, sizes=1).objective
@@ -159,7 +160,7 @@ def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not():
     fits = [loss.fit(x, np.array([y]), l2).weights for y in (0.0, 1.0)]
     scale, generator = 2.0 / (epsilon * l2), np.random.default_rng(8)
 
-    def measured(kind):
+    def measured(kind: Any) -> Any:
         scores = []
         for fit in fits:
             found = []
@@ -181,7 +182,7 @@ def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not():
     assert measured("spherical") <= epsilon
 
 
-def test_the_noise_of_the_reproduction_has_the_shapes_that_it_names():
+def test_the_noise_of_the_reproduction_has_the_shapes_that_it_names() -> None:
     literal = np.array(list(noises("literal", 2.0, 3, 4000, "test")))
     assert np.abs(literal).mean() == pytest.approx(2.0, rel=0.05)
     radius = np.linalg.norm(list(noises("spherical", 2.0, 3, 4000, "test")), axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from comity.protocols.averaging.objectives import KINDS, objective_of
 from tests.averaging.default_consortium import consortium, protocol
 
 
-def sample(count=80, width=5, seed=0):
+def sample(count: int = 80, width: int = 5, seed: int = 0) -> Any:
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(count, width)) / 3
     scores = x @ generator.normal(size=width)
@@ -25,11 +26,11 @@ def sample(count=80, width=5, seed=0):
 
 
 @pytest.mark.parametrize("loss", [SmoothedHinge(), Huber()])
-def test_residual_and_curvature_are_derivatives(loss):
+def test_residual_and_curvature_are_derivatives(loss: Any) -> None:
     margins = np.linspace(-3.03, 3.02, 200)
     labels = np.tile([0.0, 1.0], 100)[None]
 
-    def value(shift):
+    def value(shift: Any) -> Any:
         return loss.evaluate((margins + shift)[None, :, None], labels)[0][0]
 
     _, state = loss.evaluate(margins[None, :, None], labels)
@@ -44,27 +45,27 @@ def test_residual_and_curvature_are_derivatives(loss):
 
 @pytest.mark.parametrize("l2", [1.0, 1e-2, 1e-4])
 @pytest.mark.parametrize("kind", ["hinge", "squared"])
-def test_fits_are_the_minimisers(l2, kind):
+def test_fits_are_the_minimisers(l2: float, kind: str) -> None:
     x, classes, numbers = sample()
     fit, loss, y = (smoothed_hinge, SmoothedHinge(), classes) if kind == "hinge" else (ridge, Huber(), numbers)
     found = fit(x, y, l2)
     assert found.converged and found.weights.shape == (5,)
 
-    def objective(w):
+    def objective(w: Any) -> float:
         return float(loss.evaluate((x @ w)[None, :, None], y[None])[0].mean() + l2 / 2 * w @ w)
 
     best = minimize(objective, np.zeros(5), method="BFGS", options={"gtol": 1e-9})
     assert objective(found.weights) <= best.fun + 1e-10
 
 
-def test_a_regression_whose_distances_stay_below_one_is_ridge_regression():
+def test_a_regression_whose_distances_stay_below_one_is_ridge_regression() -> None:
     x, _, y = sample()
     found = ridge(x, y, 0.1).weights
     np.testing.assert_allclose(found, Ridge(alpha=0.1 * len(x), fit_intercept=False).fit(x, y).coef_, atol=1e-8)
 
 
 @pytest.mark.parametrize("fit", [smoothed_hinge, ridge])
-def test_padding_is_not_read_and_a_stack_is_its_parties(fit):
+def test_padding_is_not_read_and_a_stack_is_its_parties(fit: Any) -> None:
     x, y, _ = sample()
     stack = np.stack([x, np.full_like(x, np.nan)])
     stack[1, :30] = x[:30]
@@ -75,7 +76,7 @@ def test_padding_is_not_read_and_a_stack_is_its_parties(fit):
     np.testing.assert_allclose(found[1], fit(x[:30], y[:30], 0.05).weights, atol=1e-8)
 
 
-def test_wrong_targets_are_refused():
+def test_wrong_targets_are_refused() -> None:
     x, y, _ = sample()
     with pytest.raises(DataError, match="0 or 1"):
         smoothed_hinge(x, 2 * y, 0.1)
@@ -87,7 +88,7 @@ def test_wrong_targets_are_refused():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind):
+def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind: Any) -> None:
     """At its minimiser the sum of gradients balances the penalty, where nothing is clipped."""
     classes = {"softmax": 3, "linear": 0}.get(kind, 2)
     loss = objective_of(kind, classes)
@@ -101,12 +102,12 @@ def test_a_residual_is_the_derivative_that_the_fit_makes_zero(kind):
         np.testing.assert_allclose(np.linalg.norm(start, axis=-1), loss.start)
 
 
-def test_the_clip_follows_the_noise_between_its_two_ends():
+def test_the_clip_follows_the_noise_between_its_two_ends() -> None:
     assert rule.clip_for(1.0) == rule.clip_for(0.01) == pytest.approx(0.5)
     assert rule.clip_for(1e-9) == rule.clip_for(0.001) == pytest.approx(0.7)
     assert rule.clip_for(0.01 / sqrt(10)) == pytest.approx(0.6)
     quiet, loud = (protocol(sizes=size).cut(consortium()) for size in (10**6, 100))
-    assert (quiet, loud) == (pytest.approx(0.7), pytest.approx(0.5))
+    assert quiet == pytest.approx(0.7) and loud == pytest.approx(0.5)
     # A replaced record moves a sum twice as far as an added one, and what the study says stands.
     who, other = consortium(), consortium(neighbours="add-remove")
     assert rule.noise_level(who, 9, 100) == pytest.approx(2 * rule.noise_level(other, 9, 100))

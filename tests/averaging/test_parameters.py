@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,7 +59,7 @@ NUMBER = ("cost", "low = 0\nhigh = 200")
 SIZES = "sizes = 100"
 
 
-def study(folder, own=SIZES, delta="delta = 1e-6", target=CLASSES, text=STUDY):
+def study(folder: Any, own: Any = SIZES, delta: str = "delta = 1e-6", target: Any = CLASSES, text: Any = STUDY) -> Any:
     generator = np.random.default_rng(0)
     age, sex = generator.uniform(0, 100, 300), generator.integers(0, 2, 300)
     frame = pd.DataFrame({"age": age, "sex": np.array(["f", "m"])[sex]})
@@ -79,7 +82,7 @@ def study(folder, own=SIZES, delta="delta = 1e-6", target=CLASSES, text=STUDY):
         (SIZES + '\nmodel = "softmax"', CLASSES, "softmax"),
     ],
 )
-def test_the_model_follows_the_target(tmp_path, own, target, kind):
+def test_the_model_follows_the_target(tmp_path: Path, own: Any, target: Any, kind: str) -> None:
     built = study(tmp_path, own, target=target).protocol
     assert isinstance(built, Averaging) and built.model == kind
     # Three bins of age, two sexes and a constant.
@@ -88,7 +91,7 @@ def test_the_model_follows_the_target(tmp_path, own, target, kind):
 
 @pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
 @pytest.mark.parametrize("delta", ["delta = 1e-6", ""])
-def test_a_study_is_planned_and_run(tmp_path, target, delta):
+def test_a_study_is_planned_and_run(tmp_path: Path, target: Any, delta: str) -> None:
     rounds = "rounds = 5\n" if delta and target != NUMBER else ""
     made = study(tmp_path, rounds + SIZES, delta, target)
     plan = made.plan()
@@ -111,7 +114,9 @@ def test_a_study_is_planned_and_run(tmp_path, target, delta):
         (SIZES + '\nsolver = "gradient"', "", CLASSES, "averaging.solver", "needs privacy.delta"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_runs(tmp_path, own, delta, target, key, said):
+def test_what_is_missing_is_said_before_anything_runs(
+    tmp_path: Path, own: Any, delta: str, target: Any, key: str, said: str
+) -> None:
     made = study(tmp_path, own, delta, target)
     with pytest.raises(StudyError, match=said) as found:
         made.plan()
@@ -133,18 +138,18 @@ def test_what_is_missing_is_said_before_anything_runs(tmp_path, own, delta, targ
         ("variant = 'published'", NUMBER, "target"),
     ],
 )
-def test_a_wrong_key_is_named(tmp_path, own, target, key):
+def test_a_wrong_key_is_named(tmp_path: Path, own: Any, target: Any, key: str) -> None:
     with pytest.raises(StudyError) as found:
         study(tmp_path, own, target=target)
     assert found.value.key == key
 
 
-def test_the_published_variant_is_built_from_the_same_table(tmp_path):
+def test_the_published_variant_is_built_from_the_same_table(tmp_path: Path) -> None:
     built = study(tmp_path, "variant = 'published'\nl2 = 0.1\nnoise = 'literal'", "").protocol
     assert isinstance(built, PublishedAverage) and built.l2 == 0.1 and built.noise == "literal"
 
 
-def test_a_party_is_not_what_is_protected(tmp_path):
+def test_a_party_is_not_what_is_protected(tmp_path: Path) -> None:
     made = study(tmp_path, text=STUDY.replace('unit = "record"', 'unit = "party"'))
     with pytest.raises(StudyError) as found:
         made.plan()

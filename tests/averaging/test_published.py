@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from comity.errors import Refused, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Selected
-from comity.privacy.loss import Approx
+from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published.noise import PublishedNoise
 from comity.protocols.averaging.published.protocol import PublishedAverage
@@ -42,7 +44,7 @@ def drawn_by(meeting: Meeting, name: str) -> np.ndarray:
         ("literal", (40, 60, 25)),
     ],
 )
-def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise, sizes):
+def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise: str, sizes: Any) -> None:
     meeting = Meeting(protocol(noise=noise), sizes)
     released = run(meeting.parties())
     smallest = meeting.who.parties[int(np.argmin(sizes))]
@@ -53,7 +55,7 @@ def test_the_shares_add_up_to_the_models_and_the_noise_of_the_smallest(noise, si
     np.testing.assert_allclose(model.coef_[0], expected * grid / len(sizes), rtol=1e-14)
 
 
-def test_every_participant_publishes_a_share_and_none_can_be_left_out():
+def test_every_participant_publishes_a_share_and_none_can_be_left_out() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     shares = run(meeting.parties())["shares"]
     assert set(shares) == {*meeting.who.parties, "curator"}
@@ -64,21 +66,21 @@ def test_every_participant_publishes_a_share_and_none_can_be_left_out():
         assert np.median(np.abs(rest.astype(float))) > 2.0**20 * np.median(np.abs(whole.astype(float)))
 
 
-def test_of_equal_sizes_one_noise_is_taken_and_the_model_is_that_of_all():
+def test_of_equal_sizes_one_noise_is_taken_and_the_model_is_that_of_all() -> None:
     meeting = Meeting(protocol(), (25, 25, 60))
     added = join(list(run(meeting.parties())["shares"].values())) - meeting.exact()
     matching = [name for name in meeting.who.parties if np.array_equal(added, drawn_by(meeting, name))]
     assert len(matching) == 1 and matching[0] in meeting.who.parties[:2]
 
 
-def test_everyone_draws_once_and_is_charged_whoever_the_smallest_is():
+def test_everyone_draws_once_and_is_charged_whoever_the_smallest_is() -> None:
     meeting = Meeting(protocol(), (30, 20, 40), epsilon=0.5)
     run(meeting.parties())
     assert {name: meeting.spent(name) for name in meeting.who.parties} == dict.fromkeys(meeting.who.parties, 0.5)
     assert all(len(noise.drawn) == 1 for noise in meeting.noises.values())
 
 
-def test_noise_is_scaled_for_the_own_records_as_published():
+def test_noise_is_scaled_for_the_own_records_as_published() -> None:
     meeting = Meeting(protocol(), (30, 20, 40))
     run(meeting.parties())
     terms = meeting.protocol.scaled(meeting.who)
@@ -88,7 +90,7 @@ def test_noise_is_scaled_for_the_own_records_as_published():
         assert meeting.noises[name].scales[0] >= published
 
 
-def test_a_party_without_records_or_with_too_many_takes_part():
+def test_a_party_without_records_or_with_too_many_takes_part() -> None:
     empty = Meeting(protocol(), (30, 0, 40))
     added = join(list(run(empty.parties())["shares"].values()))
     np.testing.assert_array_equal(added, _sum_without(empty, "birch") + drawn_by(empty, "birch"))
@@ -101,34 +103,36 @@ def test_a_party_without_records_or_with_too_many_takes_part():
 def _sum_without(meeting: Meeting, left_out: str) -> np.ndarray:
     grid = meeting.protocol.scaled(meeting.who).grid
     models = [
-        meeting.protocol._fit(host.records.features, host.records.labels)
+        meeting.protocol._fit(host.records.features, cast(Any, host.records.labels))
         for name, host in meeting.hosts.items()
         if name != left_out
     ]
-    return np.sum([np.rint(model / grid).astype(np.int64) for model in models], axis=0)
+    found: np.ndarray = np.sum([np.rint(model / grid).astype(np.int64) for model in models], axis=0)
+    return found
 
 
-def test_records_outside_the_unit_ball_are_brought_inside():
+def test_records_outside_the_unit_ball_are_brought_inside() -> None:
     far = {name: Records(100 * data.features, data.labels) for name, data in _two_parties().items()}
     near = {name: Records(_projected(data.features), data.labels) for name, data in far.items()}
     models = [_simulated(protocol(), parties).model.coef_ for parties in (far, near)]
-    np.testing.assert_allclose(*models, atol=1e-6)
+    np.testing.assert_allclose(models[0], models[1], atol=1e-6)
 
 
 def _projected(features: np.ndarray) -> np.ndarray:
-    return features / np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+    found: np.ndarray = features / np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+    return found
 
 
 def _two_parties() -> dict[str, Records]:
     return {"ash": records(30, WIDTH, 1), "birch": records(40, WIDTH, 2)}
 
 
-def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object):
+def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object) -> Any:
     settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
     return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
 
 
-def test_a_simulation_learns_and_compares():
+def test_a_simulation_learns_and_compares() -> None:
     parties = {name: records(4000, 3, place) for place, name in enumerate(("ash", "birch", "cedar"))}
     outcome = _simulated(protocol(width=3), parties, epsilon=5.0, test=records(2000, 3, 9))
     constant, without = outcome.baseline("constant"), outcome.baseline("without noise")
@@ -138,25 +142,25 @@ def test_a_simulation_learns_and_compares():
     assert "smallest party needs" in outcome.plan.expected
 
 
-def test_the_claim_excepts_the_smallest_party_and_literal_noise_is_worse():
+def test_the_claim_excepts_the_smallest_party_and_literal_noise_is_worse() -> None:
     who = consortium(2)
     spherical, literal = (protocol(noise=noise, width=123, l2=1.0).declare(who) for noise in ("spherical", "literal"))
     assert not spherical.private and "against the party with the fewest records" in spherical.claim
     assert "as claimed" not in spherical.claim and isinstance(spherical["noise"].protection, Selected)
     assert not literal.private and "not private as claimed" in literal.claim and "2.826" in literal.claim
     charged = literal["noise"].loss
-    assert charged is not None and float(charged.epsilon) == pytest.approx(2.826, abs=1e-3)
+    assert charged is not None and float(cast(Pure, charged).epsilon) == pytest.approx(2.826, abs=1e-3)
 
 
 @pytest.mark.parametrize("noise", ["spherical", "literal"])
-def test_a_site_refuses_what_is_not_private_before_anything_is_drawn(noise):
+def test_a_site_refuses_what_is_not_private_before_anything_is_drawn(noise: str) -> None:
     meeting = Meeting(protocol(noise=noise), (30, 20), policy=Policy(approved={STUDY: 1}))
     with pytest.raises(Refused, match="policy"):
         run(meeting.parties())
     assert not any(noise.drawn for noise in meeting.noises.values())
 
 
-def test_literal_noise_is_charged_what_it_costs():
+def test_literal_noise_is_charged_what_it_costs() -> None:
     meeting = Meeting(protocol(noise="literal", width=60), (30, 20))
     run(meeting.parties())
     terms = PublishedNoise("literal", 2, 60, 0.1, 1.0, 1 << 20)
@@ -173,12 +177,12 @@ def test_literal_noise_is_charged_what_it_costs():
         ({"loss": Approx(1, 1e-6)}, "privacy.delta"),
     ],
 )
-def test_terms_that_the_proof_does_not_cover_are_refused(changes, said):
+def test_terms_that_the_proof_does_not_cover_are_refused(changes: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said):
         protocol().declare(consortium(3, **changes))
 
 
-def test_one_party_has_nobody_to_hide_among():
+def test_one_party_has_nobody_to_hide_among() -> None:
     with pytest.raises(StudyError, match="2 to 1000 parties"):
         protocol().declare(consortium(1))
 
@@ -186,14 +190,14 @@ def test_one_party_has_nobody_to_hide_among():
 @pytest.mark.parametrize(
     "changes", [{"classes": ("a", "b", "c")}, {"noise": "gaussian"}, {"l2": 0.0}, {"key_bits": 512}, {"most": 0}]
 )
-def test_parameters_are_checked_when_a_study_is_read(changes):
+def test_parameters_are_checked_when_a_study_is_read(changes: Any) -> None:
     with pytest.raises(StudyError):
         protocol(**changes)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("size", "width", "bar"), [(5, 124, 20.0), (50, 20, 60.0)])
-def test_a_run_ends_in_time(size, width, bar):
+def test_a_run_ends_in_time(size: int, width: int, bar: float) -> None:
     parties = {f"party {place}": records(200 + 10 * place, width, place) for place in range(size)}
     method = PublishedAverage(width=width, l2=0.1)
     assert _simulated(method, parties, seed=None).seconds < bar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from comity.protocols.averaging.published.noise import PublishedNoise, _longest_
 SURE = 1 - 1e-7
 
 
-def noise(kind: str = "spherical", *, parties: int = 1, width: int = 64, l2: float = 10.0, epsilon: float = 1.0):
+def noise(
+    kind: str = "spherical", *, parties: int = 1, width: int = 64, l2: float = 10.0, epsilon: float = 1.0
+) -> PublishedNoise:
     return PublishedNoise(kind, parties, width, l2, epsilon, 1 << 20)  # type: ignore[arg-type]
 
 
@@ -25,11 +28,12 @@ def noise(kind: str = "spherical", *, parties: int = 1, width: int = 64, l2: flo
 
 
 def gradients(w: np.ndarray, u: np.ndarray) -> np.ndarray:
-    return u / (1 + np.exp(u @ w))[:, None]
+    found: np.ndarray = u / (1 + np.exp(u @ w))[:, None]
+    return found
 
 
 @pytest.mark.parametrize(("l2", "known"), [(1.0, 1.02), (0.1, 1.21), (0.01, 1.64), (1e-3, 1.91)])
-def test_gradients_of_two_records_are_no_further_apart_than_c(l2, known):
+def test_gradients_of_two_records_are_no_further_apart_than_c(l2: float, known: float) -> None:
     c = gradient_diameter(l2)
     assert c == pytest.approx(known, abs=0.005)
     generator = np.random.default_rng(7)
@@ -46,7 +50,7 @@ def test_gradients_of_two_records_are_no_further_apart_than_c(l2, known):
 
 
 @pytest.mark.parametrize("l2", [3.0, 1.0, 0.1, 1e-3])
-def test_no_fit_is_longer_than_the_longest(l2):
+def test_no_fit_is_longer_than_the_longest(l2: float) -> None:
     assert _longest_fit(l2) <= vector_radius(l2) * (1 + 1e-8)
     lengths = [logistic(np.array([[a]]), np.ones(1), l2).weights[0] for a in np.linspace(0.01, 1.0, 200)]
     assert 0.999 * _longest_fit(l2) <= max(lengths) <= _longest_fit(l2)
@@ -54,7 +58,7 @@ def test_no_fit_is_longer_than_the_longest(l2):
 
 @pytest.mark.parametrize("l2", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("size", [1, 3, 10])
-def test_replacing_a_record_moves_a_model_by_no_more_than_c_over_n_l2(l2, size):
+def test_replacing_a_record_moves_a_model_by_no_more_than_c_over_n_l2(l2: float, size: int) -> None:
     generator = np.random.default_rng(size)
     bound, largest = gradient_diameter(l2) / (size * l2), 0.0
     for _ in range(60):
@@ -70,7 +74,7 @@ def test_replacing_a_record_moves_a_model_by_no_more_than_c_over_n_l2(l2, size):
     assert (0.6 if l2 >= 1 else 0.0) * bound <= largest <= bound + 2e-10 / l2
 
 
-def test_noise_shrinks_with_the_records_and_grows_with_the_parties():
+def test_noise_shrinks_with_the_records_and_grows_with_the_parties() -> None:
     assert noise().sensitivity(10) == pytest.approx(noise().sensitivity(1) / 10)
     assert noise(parties=5).sensitivity(10) == pytest.approx(5 * noise().sensitivity(10))
     # Replacing a record of any party, however large, is covered by the noise of the smallest.
@@ -81,7 +85,7 @@ def test_noise_shrinks_with_the_records_and_grows_with_the_parties():
 
 @pytest.mark.parametrize("kind", ["spherical", "literal"])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
-def test_the_common_grid_serves_the_smallest_and_the_largest_party(kind, epsilon):
+def test_the_common_grid_serves_the_smallest_and_the_largest_party(kind: str, epsilon: float) -> None:
     terms = noise(kind, parties=5, width=124, l2=1e-2, epsilon=epsilon)
     for size in (1, 1000, 1 << 20, 1 << 30):
         sensitivity = terms.sensitivity(size)
@@ -112,7 +116,10 @@ def draws(terms: PublishedNoise, count: int, seed: int) -> np.ndarray:
 
 def scores(terms: PublishedNoise, released: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The log likelihood ratio, up to its scale."""
-    norm = (lambda z: np.abs(z).sum(1)) if terms.kind == "literal" else (lambda z: np.linalg.norm(z, axis=1))
+
+    def norm(z: Any) -> Any:
+        return np.abs(z).sum(1) if terms.kind == "literal" else np.linalg.norm(z, axis=1)
+
     return np.asarray(norm((released - second).astype(float)) - norm((released - first).astype(float)))
 
 
@@ -124,16 +131,16 @@ def measured(terms: PublishedNoise, count: int = 40_000) -> float:
     return epsilon_lower_bound(*both, confidence=SURE)
 
 
-def test_literal_noise_is_caught_as_losing_more_than_it_claims():
+def test_literal_noise_is_caught_as_losing_more_than_it_claims() -> None:
     terms = noise("literal", width=50, epsilon=2.0)
     assert 2.0 < measured(terms, 200_000) <= terms.true_epsilon
 
 
-def test_spherical_noise_of_the_same_scale_is_not():
+def test_spherical_noise_of_the_same_scale_is_not() -> None:
     assert measured(noise("spherical", width=50, epsilon=2.0)) <= 2.0
 
 
-def test_the_loss_of_literal_noise_is_attained():
+def test_the_loss_of_literal_noise_is_attained() -> None:
     """Where every weight of what is released lies beyond both models, the likelihood ratio is the declared loss."""
     terms = noise("literal", parties=2, width=123, l2=1e3)
     first, second = neighbours(terms)
@@ -144,7 +151,7 @@ def test_the_loss_of_literal_noise_is_attained():
     assert terms.true_epsilon == pytest.approx(sqrt(123) / 4, rel=1e-3)
 
 
-def test_noise_that_is_multiplied_by_the_parties_after_the_draw_shows_the_sum_modulo_them():
+def test_noise_that_is_multiplied_by_the_parties_after_the_draw_shows_the_sum_modulo_them() -> None:
     """The paper's K·η on a lattice: a reader tells neighbours apart in every draw. Ours is drawn on the sum's grid."""
     terms = noise("spherical", parties=5, width=8)
     first, _ = neighbours(terms)

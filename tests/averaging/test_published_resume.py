@@ -30,12 +30,13 @@ def ended_and_resumed(room: Meeting, die_at: int, *, after: bool) -> np.ndarray:
 
 def whole(room: Meeting) -> np.ndarray:
     (noise,) = room.noises["birch"].drawn
-    return room.exact() + noise
+    found: np.ndarray = room.exact() + noise
+    return found
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("die_at", [6, 17, 19, 21])
-def test_a_coordinator_that_ended_goes_on(die_at, after):
+def test_a_coordinator_that_ended_goes_on(die_at: int, after: bool) -> None:
     room = Meeting(QuickKeys(width=3, l2=0.1), SIZES)
     np.testing.assert_array_equal(ended_and_resumed(room, die_at, after=after), whole(room))
     assert all(len(noise.drawn) == 1 for noise in room.noises.values())
@@ -44,7 +45,7 @@ def test_a_coordinator_that_ended_goes_on(die_at, after):
 
 @pytest.mark.long
 @pytest.mark.parametrize("after", [False, True])
-def test_a_coordinator_may_end_before_or_after_any_ask(after):
+def test_a_coordinator_may_end_before_or_after_any_ask(after: bool) -> None:
     # The last ask ends the run at the sites; whatever happens there, the model is journalled already.
     for die_at in range(asks_of_a_run() - 1):
         room = Meeting(QuickKeys(width=3, l2=0.1), SIZES)
@@ -52,7 +53,7 @@ def test_a_coordinator_may_end_before_or_after_any_ask(after):
         assert all(len(noise.drawn) == 1 for noise in room.noises.values())
 
 
-def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path):
+def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path) -> None:
     room = Meeting(QuickKeys(width=3, l2=0.1), SIZES, folder=tmp_path)
     with pytest.raises(Interrupted):
         run(room.parties(Mortal(room.hosts, 18)))
@@ -61,7 +62,7 @@ def test_sites_that_ended_too_go_on_from_their_files(tmp_path: Path):
     assert all(len(noise.drawn) == 1 for noise in room.noises.values())
 
 
-def test_a_finished_run_gives_the_same_shares_again():
+def test_a_finished_run_gives_the_same_shares_again() -> None:
     room = Meeting(QuickKeys(width=3, l2=0.1), SIZES)
     first, again = (run(room.parties())["shares"] for _ in range(2))
     for name, share in first.items():

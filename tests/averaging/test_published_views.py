@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def private() -> PrivateKey:
 # Stage 1, as its two sides compute it.
 
 
-def first_stage(sizes: tuple[int, ...], *, places: np.ndarray | None = None, masked: bool = True):
+def first_stage(sizes: tuple[int, ...], *, places: np.ndarray | None = None, masked: bool = True) -> Any:
     """The curator's shares, what the keyholder decrypts, and the place of the smallest that the curator learns."""
     key = private().public
     pairs = [smallest.split_size(size, key, Stream(fresh_seed())) for size in sizes]
@@ -55,7 +56,7 @@ def first_stage(sizes: tuple[int, ...], *, places: np.ndarray | None = None, mas
     return shares, seen, int(found.order[int(np.argmin(values))]), values, order
 
 
-def test_the_two_sides_share_the_sizes_in_an_order_of_neither():
+def test_the_two_sides_share_the_sizes_in_an_order_of_neither() -> None:
     sizes = (31, 7, 1 << 20, 400)
     _, _, place, values, order = first_stage(sizes)
     assert sorted(values) == sorted(sizes)
@@ -67,7 +68,7 @@ REPEATS = 60
 
 
 @cache
-def observed_stages(sizes: tuple[int, ...]) -> list:
+def observed_stages(sizes: tuple[int, ...]) -> list[Any]:
     return [first_stage(sizes) for _ in range(REPEATS)]
 
 
@@ -76,12 +77,12 @@ def even(counts: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("sizes", [SMALLEST_FIRST, SMALLEST_LAST])
-def test_the_place_that_the_curator_learns_is_uniform_whoever_is_smallest(sizes):
+def test_the_place_that_the_curator_learns_is_uniform_whoever_is_smallest(sizes: Any) -> None:
     places = np.bincount([place for _, _, place, _, _ in observed_stages(sizes)], minlength=3)
     assert even(places) > SURE
 
 
-def test_without_the_mixers_order_the_place_tells_who_is_smallest():
+def test_without_the_mixers_order_the_place_tells_who_is_smallest() -> None:
     places = np.bincount([first_stage(SMALLEST_LAST, places=np.arange(3))[2] for _ in range(20)], minlength=3)
     assert even(places) < SURE
 
@@ -90,7 +91,7 @@ def bytes_of(words: list[np.ndarray]) -> np.ndarray:
     return np.bincount(np.concatenate(words).astype("<u8").view(np.uint8) >> 4, minlength=16)
 
 
-def test_what_curator_and_keyholder_see_of_the_sizes_is_uniform():
+def test_what_curator_and_keyholder_see_of_the_sizes_is_uniform() -> None:
     seen = observed_stages(SMALLEST_FIRST)
     assert even(bytes_of([shares for shares, *_ in seen])) > SURE
     assert even(bytes_of([decrypted for _, decrypted, *_ in seen])) > SURE
@@ -98,7 +99,7 @@ def test_what_curator_and_keyholder_see_of_the_sizes_is_uniform():
     assert even(bytes_of([values.astype("<u8") for *_, values, _ in seen])) < SURE
 
 
-def test_without_the_curators_mask_keyholder_and_curator_hold_the_same_halves():
+def test_without_the_curators_mask_keyholder_and_curator_hold_the_same_halves() -> None:
     """The mask separates what the keyholder decrypts from the order in which the mixer handed it over."""
     shares, seen, *_ = first_stage(SMALLEST_FIRST, masked=False)
     assert sorted((shares + seen).tolist()) == sorted(SMALLEST_FIRST)
@@ -108,7 +109,7 @@ def test_without_the_curators_mask_keyholder_and_curator_hold_the_same_halves():
 
 @pytest.mark.long
 @pytest.mark.parametrize("sizes", [SMALLEST_FIRST, SMALLEST_LAST])
-def test_the_place_is_uniform_in_whole_runs(sizes):
+def test_the_place_is_uniform_in_whole_runs(sizes: Any) -> None:
     places: list[int] = []
     kind = observed(QuickKeys, places.append)
     for _ in range(90):
@@ -118,7 +119,7 @@ def test_the_place_is_uniform_in_whole_runs(sizes):
 
 
 @pytest.mark.long
-def test_a_mixer_that_does_not_mix_is_caught_in_whole_runs():
+def test_a_mixer_that_does_not_mix_is_caught_in_whole_runs() -> None:
     places: list[int] = []
 
     class Unmixed(QuickKeys):
@@ -138,11 +139,11 @@ def test_a_mixer_that_does_not_mix_is_caught_in_whole_runs():
 # Stage 2.
 
 
-def slots():
+def slots() -> Any:
     return selection.slots(private().public, 3)
 
 
-def test_an_exponentiation_alone_shows_its_exponent_to_a_search():
+def test_an_exponentiation_alone_shows_its_exponent_to_a_search() -> None:
     packing, key = slots(), private().public
     element = key.encrypt(1)
     noise = np.array([-2, 5])
@@ -160,13 +161,13 @@ def test_an_exponentiation_alone_shows_its_exponent_to_a_search():
     assert packing.decrypt(private(), left) == [-2, 5]
 
 
-def test_the_product_is_the_noise_of_the_indicated_party_alone():
+def test_the_product_is_the_noise_of_the_indicated_party_alone() -> None:
     packing, key = slots(), private().public
     generator = np.random.default_rng(1)
     noises = generator.integers(-(2**62), 2**62, (3, 25))
     for place in range(3):
         elements = smallest.read_all(key, selection.indicator(key, place, 3), 3)
-        product = None
+        product: Any = None
         for turn, (element, noise) in enumerate(zip(elements, noises)):
             before = None if product is None else packing.write(product)
             product = selection.chained(packing, selection.raised(packing, element, noise), before, turn)
@@ -175,7 +176,7 @@ def test_the_product_is_the_noise_of_the_indicated_party_alone():
         np.testing.assert_array_equal((opened - blind).view("<i8"), noises[place])
 
 
-def test_the_largest_noise_that_can_be_drawn_fits_a_slot():
+def test_the_largest_noise_that_can_be_drawn_fits_a_slot() -> None:
     packing, key = slots(), private().public
     edge = np.array([2**63 - 1, -(2**63), 0, -1])
     product = selection.chained(packing, selection.raised(packing, key.encrypt(1), edge), None, 0)
@@ -183,7 +184,7 @@ def test_the_largest_noise_that_can_be_drawn_fits_a_slot():
     np.testing.assert_array_equal((selection.opened(packing, private(), sent, 4) - blind).view("<i8"), edge)
 
 
-def test_what_the_curator_opens_is_uniform():
+def test_what_the_curator_opens_is_uniform() -> None:
     packing, key = slots(), private().public
     product = selection.chained(packing, selection.raised(packing, key.encrypt(1), np.ones(60, np.int64)), None, 0)
     seen = []
@@ -196,19 +197,19 @@ def test_what_the_curator_opens_is_uniform():
 # Whole runs.
 
 
-def told(parties: Parties) -> dict[str, Counter]:
+def told(parties: Parties) -> dict[str, Counter[Any]]:
     """Names of the values that the curator was sent in clear, by step, and how many sealed letters it relayed."""
-    found: dict[str, Counter] = {}
+    found: dict[str, Counter[Any]] = {}
     for path, exchanges in parties.journal.traffic(STUDY, parties.run):
         names = found.setdefault(path.partition("[")[0], Counter())
         for exchange in exchanges.values():
-            reply = decode(exchange.reply)
+            reply = decode(exchange.reply or b"")
             names.update(reply["ok"].keys())
             names["letters"] += len(reply["mail"])
     return found
 
 
-def test_the_curator_is_sent_what_is_declared_to_it_and_relays_the_rest_sealed():
+def test_the_curator_is_sent_what_is_declared_to_it_and_relays_the_rest_sealed() -> None:
     room = meeting()
     parties = room.parties()
     run(parties)
@@ -227,7 +228,7 @@ def test_the_curator_is_sent_what_is_declared_to_it_and_relays_the_rest_sealed()
                 assert declared[name].to == "coordinator"
 
 
-def test_nothing_has_another_length_for_other_sizes():
+def test_nothing_has_another_length_for_other_sizes() -> None:
     lengths = []
     for sizes in ((30, 20, 40), (3, 500, 41)):
         parties = meeting(sizes).parties()
@@ -250,30 +251,30 @@ class ShortMask(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def shortened(step_of, **values):
+        def shortened(step_of: Any, **values: Any) -> Any:
             if "masked" in values:
                 values["masked"] = values["masked"][:-1]
             return ask(step_of, **values)
 
-        parties.ask = shortened  # type: ignore[method-assign]
+        cast(Any, parties).ask = shortened
         return super().place_of_smallest(parties, stream)
 
 
 class ShortIndicator(QuickKeys):
-    def noise_at(self, parties: Parties, place: int):
+    def noise_at(self, parties: Parties, place: int) -> Any:
         key = PrivateKey.from_bytes(parties.once("curator key", self._new_key)).public
         parties.once("indicator", lambda: selection.indicator(key, place, 2))
         return super().noise_at(parties, place)
 
 
 class NoUnit(QuickKeys):
-    def noise_at(self, parties: Parties, place: int):
+    def noise_at(self, parties: Parties, place: int) -> Any:
         parties.once("indicator", lambda: bytes(3 * 512))
         return super().noise_at(parties, place)
 
 
 class AnothersTurn(QuickKeys):
-    def noise_at(self, parties: Parties, place: int):
+    def noise_at(self, parties: Parties, place: int) -> Any:
         key = PrivateKey.from_bytes(parties.once("curator key", self._new_key)).public
         indicated = selection.indicator(key, place, 3)
         parties.ask(self.select, to=["cedar"], label=0, curator_key=key.to_bytes(), indicator=indicated)
@@ -284,13 +285,13 @@ class AlteredLetter(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def altered(step_of, **values):
+        def altered(step_of: Any, **values: Any) -> Any:
             if getattr(step_of, "__name__", "") == "shuffle":
                 letter = parties._memory.mail["ash"][-1]
                 letter["box"] = letter["box"][:-1] + bytes([letter["box"][-1] ^ 1])
             return ask(step_of, **values)
 
-        parties.ask = altered  # type: ignore[method-assign]
+        cast(Any, parties).ask = altered
         return super().place_of_smallest(parties, stream)
 
 
@@ -298,12 +299,12 @@ class LostLetter(AlteredLetter):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def lossy(step_of, **values):
+        def lossy(step_of: Any, **values: Any) -> Any:
             if getattr(step_of, "__name__", "") == "shuffle":
                 parties._memory.mail["ash"].pop()
             return ask(step_of, **values)
 
-        parties.ask = lossy  # type: ignore[method-assign]
+        cast(Any, parties).ask = lossy
         return PublishedAverage.place_of_smallest(self, parties, stream)
 
 
@@ -318,12 +319,12 @@ class LostLetter(AlteredLetter):
         (LostLetter, "missing"),
     ],
 )
-def test_a_message_that_is_cut_or_altered_is_refused_and_nothing_is_drawn(kind, said):
+def test_a_message_that_is_cut_or_altered_is_refused_and_nothing_is_drawn(kind: Any, said: str) -> None:
     room = refused(kind, said)
     assert not any(noise.drawn for noise in room.noises.values())
 
 
-def test_ciphertexts_are_read_whole_or_not_at_all():
+def test_ciphertexts_are_read_whole_or_not_at_all() -> None:
     key = private().public
     raw = smallest.write_all(key, [key.encrypt(1), key.encrypt(2)])
     assert len(smallest.read_all(key, raw, 2)) == 2
@@ -334,13 +335,13 @@ def test_ciphertexts_are_read_whole_or_not_at_all():
         smallest.write_all(key, [Ciphertext(key.encrypt(1).value)])
 
 
-def test_a_key_of_another_size_is_refused():
+def test_a_key_of_another_size_is_refused() -> None:
     method = PublishedAverage(width=2, key_bits=3072)
     with pytest.raises(Malformed, match="3072"):
         method._key(private().public.to_bytes())
 
 
-def test_steps_out_of_order_are_refused():
+def test_steps_out_of_order_are_refused() -> None:
     room = meeting()
     parties = room.parties()
     begin(parties)
@@ -366,7 +367,7 @@ class Greedy(QuickKeys):
 
 
 @pytest.mark.parametrize(("how", "draws"), [("more", 0), ("other", 0), ("twice", None)])
-def test_a_site_draws_what_is_declared_once(how, draws):
+def test_a_site_draws_what_is_declared_once(how: str, draws: Any) -> None:
     room = meeting(kind=type("Greedy", (Greedy,), {"how": how}))
     with pytest.raises(ComityError):
         run(room.parties())

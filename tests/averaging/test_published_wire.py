@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from comity.crypto.paillier.cryptosystem import PrivateKey
@@ -15,7 +17,7 @@ from .published_consortium import Meeting, QuickKeys
 WIDTH = 4
 
 
-def held(sizes):
+def held(sizes: Any) -> Any:
     meeting = Meeting(QuickKeys(width=WIDTH, l2=0.1), sizes)
     parties = meeting.parties()
     line = recorded(parties)
@@ -24,11 +26,11 @@ def held(sizes):
     return meeting, parties, line, released
 
 
-def kept(meeting, party, name):
+def kept(meeting: Any, party: Any, name: Any) -> Any:
     return decode(meeting.hosts[party].store.state("run-1", name))
 
 
-def sizes_from(private, crossed):
+def sizes_from(private: Any, crossed: Any) -> Any:
     """What the keyholder reads of the pairs that the mixer handed to the curator."""
     if not isinstance(crossed, dict):
         return None
@@ -36,7 +38,7 @@ def sizes_from(private, crossed):
     return sorted((crossed["shares"] + opened).tolist())
 
 
-def test_the_keyholder_reads_no_sizes_off_the_wire():
+def test_the_keyholder_reads_no_sizes_off_the_wire() -> None:
     meeting, parties, line, _ = held((30, 20, 40))
     mixer, keyholder = meeting.who.parties[0], meeting.who.parties[-1]
     private = PrivateKey.from_bytes(kept(meeting, keyholder, "averaging.private"))
@@ -47,14 +49,14 @@ def test_the_keyholder_reads_no_sizes_off_the_wire():
     assert sizes_from(private, opened) == [20, 30, 40]
 
 
-def model_from(own, share, of_curator, for_curator):
+def model_from(own: Any, share: Any, of_curator: Any, for_curator: Any) -> Any:
     """Of two parties: the other's model from its published share, the curator's pieces and one's own to and from it."""
     sent, received = own
     left = share - of_curator - sent
     return (left + received + for_curator).view("<i8")
 
 
-def test_of_two_parties_the_mixer_reads_no_model_off_the_wire():
+def test_of_two_parties_the_mixer_reads_no_model_off_the_wire() -> None:
     meeting, parties, line, released = held((30, 20))
     mixer, peer = meeting.who.parties
     (for_curator,), (of_curator,) = line.replied(peer, "piece_for_curator"), line.asked(peer, "piece_of_curator")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,15 +18,15 @@ from comity.protocols.averaging.published.noise import gradient_diameter
 from tests.averaging.default_consortium import KINDS, consortium, made, protocol
 
 
-def classes_of(kind):
+def classes_of(kind: Any) -> Any:
     return {"softmax": 3, "linear": 0}.get(kind, 2)
 
 
-def targets_of(kind):
+def targets_of(kind: Any) -> Any:
     return (-1.0, 0.0, 1.0) if kind == "linear" else tuple(map(float, range(classes_of(kind))))
 
 
-def disc(count):
+def disc(count: Any) -> Any:
     """Points of the unit disc and its boundary, the origin among them."""
     angles = np.arange(count) * 2 * np.pi / count
     ring = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -34,7 +35,7 @@ def disc(count):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
-def test_no_record_moves_a_gradient_sum_further_than_declared(kind, neighbours):
+def test_no_record_moves_a_gradient_sum_further_than_declared(kind: Any, neighbours: str) -> None:
     loss = objective_of(kind, classes_of(kind))
     built = protocol(kind, solver="gradient")
     who = consortium(neighbours=neighbours)
@@ -59,7 +60,7 @@ def test_no_record_moves_a_gradient_sum_further_than_declared(kind, neighbours):
     assert worst > 0.85 * declared
 
 
-def test_records_outside_the_ball_are_brought_inside_and_broken_ones_count_as_none():
+def test_records_outside_the_ball_are_brought_inside_and_broken_ones_count_as_none() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0], [np.inf, 0.0], [1e200, 1e200], [0.0, 0.0]])
     inside = in_unit_ball(rows)
     np.testing.assert_allclose(np.linalg.norm(inside, axis=1), [1, 0.5, 0, 0, 1, 0], atol=1e-12)
@@ -68,7 +69,7 @@ def test_records_outside_the_ball_are_brought_inside_and_broken_ones_count_as_no
     assert np.isfinite(broken).all()
 
 
-def test_the_second_moment_moves_by_root_two_at_most_and_its_vector_has_the_matrix_norm():
+def test_the_second_moment_moves_by_root_two_at_most_and_its_vector_has_the_matrix_norm() -> None:
     points = disc(24)
     vectors = np.stack([upper_triangle(point[None]) for point in points])
     worst = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1).max()
@@ -82,7 +83,7 @@ def test_the_second_moment_moves_by_root_two_at_most_and_its_vector_has_the_matr
     assert np.linalg.norm(upper_triangle(rows)) == pytest.approx(np.linalg.norm(rows.T @ rows))
 
 
-def test_projection_brings_no_two_sums_further_apart():
+def test_projection_brings_no_two_sums_further_apart() -> None:
     bound, generator = RecordSum(1.0, 2.0), np.random.default_rng(3)
     left, right = generator.normal(size=(200, 3)) * 3, generator.normal(size=(200, 3)) * 3
     after = np.linalg.norm(bound.enforce(left, (3,)) - bound.enforce(right, (3,)), axis=1)
@@ -91,7 +92,7 @@ def test_projection_brings_no_two_sums_further_apart():
 
 
 @pytest.mark.parametrize("l2", [1.0, 0.3, 0.1, 0.01, 1e-3, 1e-4])
-def test_no_two_logistic_gradients_are_further_apart_than_the_diameter(l2):
+def test_no_two_logistic_gradients_are_further_apart_than_the_diameter(l2: float) -> None:
     angles = np.linspace(0, 2 * np.pi, 721)
     # As far out as any fit lies: λr = max_a a·σ(−ra).
     reach = np.linspace(0, sqrt(0.27846 / l2), 400)
@@ -105,12 +106,12 @@ def test_no_two_logistic_gradients_are_further_apart_than_the_diameter(l2):
     assert worst > 0.97 * gradient_diameter(l2)
 
 
-def test_the_diameters_of_the_design():
+def test_the_diameters_of_the_design() -> None:
     found = [gradient_diameter(l2) for l2 in (1.0, 0.1, 0.01, 1e-3)]
     np.testing.assert_allclose(found, [1.02, 1.21, 1.64, 1.91], atol=0.006)
 
 
-def moved(loss, x, y, other_x, other_y, l2, size):
+def moved(loss: Any, x: Any, y: Any, other_x: Any, other_y: Any, l2: Any, size: Any) -> Any:
     """How far m·w moves between two data sets, with the penalties that sites of that public size take."""
     fits = []
     for rows, labels in ((x, y), (other_x, other_y)):
@@ -120,7 +121,7 @@ def moved(loss, x, y, other_x, other_y, l2, size):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("l2", [1.0, 0.05])
-def test_no_record_moves_a_weighted_fit_further_than_declared(kind, l2):
+def test_no_record_moves_a_weighted_fit_further_than_declared(kind: Any, l2: float) -> None:
     loss = objective_of(kind, classes_of(kind))
     generator, worst = np.random.default_rng(4), 0.0
     points = disc(6)
@@ -145,7 +146,7 @@ def test_no_record_moves_a_weighted_fit_further_than_declared(kind, l2):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("l2", [1.0, 0.01])
-def test_no_fit_is_longer_than_its_radius(kind, l2):
+def test_no_fit_is_longer_than_its_radius(kind: Any, l2: float) -> None:
     loss = objective_of(kind, classes_of(kind))
     generator = np.random.default_rng(5)
     longest = 0.0
@@ -160,7 +161,7 @@ def test_no_fit_is_longer_than_its_radius(kind, l2):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
-def test_what_a_run_declares_for_its_average_holds_over_all_parties(kind, neighbours):
+def test_what_a_run_declares_for_its_average_holds_over_all_parties(kind: Any, neighbours: str) -> None:
     built = protocol(kind, solver="average", l2=0.05)
     release = built.declare(consortium(Pure(1.0), neighbours=neighbours))["models"]
     assert release.sensitivity >= built.objective.diameter(0.05) / 0.05
@@ -170,14 +171,14 @@ def test_what_a_run_declares_for_its_average_holds_over_all_parties(kind, neighb
     assert again.declare(consortium(Pure(1.0)))["models"].sensitivity == pytest.approx(release.sensitivity, rel=1e-3)
 
 
-def test_the_parts_of_the_budget_are_within_the_whole():
+def test_the_parts_of_the_budget_are_within_the_whole() -> None:
     for epsilon, delta, rounds in ((0.1, 1e-5, 20), (1.0, 1e-6, 7), (8.0, 1e-9, 1)):
         built = protocol(rounds=rounds)
         who = consortium(Approx(epsilon, delta))
         spent = spent_by(built.declare(who), "ash", who)
-        found = float(spent.epsilon_at(who.loss.delta))
+        found = float(spent.epsilon_at(cast(Approx, who.loss).delta))
         assert epsilon * 0.999 < found <= epsilon
 
 
-def test_made_records_lie_in_the_ball():
+def test_made_records_lie_in_the_ball() -> None:
     assert all(np.linalg.norm(own.features, axis=1).max() <= 1 + 1e-12 for own in made("logistic").values())

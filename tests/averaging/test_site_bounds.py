@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,28 +20,28 @@ from tests.federation.toy import NAMES
 WIDTH, LENGTH = 3, 100.0
 
 
-def built(**options):
+def built(**options: Any) -> Averaging:
     return Averaging(features=WIDTH, sizes=20, **options)
 
 
-def long_rows(length):
+def long_rows(length: Any) -> Records:
     generator = np.random.default_rng(4)
     rows = generator.normal(size=(20, WIDTH))
     rows *= length / np.linalg.norm(rows, axis=1, keepdims=True)
     return Records(rows, generator.integers(0, 2, 20))
 
 
-def hosted(method, length):
+def hosted(method: Any, length: Any) -> Any:
     return joined(method, {name: long_rows(length) for name in NAMES[:3]}, consortium(parties=3))
 
 
-def opened(method, length, step):
+def opened(method: Any, length: Any, step: Any) -> Any:
     """What the coordinator opens of parties whose rows all have one length."""
     parties, _ = hosted(method, length)
-    totals = {}
+    totals: dict[Any, Any] = {}
     sums = parties.sum
 
-    def recorded(asked, **values):
+    def recorded(asked: Any, **values: Any) -> Any:
         totals.setdefault(asked.spec.name, sums(asked, **values))
         return totals[asked.spec.name]
 
@@ -49,7 +51,7 @@ def opened(method, length, step):
 
 
 @pytest.mark.parametrize("step", ["second_moment", "gradient"])
-def test_rows_longer_than_one_count_as_rows_of_length_one(step):
+def test_rows_longer_than_one_count_as_rows_of_length_one(step: str) -> None:
     np.testing.assert_allclose(
         opened(built(rounds=1), LENGTH, step), opened(built(rounds=1), 1.0, step), rtol=1e-3, atol=1e-2
     )
@@ -59,21 +61,21 @@ def test_rows_longer_than_one_count_as_rows_of_length_one(step):
         )
 
 
-def test_local_models_are_fitted_to_rows_of_length_one():
+def test_local_models_are_fitted_to_rows_of_length_one() -> None:
     method = built(solver="average", l2=0.1)
     np.testing.assert_allclose(opened(method, LENGTH, "train"), opened(method, 1.0, "train"), atol=1e-3)
 
 
-def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch):
+def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     method = built(solver="average", l2=0.1)
     parties, hosts = hosted(method, 1.0)
     loss = method.objective
 
     class Unfinished:
-        def __getattr__(self, name):
+        def __getattr__(self, name: Any) -> Any:
             return getattr(loss, name)
 
-        def fit(self, x, y, l2):
+        def fit(self, x: Any, y: Any, l2: Any) -> Fit:
             return Fit(np.zeros(WIDTH), np.asarray(1.0), 1e-10)
 
     monkeypatch.setattr(protocol, "objective_of", lambda *arguments: Unfinished())
@@ -83,12 +85,12 @@ def test_a_fit_that_does_not_converge_stops_before_a_draw(monkeypatch):
 
 
 @pytest.mark.parametrize("solver", ["gradient", "average"])
-def test_a_failure_stops_a_party_whose_bound_is_about_one_record(solver, monkeypatch):
+def test_a_failure_stops_a_party_whose_bound_is_about_one_record(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The neutral value would be as far away as all of its records together."""
     method = built(solver=solver, l2=None if solver == "gradient" else 0.1, rounds=1 if solver == "gradient" else None)
     parties, hosts = hosted(method, 1.0)
 
-    def broken(*arguments):
+    def broken(*arguments: Any) -> None:
         raise FloatingPointError
 
     monkeypatch.setattr(protocol, "in_unit_ball", broken)
@@ -109,8 +111,11 @@ def test_a_failure_stops_a_party_whose_bound_is_about_one_record(solver, monkeyp
         ("add-remove", 21, True),
     ],
 )
-def test_an_owner_is_told_once_that_its_count_is_far_from_the_declared_one(caplog, solver, neighbours, sizes, told):
-    method = Averaging(features=WIDTH, sizes=sizes, solver=solver, **({"rounds": 3} if solver == "gradient" else {}))
+def test_an_owner_is_told_once_that_its_count_is_far_from_the_declared_one(
+    caplog: pytest.LogCaptureFixture, solver: Any, neighbours: str, sizes: int, told: bool
+) -> None:
+    rounds: dict[str, Any] = {"rounds": 3} if solver == "gradient" else {}
+    method = Averaging(features=WIDTH, sizes=sizes, solver=solver, **rounds)
     who = consortium(parties=3, neighbours=neighbours)
     joint, _ = joined(method, {name: long_rows(1.0) for name in who.parties}, who)
     with caplog.at_level("WARNING", logger="comity.site"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,7 +92,7 @@ def test_local_fits_need_all_records_and_say_so_before_a_ledger_hears_of_it(fold
         for name in "abc"
     }
     averaged = Averaging(features=encoding.width, sizes=300, solver="average", encoding=encoding)
-    terms = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
+    terms: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "record", "seed": 1}
     with pytest.raises(DataError, match="needs all records of an owner at once"):
         simulate(averaged, parties=parties, **terms)
     enough = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import exp, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import lambertw
@@ -45,10 +45,13 @@ def ordinary(classes: int, parties: int = 5, rows: int = 12, width: int = 4, see
 
 def auxiliary(rows: int = 20, width: int = 4, seed: int = 9) -> np.ndarray:
     x = np.random.default_rng(seed).normal(size=(rows, width))
-    return x / np.linalg.norm(x, axis=1).max()
+    found: np.ndarray = x / np.linalg.norm(x, axis=1).max()
+    return found
 
 
-def protocol(classes: int = 3, method: str = "soft", *, l2: float = 1e-2, public: Any = None, constants: str = "tight"):
+def protocol(
+    classes: int = 3, method: Any = "soft", *, l2: float = 1e-2, public: Any = None, constants: Any = "tight"
+) -> PublishedSoftLabel:
     return PublishedSoftLabel(
         auxiliary=auxiliary() if public is None else public,
         classes=labels(classes),
@@ -95,7 +98,7 @@ def hosted(
                 unit=who.unit,
                 neighbours=who.neighbours,
             ),
-            noise=NoNoise(),
+            noise=cast(Any, NoNoise()),
             policy=SIMULATION,
         )
         for name, own in zip(who.parties, records)
@@ -107,7 +110,7 @@ def hosted(
         channel=channel,
         journal=Watched(),
         keys=identity(COORDINATOR),
-        noise=noise or NoNoise(),
+        noise=noise or cast(Any, NoNoise()),
     )
     return parties, hosts, channel
 
@@ -119,7 +122,7 @@ def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = 
         method,
         who,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
-        noise=noise or NoNoise(),
+        noise=noise or cast(Any, NoNoise()),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study=STUDY,
         run="run-1",

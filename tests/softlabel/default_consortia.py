@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def filled(classes: int, parties: int = 5, rows: int = 24) -> list[Records]:
     return [clusters(classes, rows + place, seed=place) for place in range(parties)]
 
 
-def soft(statistic: str = "votes", classes: int = 3, *, rows: int = 60, **more: Any) -> SoftLabel:
+def soft(statistic: Any = "votes", classes: int = 3, *, rows: int = 60, **more: Any) -> SoftLabel:
     return SoftLabel(
         auxiliary=clusters(classes, rows, seed=99).features,
         classes=labels(classes),
@@ -108,7 +108,7 @@ def hosted(
                 unit=who.unit,
                 neighbours=who.neighbours,
             ),
-            noise=NoNoise(),
+            noise=cast(Any, NoNoise()),
             policy=SIMULATION,
             local=(models or {}).get(name),
         )
@@ -137,7 +137,7 @@ def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium |
         protocol,
         who,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
-        noise=NoNoise(),
+        noise=cast(Any, NoNoise()),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study=STUDY,
         run=RUN,
@@ -177,9 +177,9 @@ def plain(
         for name in names or who.parties
     ]
     statistic = protocol.choice(who).statistic
-    mean = sum(summed) * protocol.declare(who)[statistic.name].spacing(who) / len(summed)
+    mean: Any = sum(summed) * protocol.declare(who)[statistic.name].spacing(who) / len(summed)
     deviation = protocol.deviation(who, len(summed))
     out = {"model": statistic.model(mean, deviation)}
     if statistic.name == "histograms":
-        out["soft_labels"] = statistic.soft_labels(mean, deviation)
+        out["soft_labels"] = cast(Any, statistic).soft_labels(mean, deviation)
     return out

@@ -7,6 +7,7 @@ replaced party moves the model by 94 per cent or more of what its noise allows f
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +35,12 @@ def public(width: int = WIDTH) -> np.ndarray:
     return x
 
 
-def worst(classes: int, method: str, width: int = WIDTH):
+def worst(classes: int, method: str, width: int = WIDTH) -> Any:
     """The protocol at the penalty where one party moves its model furthest relative to the claim."""
     return protocol(classes, method, l2=longest_model_l2(classes) if method == "avg" else 10.0, public=public(width))
 
 
-def minimiser(method, last: Records) -> np.ndarray:
+def minimiser(method: Any, last: Records) -> np.ndarray:
     """What would be released without noise; the other two parties disagree, so that the last one decides a vote."""
     width = method.auxiliary.shape[1]
     records = [all_alike(1.0, 0, width=width), all_alike(1.0, 1, width=width), last]
@@ -48,14 +49,16 @@ def minimiser(method, last: Records) -> np.ndarray:
     return mean if method.method == "avg" else method.fit(mean)
 
 
-def neighbours(method) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(method: Any) -> tuple[np.ndarray, np.ndarray]:
     width = method.auxiliary.shape[1]
     if method.method == "avg":
         return minimiser(method, all_alike(1.0, 0, width=width)), minimiser(method, all_alike(-1.0, 0, width=width))
     return minimiser(method, all_alike(1.0, 0, width=width)), minimiser(method, all_alike(1.0, 1, width=width))
 
 
-def released(method, model: np.ndarray, loss, seed: int, *, count: int = COUNT, shrink: float = 1.0) -> np.ndarray:
+def released(
+    method: Any, model: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
+) -> np.ndarray:
     """Many released models at once, as `perturbed` makes them one by one; `shrink` draws less noise than declared."""
     who, source = consortium(PARTIES, loss), SeededNoise(seed)
     release = method.declare(who)["model"]
@@ -64,19 +67,22 @@ def released(method, model: np.ndarray, loss, seed: int, *, count: int = COUNT, 
         noise = source._lattice_rows(scale.total * shrink, count, prod(release.shape)).reshape(shape)
     else:
         noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
-    return (np.rint(model / scale.grid) + noise) * scale.grid
+    found: np.ndarray = (np.rint(model / scale.grid) + noise) * scale.grid
+    return found
 
 
 def norms(values: np.ndarray) -> np.ndarray:
-    return np.sqrt((values**2).sum((-2, -1)))
+    found: np.ndarray = np.sqrt((values**2).sum((-2, -1)))
+    return found
 
 
 def spherical_scores(models: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The log likelihood ratio of the two neighbours, up to its scale."""
-    return norms(models - second) - norms(models - first)
+    found: np.ndarray = norms(models - second) - norms(models - first)
+    return found
 
 
-def measured_pure(method, seed: int, **kwargs) -> float:
+def measured_pure(method: Any, seed: int, **kwargs: Any) -> float:
     first, second = neighbours(method)
     scores = [
         spherical_scores(released(method, model, Pure(1), seed + place, **kwargs), first, second)
@@ -85,7 +91,7 @@ def measured_pure(method, seed: int, **kwargs) -> float:
     return epsilon_lower_bound(*scores, confidence=SURE)
 
 
-def measured_gaussian(method, seed: int, **kwargs) -> float:
+def measured_gaussian(method: Any, seed: int, **kwargs: Any) -> float:
     first, second = neighbours(method)
     apart = first - second
     scores = [
@@ -97,7 +103,7 @@ def measured_gaussian(method, seed: int, **kwargs) -> float:
 
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_models_drawn_at_once_are_those_that_a_coordinator_releases(loss, classes):
+def test_models_drawn_at_once_are_those_that_a_coordinator_releases(loss: Any, classes: int) -> None:
     soft, who = worst(classes, "soft"), consortium(PARTIES, loss)
     model, _ = neighbours(soft)
     one = perturbed(soft.declare(who)["model"], 0, model, who, SeededNoise(5), lambda _, make: make())
@@ -108,32 +114,32 @@ CASES = [(2, "soft"), (3, "soft"), (2, "avg"), (3, "avg"), (2, "vote")]
 
 
 @pytest.mark.parametrize(("classes", "method"), CASES)
-def test_spherical_noise_holds_its_pure_claim(classes, method):
+def test_spherical_noise_holds_its_pure_claim(classes: Any, method: Any) -> None:
     assert 0.5 <= measured_pure(worst(classes, method), 1) <= 1
 
 
 @pytest.mark.parametrize(("classes", "method"), CASES)
-def test_gaussian_noise_holds_its_claim(classes, method):
+def test_gaussian_noise_holds_its_claim(classes: Any, method: Any) -> None:
     assert 0.5 <= measured_gaussian(worst(classes, method), 1) <= 1
 
 
-def test_half_of_the_noise_is_caught():
+def test_half_of_the_noise_is_caught() -> None:
     assert measured_pure(worst(2, "soft"), 1, shrink=1 / 2) > 1
     assert measured_gaussian(worst(2, "soft"), 1, shrink=1 / 2) > 1
 
 
-def test_a_sensitivity_divided_by_the_square_of_the_parties_is_caught():
+def test_a_sensitivity_divided_by_the_square_of_the_parties_is_caught() -> None:
     assert measured_pure(worst(2, "soft"), 1, shrink=1 / PARTIES) > 1
     assert measured_gaussian(worst(2, "soft"), 1, shrink=1 / PARTIES) > 1
 
 
-def test_a_vote_with_the_noise_of_a_share_is_caught():
+def test_a_vote_with_the_noise_of_a_share_is_caught() -> None:
     """One party turns the whole majority round: the noise may not be divided by their number."""
     assert measured_pure(worst(2, "vote"), 1, shrink=1 / PARTIES) > 1
     assert measured_gaussian(worst(2, "vote"), 1, shrink=1 / PARTIES) > 1
 
 
-def test_a_radius_of_gamma_one_is_caught():
+def test_a_radius_of_gamma_one_is_caught() -> None:
     """The published curves' noise: far too often almost nothing."""
     soft = worst(2, "soft", width=4)
     first, second = neighbours(soft)

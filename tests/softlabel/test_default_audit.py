@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 from math import prod, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ PURE_CASES = [(name, classes) for name in PURE for classes in (2, 3)]
 
 
 @cache
-def protocol(statistic: str, classes: int) -> SoftLabel:
+def protocol(statistic: Any, classes: int) -> SoftLabel:
     """Few public rows in the plane: the fewer numbers carry noise, the more an audit can see."""
     rows = 4 if statistic == "histograms" else 40
     auxiliary = np.random.default_rng(3).normal(size=(rows, 2)) / 4
@@ -49,15 +50,15 @@ def gaussian(epsilon: float) -> GDP:
     return gaussian_budget(Approx(epsilon, DELTA))
 
 
-def who_for(loss):
+def who_for(loss: Any) -> Any:
     return consortium(PARTIES, loss)
 
 
-def all_for(chosen: int):
+def all_for(chosen: int) -> Any:
     return as_local_model(lambda features, labels_, auxiliary, classes: np.full(len(auxiliary), chosen))
 
 
-def candidates(tried: SoftLabel, who) -> list[np.ndarray]:
+def candidates(tried: SoftLabel, who: Any) -> list[np.ndarray]:
     """Contributions of parties at the edges of what there can be, in grid units."""
     classes = len(tried.classes)
     one = Records(np.zeros((1, 2)), np.zeros(1, np.int64))
@@ -74,7 +75,7 @@ def candidates(tried: SoftLabel, who) -> list[np.ndarray]:
 
 
 @cache
-def neighbours(statistic: str, classes: int, loss) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(statistic: str, classes: int, loss: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sums of three contributions, the last party's being the two that lie furthest apart."""
     tried, who = protocol(statistic, classes), who_for(loss)
     found = np.stack(candidates(tried, who))
@@ -85,11 +86,13 @@ def neighbours(statistic: str, classes: int, loss) -> tuple[np.ndarray, np.ndarr
     return others + found[first], others + found[second]
 
 
-def release_of(tried: SoftLabel, who):
+def release_of(tried: SoftLabel, who: Any) -> Any:
     return tried.declare(who)[tried.choice(who).statistic.name]
 
 
-def opened(tried: SoftLabel, units: np.ndarray, loss, seed: int, *, count: int = COUNT, shrink: float = 1.0):
+def opened(
+    tried: SoftLabel, units: np.ndarray, loss: Any, seed: int, *, count: int = COUNT, shrink: float = 1.0
+) -> Any:
     """Many opened sums at once; `shrink` draws parts of less noise than declared."""
     who = who_for(loss)
     release = release_of(tried, who)
@@ -105,10 +108,11 @@ def opened(tried: SoftLabel, units: np.ndarray, loss, seed: int, *, count: int =
 
 
 def norms(values: np.ndarray) -> np.ndarray:
-    return np.sqrt((values**2).sum((-2, -1)))
+    found: np.ndarray = np.sqrt((values**2).sum((-2, -1)))
+    return found
 
 
-def measured(statistic: str, classes: int, loss, **kwargs) -> float:
+def measured(statistic: str, classes: int, loss: Any, **kwargs: Any) -> float:
     tried, (first, second) = protocol(statistic, classes), neighbours(statistic, classes, loss)
     sums = [opened(tried, units, loss, place + 1, **kwargs) for place, units in enumerate((first, second))]
     if isinstance(loss, Pure):
@@ -119,12 +123,15 @@ def measured(statistic: str, classes: int, loss, **kwargs) -> float:
 
 @pytest.mark.parametrize("loss", [Pure(1), gaussian(1)])
 @pytest.mark.parametrize("statistic", ["votes", "cells"])
-def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypatch):
+def test_sums_drawn_at_once_are_those_that_a_run_opens(
+    loss: Any, statistic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried, who = protocol(statistic, 3), who_for(loss)
     own = Records(np.array([[0.3, 0.1], [-0.2, 0.4]]), np.array([0, 2]))
     parties, hosts = hosted(tried, [own] * PARTIES, who=who)
     for place, host in enumerate(hosts.values()):
         host.noise = SeededNoise(1000 + place)
+    seen: Any
     seen, kind = [], type(tried.choice(who).statistic)
     model = kind.model
     monkeypatch.setattr(kind, "model", lambda self, mean, sd: seen.append(mean) or model(self, mean, sd))
@@ -140,7 +147,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypa
 
 
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
-def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic, classes):
+def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic: Any, classes: Any) -> None:
     loss = gaussian(1)
     first, second = neighbours(statistic, classes, loss)
     who, tried = who_for(loss), protocol(statistic, classes)
@@ -152,27 +159,27 @@ def test_the_replaced_party_is_nearly_as_far_as_its_noise_allows_for(statistic, 
 
 
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
-def test_gaussian_noise_holds_its_claim(statistic, classes):
+def test_gaussian_noise_holds_its_claim(statistic: Any, classes: Any) -> None:
     assert 0.4 <= measured(statistic, classes, gaussian(1)) <= 1
 
 
 @pytest.mark.parametrize(("statistic", "classes"), PURE_CASES)
-def test_spherical_noise_holds_its_pure_claim(statistic, classes):
+def test_spherical_noise_holds_its_pure_claim(statistic: Any, classes: Any) -> None:
     assert 0.3 <= measured(statistic, classes, Pure(1)) <= 1
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_half_of_the_sensitivity_is_caught(statistic):
+def test_half_of_the_sensitivity_is_caught(statistic: Any) -> None:
     assert measured(statistic, 3, gaussian(1), shrink=1 / 2) > 1
 
 
 @pytest.mark.parametrize("statistic", PURE)
-def test_half_of_the_sensitivity_is_caught_under_pure_epsilon(statistic):
+def test_half_of_the_sensitivity_is_caught_under_pure_epsilon(statistic: Any) -> None:
     assert measured(statistic, 3, Pure(1), shrink=1 / 2) > 1
 
 
 @pytest.mark.parametrize("statistic", ["votes", "histograms", "cells"])
-def test_a_missing_factor_of_the_root_of_two_is_caught(statistic):
+def test_a_missing_factor_of_the_root_of_two_is_caught(statistic: str) -> None:
     """Two points of the simplex, or two disjoint cells, lie that much further apart than each from the origin."""
     assert measured(statistic, 3, gaussian(1), shrink=1 / sqrt(2)) > 1
 
@@ -184,11 +191,12 @@ def gamma_one(tried: SoftLabel, units: np.ndarray, seed: int) -> np.ndarray:
     scale, generator = release.scale(who), np.random.default_rng(seed)
     direction = generator.normal(size=(COUNT, *units.shape))
     length = generator.exponential(scale.total, COUNT)[:, None, None]
-    return units + np.rint(direction / norms(direction)[:, None, None] * length)
+    found: np.ndarray = units + np.rint(direction / norms(direction)[:, None, None] * length)
+    return found
 
 
 @pytest.mark.parametrize("statistic", PURE)
-def test_a_radius_of_gamma_one_is_caught(statistic):
+def test_a_radius_of_gamma_one_is_caught(statistic: Any) -> None:
     tried, (first, second) = protocol(statistic, 3), neighbours(statistic, 3, Pure(1))
     wrong = [-norms(gamma_one(tried, units, place) - first) for place, units in enumerate((first, second))]
     assert epsilon_lower_bound(*wrong, confidence=SURE) > 1.5
@@ -200,7 +208,7 @@ def test_a_radius_of_gamma_one_is_caught(statistic):
 @pytest.mark.long
 @pytest.mark.parametrize(("statistic", "classes"), CASES)
 @pytest.mark.parametrize("epsilon", [0.3, 3])
-def test_other_claims_hold_over_more_draws(statistic, classes, epsilon):
+def test_other_claims_hold_over_more_draws(statistic: Any, classes: Any, epsilon: float) -> None:
     assert measured(statistic, classes, gaussian(epsilon), count=1_000_000) <= epsilon
     if statistic != "histograms":
         assert measured(statistic, classes, Pure(epsilon), count=1_000_000) <= epsilon

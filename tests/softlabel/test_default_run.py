@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from math import prod, sqrt
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -45,11 +48,11 @@ from .default_consortia import (
 )
 
 
-def named(records):
+def named(records: Any) -> Any:
     return dict(zip(NAMES, records))
 
 
-def same(found, expected):
+def same(found: Any, expected: Any) -> None:
     assert set(found) == set(expected)
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name])
@@ -57,7 +60,7 @@ def same(found, expected):
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_secure_sum_releases_what_adding_the_integers_in_one_place_gives(statistic, classes):
+def test_the_secure_sum_releases_what_adding_the_integers_in_one_place_gives(statistic: Any, classes: int) -> None:
     protocol, records, who = soft(statistic, classes), filled(classes), consortium()
     parties, _ = hosted(protocol, records, who=who)
     released = run(parties)
@@ -67,7 +70,7 @@ def test_the_secure_sum_releases_what_adding_the_integers_in_one_place_gives(sta
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(statistic, classes):
+def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(statistic: Any, classes: int) -> None:
     protocol, records, who = soft(statistic, classes), filled(classes), consortium()
     release = protocol.declare(who)[statistic]
     own = np.stack([contribution(protocol, who, one) for one in records])
@@ -80,7 +83,7 @@ def test_the_grid_moves_no_coordinate_of_the_mean_by_more_than_half_a_unit(stati
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic, classes):
+def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic: Any, classes: int) -> None:
     """Parties of different sizes, one of them without records."""
     protocol, records = soft(statistic, classes), [*filled(classes), empty()]
     who = consortium(6)
@@ -97,7 +100,7 @@ def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic, classes):
         np.testing.assert_allclose(released[name], value, atol=1e-3)
 
 
-def test_pure_noise_goes_the_same_way():
+def test_pure_noise_goes_the_same_way() -> None:
     protocol, records, who = soft("votes"), filled(3), consortium(5, Pure(60))
     parties, _ = hosted(protocol, records, who=who)
     same(run(parties), plain(protocol, who, records))
@@ -108,7 +111,7 @@ def test_pure_noise_goes_the_same_way():
 
 @pytest.mark.parametrize("statistic", ["votes", "histograms", "cells"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_a_party_may_vanish_before_during_or_after_masking(statistic, when):
+def test_a_party_may_vanish_before_during_or_after_masking(statistic: str, when: str) -> None:
     protocol, records, who = soft(statistic), filled(3), consortium(5, dropouts=1)
     label = f"{statistic}/0"
     path = {
@@ -123,7 +126,7 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic, when):
 
 
 @pytest.mark.parametrize("path", ["contribute[0]", "sum.mask[votes/0]"])
-def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path):
+def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path: str) -> None:
     protocol, records, who = soft("votes"), filled(3), consortium(5, dropouts=1)
     parties, hosts = hosted(protocol, records, who=who, lose=[("elm", path), ("oak", path), ("gum", path)])
     with pytest.raises(SiteLost):
@@ -141,24 +144,24 @@ def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path):
 # Parties with little or nothing to say.
 
 
-def failing(features, labels_, auxiliary, classes):
+def failing(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> None:
     raise ValueError("this fit failed")
 
 
 @cache
-def usual_sizes(statistic):
+def usual_sizes(statistic: Any) -> Any:
     parties, _ = hosted(soft(statistic), filled(3), who=consortium())
     run(parties)
     return sizes(parties)
 
 
-def sizes(parties):
+def sizes(parties: Any) -> Any:
     """How many bytes each reply has, by path and party."""
     traffic = parties.journal.traffic(parties.study, RUN)
     return {(path, party): len(one.reply) for path, exchanges in traffic for party, one in exchanges.items()}
 
 
-ODD = {
+ODD: dict[str, Callable[[], Records]] = {
     "one class only": lambda: Records(clusters(3, 24, 0).features[::3], np.zeros(8, np.int64)),
     "one record": lambda: clusters(3, 1, 0),
     "no records": empty,
@@ -176,7 +179,7 @@ ODD = {
         if kind != "a failed fit" or statistic in ("votes", "histograms")
     ],
 )
-def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic, kind):
+def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic: Any, kind: Any) -> None:
     protocol, who = soft(statistic), consortium()
     records = [*filled(3, parties=4), ODD[kind]()]
     models = {"gum": as_local_model(failing)} if kind == "a failed fit" else {}
@@ -193,14 +196,14 @@ def test_an_odd_party_takes_part_with_messages_of_the_same_size(statistic, kind)
         np.testing.assert_allclose(silent, neutral, atol=1e-12)
 
 
-def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch):
+def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a local model but the statistic itself: the host answers for it."""
     protocol, records, who = soft("models"), filled(3), consortium()
     expected = plain(protocol, who, [*records[:4], empty()])
     kind, asked = type(protocol.choice(who).statistic), []
     contribute = kind.contribution
 
-    def breaking(self, features, *rest):
+    def breaking(self: Any, features: Any, *rest: Any) -> Any:
         asked.append(len(features))
         if len(features) == len(records[4]):
             raise ArithmeticError("singular")
@@ -213,15 +216,15 @@ def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch
 
 
 @pytest.mark.parametrize("statistic", ["votes", "histograms"])
-def test_votes_outside_the_simplex_count_as_even_ones(statistic):
+def test_votes_outside_the_simplex_count_as_even_ones(statistic: str) -> None:
     wrong = [[2.0, 0.0, 0.0], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    def half_wrong(features, labels_, auxiliary, classes):
+    def half_wrong(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> Any:
         out = np.tile([1.0, 0.0, 0.0], (len(auxiliary), 1))
         out[::2] = np.resize(wrong, (len(auxiliary) // 2, 3))
         return out
 
-    def evened(features, labels_, auxiliary, classes):
+    def evened(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> Any:
         out = np.tile([1.0, 0.0, 0.0], (len(auxiliary), 1))
         out[::2] = 1 / 3
         return out
@@ -239,14 +242,14 @@ def test_votes_outside_the_simplex_count_as_even_ones(statistic):
 # Local models of several kinds.
 
 
-def by_first_feature(features, labels_, auxiliary, classes):
+def by_first_feature(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> Any:
     """A callable may send class indices."""
     cut = np.quantile(features[:, 0], [1 / 3, 2 / 3])
     return np.searchsorted(cut, auxiliary[:, 0])
 
 
 @pytest.mark.parametrize("statistic", ["votes", "histograms"])
-def test_a_file_a_pipeline_boosted_trees_and_a_callable_vote_in_one_run(statistic, tmp_path):
+def test_a_file_a_pipeline_boosted_trees_and_a_callable_vote_in_one_run(statistic: str, tmp_path: Path) -> None:
     protocol, records = soft(statistic), filled(3, parties=6)
     file = tmp_path / "predictions.csv"
     pd.DataFrame({"label": [labels(3)[k % 3] for k in range(60)]}).to_csv(file, index=False)
@@ -261,13 +264,13 @@ def test_a_file_a_pipeline_boosted_trees_and_a_callable_vote_in_one_run(statisti
     outcome = simulate(
         protocol, parties=named(records), epsilon=300.0, delta=1e-6, seed=4, test=test, models=models, colluders=1
     )
-    assert outcome.error < 0.5
+    assert outcome.error is not None and outcome.error < 0.5
     without = simulate(protocol, parties=named(records), epsilon=300.0, delta=1e-6, seed=4)
     assert (outcome.released["model"] != without.released["model"]).any()
 
 
 @pytest.mark.parametrize("statistic", ["class-sums", "cells", "models"])
-def test_local_models_are_refused_where_records_are_read(statistic):
+def test_local_models_are_refused_where_records_are_read(statistic: str) -> None:
     with pytest.raises(StudyError, match="takes no local models"):
         simulate(
             soft(statistic), parties=named(filled(3)), epsilon=1.0, delta=1e-6, seed=1, models=LogisticRegression()
@@ -277,13 +280,13 @@ def test_local_models_are_refused_where_records_are_read(statistic):
 # What is refused before anything is spent.
 
 
-def test_pure_epsilon_is_refused_for_histograms():
+def test_pure_epsilon_is_refused_for_histograms() -> None:
     with pytest.raises(StudyError, match=r"privacy\.delta") as refused:
         soft("histograms").declare(consortium(5, Pure(1)))
     assert refused.value.key == "softlabel.statistic"
 
 
-def test_automatic_choice_asks_for_the_declared_number_of_records():
+def test_automatic_choice_asks_for_the_declared_number_of_records() -> None:
     protocol = soft("auto", records_per_party=None)
     with pytest.raises(StudyError, match="nobody counts private records") as refused:
         protocol.declare(consortium(5, Approx(1, 1e-6)))
@@ -293,13 +296,13 @@ def test_automatic_choice_asks_for_the_declared_number_of_records():
 
 
 @pytest.mark.parametrize("given", [pca(filled(3)[0].features, 2), StandardScaler(), "autoencoder"])
-def test_maps_that_were_fitted_elsewhere_are_refused(given):
+def test_maps_that_were_fitted_elsewhere_are_refused(given: Any) -> None:
     with pytest.raises(StudyError, match="fitted on the public auxiliary records") as refused:
         soft("votes", feature_map=given).declare(consortium())
     assert refused.value.key == "softlabel.feature_map"
 
 
-def test_a_statistic_with_a_map_of_its_own_takes_no_other():
+def test_a_statistic_with_a_map_of_its_own_takes_no_other() -> None:
     with pytest.raises(StudyError, match="leave feature_map out"):
         soft("class-sums", feature_map="pca", dimensions=2).declare(consortium())
 
@@ -311,16 +314,16 @@ def test_a_statistic_with_a_map_of_its_own_takes_no_other():
 @pytest.mark.parametrize(
     "settings", [{"feature_map": "pca", "dimensions": 3}, {"feature_map": "scaling"}, {"feature_map": "random"}]
 )
-def test_a_model_behind_a_feature_map_predicts_encoded_records(statistic, settings):
+def test_a_model_behind_a_feature_map_predicts_encoded_records(statistic: str, settings: Any) -> None:
     protocol, test = soft(statistic, **settings), clusters(3, 90, seed=7)
     outcome = simulate(protocol, parties=named(filled(3)), epsilon=300.0, delta=1e-6, seed=2, test=test)
     predicted = outcome.model.predict(test.features)
     assert set(predicted) <= set(labels(3))
     assert outcome.error == np.mean(predicted != np.array(labels(3))[test.labels])
-    assert outcome.error < 0.4
+    assert outcome.error is not None and outcome.error < 0.4
 
 
-def test_any_classifier_is_trained_on_released_soft_labels():
+def test_any_classifier_is_trained_on_released_soft_labels() -> None:
     protocol, test = soft("histograms"), clusters(3, 90, seed=7)
     outcome = simulate(protocol, parties=named(filled(3)), epsilon=600.0, delta=1e-6, seed=2)
     shares = outcome.released["soft_labels"]
@@ -334,7 +337,7 @@ def test_any_classifier_is_trained_on_released_soft_labels():
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_a_saved_result_predicts_the_same(statistic, tmp_path):
+def test_a_saved_result_predicts_the_same(statistic: Any, tmp_path: Path) -> None:
     outcome = simulate(soft(statistic), parties=named(filled(3)), epsilon=60.0, delta=1e-6, seed=2)
     Result.of(outcome).save(tmp_path / "run")
     loaded = load_result(tmp_path / "run").model
@@ -347,7 +350,7 @@ def test_a_saved_result_predicts_the_same(statistic, tmp_path):
 # The plan.
 
 
-def unread():
+def unread() -> Records:
     raise AssertionError("the plan read a private record")
 
 
@@ -360,7 +363,9 @@ def unread():
         (Approx(0.1, 1e-6), 24, "class-sums", "each party's most frequent class alone: expect a constant"),
     ],
 )
-def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(loss, records, name, reason):
+def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(
+    loss: Any, records: int, name: str, reason: str
+) -> None:
     protocol, who = soft("auto", records_per_party=records), consortium(8, loss)
     parties, hosts = hosted(protocol, [unread] * 8, who=who)
     shown = plan("study", protocol, who)
@@ -374,7 +379,7 @@ def test_the_plan_says_what_was_chosen_and_why_without_a_look_at_records(loss, r
     assert "private record" in str(read.value.__context__)
 
 
-def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal():
+def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal() -> None:
     """Two classes: the mean vote is half a unit long at most, and five numbers carry noise."""
     protocol, who = soft("votes", 2), consortium(8, Approx(60, 1e-6))
     release = protocol.declare(who)["votes"]
@@ -388,7 +393,7 @@ def test_the_noise_to_signal_line_is_the_declared_noise_over_the_largest_signal(
 
 @pytest.mark.parametrize("statistic", ["votes", "class-sums", "cells", "models"])
 @pytest.mark.parametrize("bad", ["feature", "label"])
-def test_records_that_can_not_be_used_do_not_stop_the_others(statistic, bad):
+def test_records_that_can_not_be_used_do_not_stop_the_others(statistic: Any, bad: str) -> None:
     """Whether a run stops would tell something about one party's records."""
     generator = np.random.default_rng(3)
     public = generator.normal(size=(60, 4)) / 4
@@ -400,7 +405,7 @@ def test_records_that_can_not_be_used_do_not_stop_the_others(statistic, bad):
     if bad == "feature":
         broken.features[0, 0] = np.nan
     else:
-        broken.labels[0] = 7
+        cast(Any, broken.labels)[0] = 7
     method = SoftLabel(auxiliary=public, statistic=statistic, records_per_party=8)
     outcome = simulate(method, parties=parties, epsilon=50.0, delta=1e-6, seed=1)
     assert np.isfinite(outcome.released["model"]).all()

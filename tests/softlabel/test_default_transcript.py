@@ -6,7 +6,9 @@ from the operating system's entropy: bounds on p-values are low enough for one f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ UNLIKELY = 1e-7
 class Unmasked(SoftLabel):
     """The broken twin: the same steps, with contributions sent as they are."""
 
-    def declare(self, who) -> Declaration:
+    def declare(self, who: Any) -> Declaration:
         declared = super().declare(who)
         return replace(
             declared,
@@ -66,7 +68,7 @@ def unmasked(protocol: SoftLabel) -> Unmasked:
     )
 
 
-def messages(parties, released) -> list[bytes]:
+def messages(parties: Any, released: Any) -> list[bytes]:
     """Everything that crossed: asks as the parties got them, replies as the coordinator did.
 
     The end brings the releases themselves, which may look like votes that all parties agree on: they are compared with
@@ -88,13 +90,13 @@ def messages(parties, released) -> list[bytes]:
     return found
 
 
-def replies(parties):
+def replies(parties: Any) -> Iterator[Any]:
     for path, exchanges in parties.journal.traffic(parties.study, RUN):
         for party, one in exchanges.items():
             yield path, party, decode(one.reply)
 
 
-def secrets(protocol, who, own: Records, model=None) -> dict[str, bytes]:
+def secrets(protocol: Any, who: Any, own: Records, model: Any = None) -> dict[str, bytes]:
     """What a party has that nobody may see, in the encodings in which it could cross."""
     units = quantised(protocol, who, contribution(protocol, who, own, model))
     present, y, count = np.ones(len(own), bool), np.asarray(own.labels), len(protocol.classes)
@@ -114,7 +116,7 @@ def secrets(protocol, who, own: Records, model=None) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_no_contribution_vote_or_model_crosses_in_clear(statistic, classes):
+def test_no_contribution_vote_or_model_crosses_in_clear(statistic: Any, classes: int) -> None:
     protocol, records, who = soft(statistic, classes), filled(classes), consortium()
     parties, _ = hosted(protocol, records, who=who)
     crossed = messages(parties, run(parties))
@@ -125,17 +127,17 @@ def test_no_contribution_vote_or_model_crosses_in_clear(statistic, classes):
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_an_unmasked_contribution_is_found_by_the_same_search(statistic):
+def test_an_unmasked_contribution_is_found_by_the_same_search(statistic: Any) -> None:
     protocol, records, who = unmasked(soft(statistic)), filled(3), consortium()
     parties, _ = hosted(protocol, records, who=who)
     run(parties)
     found = [blob for _, exchanges in parties.journal.traffic(parties.study, RUN) for blob in exchanges.values()]
     for own in records:
-        assert any(secrets(protocol, who, own)["integers"] in one.reply for one in found)
+        assert any(secrets(protocol, who, own)["integers"] in cast(Any, one.reply) for one in found)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_replies_hold_what_is_declared_and_nothing_else(statistic):
+def test_replies_hold_what_is_declared_and_nothing_else(statistic: Any) -> None:
     protocol, records, who = soft(statistic), filled(3), consortium()
     parties, _ = hosted(protocol, records, who=who)
     run(parties)
@@ -175,11 +177,11 @@ def test_replies_hold_what_is_declared_and_nothing_else(statistic):
 # Masked vectors are uniform, whatever is in them.
 
 
-def all_for(chosen: int):
+def all_for(chosen: int) -> Any:
     return as_local_model(lambda features, labels, auxiliary, classes: np.full(len(auxiliary), chosen))
 
 
-def seen_words(protocol, who, records, chosen: int, runs: int) -> np.ndarray:
+def seen_words(protocol: Any, who: Any, records: Any, chosen: int, runs: int) -> np.ndarray:
     """What the coordinator gets from each party over several runs, all parties voting for one class: (runs, K, ...)."""
     out = []
     for place in range(runs):
@@ -217,7 +219,7 @@ def masked_views() -> dict[int, np.ndarray]:
 
 
 @pytest.mark.parametrize("chosen", [0, 2])
-def test_masked_vectors_are_uniform_whatever_is_voted(masked_views, chosen):
+def test_masked_vectors_are_uniform_whatever_is_voted(masked_views: dict[int, np.ndarray], chosen: int) -> None:
     assert masked_views[chosen].shape == (RUNS, 4, ROWS, 3)
     assert uniformity(masked_views[chosen]) > UNLIKELY
     for party in range(4):
@@ -225,14 +227,14 @@ def test_masked_vectors_are_uniform_whatever_is_voted(masked_views, chosen):
 
 
 @pytest.mark.parametrize("chosen", [0, 2])
-def test_sums_of_some_masked_vectors_are_uniform_too(masked_views, chosen):
+def test_sums_of_some_masked_vectors_are_uniform_too(masked_views: dict[int, np.ndarray], chosen: int) -> None:
     """A coordinator may add up what it likes: without the openings not even the sum of all parties tells anything."""
     words = masked_views[chosen]
     for together in ([0, 1], [1, 2, 3], [0, 1, 2, 3]):
         assert uniformity(words[:, together].sum(axis=1, dtype=words.dtype)) > UNLIKELY
 
 
-def test_views_of_two_inputs_are_alike_and_no_mask_is_used_twice(masked_views):
+def test_views_of_two_inputs_are_alike_and_no_mask_is_used_twice(masked_views: dict[int, np.ndarray]) -> None:
     first, second = masked_views[0], masked_views[2]
     assert likeness(first, second) > UNLIKELY
     # The same mask twice would leave the difference of the inputs, which is far from uniform.
@@ -241,7 +243,7 @@ def test_views_of_two_inputs_are_alike_and_no_mask_is_used_twice(masked_views):
     assert uniformity(first[:, 0] - first[:, 1]) > UNLIKELY
 
 
-def test_unmasked_vectors_are_caught_by_the_same_tests():
+def test_unmasked_vectors_are_caught_by_the_same_tests() -> None:
     protocol, records, who = unmasked(soft("histograms", rows=ROWS)), filled(3, parties=4), consortium(4)
     first, second = (seen_words(protocol, who, records, chosen, 1) for chosen in (0, 2))
     assert uniformity(first) < UNLIKELY
@@ -249,7 +251,7 @@ def test_unmasked_vectors_are_caught_by_the_same_tests():
     assert uniformity(first - second) < UNLIKELY
 
 
-def test_half_a_mask_is_caught():
+def test_half_a_mask_is_caught() -> None:
     """Masks on the low half of each word only: the votes stand in the upper one."""
     protocol, who = soft("histograms", rows=ROWS), consortium(4)
     votes = contribution(protocol, who, clusters(3, 24, 0), all_for(0))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -26,26 +29,26 @@ def maps(rows: np.ndarray) -> list[FeatureMap]:
     ]
 
 
-def test_whitened_rows_have_the_identity_as_second_moment_with_the_constant(rows):
+def test_whitened_rows_have_the_identity_as_second_moment_with_the_constant(rows: np.ndarray) -> None:
     z = whitened(rows)(rows)
     assert z.shape == (400, 9)
     np.testing.assert_allclose(z.T @ z / 400, np.eye(9), atol=1e-9)
 
 
-def test_whitening_keeps_the_directions_of_largest_variance(rows):
+def test_whitening_keeps_the_directions_of_largest_variance(rows: np.ndarray) -> None:
     """Three directions of the map span what the three largest axes of the covariance span."""
     axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:3]
     kept = np.linalg.qr(whitened(rows, 3).matrix)[0]
     np.testing.assert_allclose(np.abs(np.linalg.det(axes @ kept)), 1.0, atol=1e-9)
 
 
-def test_directions_without_variance_are_dropped(rows):
+def test_directions_without_variance_are_dropped(rows: np.ndarray) -> None:
     twice = np.concatenate([rows, rows, np.full((400, 1), 3.0)], axis=1)
     assert whitened(twice).dimensions == 9
     assert np.isfinite(whitened(twice)(twice)).all()
 
 
-def test_the_self_training_map_normalises_whitens_and_floors(rows):
+def test_the_self_training_map_normalises_whitens_and_floors(rows: np.ndarray) -> None:
     found = self_training_map(rows)
     z = found(rows)
     moments = z.T @ z / len(rows)
@@ -57,12 +60,12 @@ def test_the_self_training_map_normalises_whitens_and_floors(rows):
     np.testing.assert_allclose(found(far), z, atol=1e-9)
 
 
-def test_no_more_dimensions_than_a_tenth_of_the_rows():
+def test_no_more_dimensions_than_a_tenth_of_the_rows() -> None:
     x = np.random.default_rng(2).normal(size=(50, 20))
     assert self_training_map(x).dimensions == 5
 
 
-def test_random_features_approximate_their_kernel(rows):
+def test_random_features_approximate_their_kernel(rows: np.ndarray) -> None:
     found = random_features(rows, 20_000, Stream.public("test kernel"))
     width = 1 / found.matrix.std()
     z = found(rows[:20])
@@ -70,17 +73,17 @@ def test_random_features_approximate_their_kernel(rows):
     np.testing.assert_allclose(z @ z.T, np.exp(-(distances**2) / (2 * width**2)), atol=0.06)
 
 
-def test_a_map_takes_stacks_and_survives_a_file(rows, tmp_path):
+def test_a_map_takes_stacks_and_survives_a_file(rows: np.ndarray, tmp_path: Path) -> None:
     for found in maps(rows):
         z = found(rows)
         assert z.shape == (400, found.dimensions)
         np.testing.assert_allclose(found(rows.reshape(20, 20, 8)), z.reshape(20, 20, -1))
-        np.savez(tmp_path / "map.npz", **found.arrays())
+        np.savez(tmp_path / "map.npz", **cast(dict[str, Any], found.arrays()))
         with np.load(tmp_path / "map.npz", allow_pickle=False) as stored:
             np.testing.assert_array_equal(FeatureMap.from_arrays(dict(stored))(rows), z)
 
 
-def test_what_is_no_map_is_refused(rows):
+def test_what_is_no_map_is_refused(rows: np.ndarray) -> None:
     with pytest.raises(DataError, match="8 features"):
         pca(rows, 2)(rows[:, :5])
     with pytest.raises(DataError, match="made of"):
@@ -95,7 +98,7 @@ def test_what_is_no_map_is_refused(rows):
 
 
 @pytest.mark.parametrize("fit", [whitened, self_training_map, lambda rows: pca(rows, 2)])
-def test_identical_rows_have_no_direction(fit):
+def test_identical_rows_have_no_direction(fit: Any) -> None:
     row = np.array([0.3, -0.7, 0.11])
     with pytest.raises(DataError, match="all the same"):
         fit(np.tile(row, (30, 1)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from math import prod
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -37,7 +39,7 @@ DELTA = 1e-6
 COUNT = 100_000
 
 
-def private(classes: int = 3, *, public=None, l2: float = 1e-2, constants: str = "tight") -> PublishedSoftLabel:
+def private(classes: int = 3, *, public: Any = None, l2: float = 1e-2, constants: str = "tight") -> PublishedSoftLabel:
     return replace(protocol(classes, l2=l2, public=public, constants=constants), auxiliary_privacy="private")
 
 
@@ -58,8 +60,8 @@ def fitted(tried: PublishedSoftLabel, rows: np.ndarray, shares: np.ndarray) -> n
     seed=st.integers(0, 2**32 - 1),
 )
 def test_no_party_and_record_together_move_the_minimiser_further_than_claimed(
-    classes, parties, width, records, l2, seed
-):
+    classes: int, parties: int, width: int, records: int, l2: Any, seed: int
+) -> None:
     """Every vote of the replaced party, some other places for the last record, and every unanimous vote on it."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(records, width))
@@ -86,7 +88,7 @@ def test_no_party_and_record_together_move_the_minimiser_further_than_claimed(
 
 @pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2)])
 @pytest.mark.parametrize(("parties", "records"), [(1, 1), (5, 3), (1000, 40)])
-def test_the_claim_is_the_derived_figure(classes, constant, parties, records):
+def test_the_claim_is_the_derived_figure(classes: int, constant: Any, parties: int, records: int) -> None:
     tried = private(classes, public=auxiliary(rows=records), l2=10.0)
     expected = constant * (records - 1 + 2 * parties) / (records * parties * 10.0)
     radius = replace(tried, auxiliary_privacy="public", method="vote").radius
@@ -108,7 +110,7 @@ def at_odds(rows: int, side: float) -> tuple[np.ndarray, np.ndarray]:
     return x, shares
 
 
-def test_one_step_for_the_replaced_record_would_be_too_little():
+def test_one_step_for_the_replaced_record_would_be_too_little() -> None:
     """No party is replaced, and there are very many: only the record's own term is left."""
     rows, l2, parties = 2000, 4e-3, 10**9
     tried = private(2, l2=l2, public=at_odds(rows, 1.0)[0])
@@ -119,7 +121,7 @@ def test_one_step_for_the_replaced_record_would_be_too_little():
 
 
 @pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2)])
-def test_the_term_of_the_party_is_reached(classes, constant):
+def test_the_term_of_the_party_is_reached(classes: int, constant: Any) -> None:
     rows, parties, l2 = 200, 2, 10.0
     tried = private(classes, l2=l2, public=np.tile([1.0, 0.0], (rows, 1)))
     votes = [one_hot(np.full(rows, own), classes) for own in (0, 1)]
@@ -144,7 +146,7 @@ def both_replaced() -> tuple[PublishedSoftLabel, np.ndarray, np.ndarray, int]:
     return tried, tried.fit(shares), tried.fit(moved), parties
 
 
-def released(tried, model, loss, parties: int, seed: int, shrink: float = 1.0) -> np.ndarray:
+def released(tried: Any, model: Any, loss: Any, parties: int, seed: int, shrink: float = 1.0) -> np.ndarray:
     who = replace(consortium(7, loss), parties=tuple(f"p{k}" for k in range(parties)), roster={})
     release = tried.declare(who)["model"]
     scale, shape = release.scale(who), (COUNT, *release.shape)
@@ -153,15 +155,16 @@ def released(tried, model, loss, parties: int, seed: int, shrink: float = 1.0) -
         noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
     else:
         noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
-    return (np.rint(model / scale.grid) + noise) * scale.grid
+    found: np.ndarray = (np.rint(model / scale.grid) + noise) * scale.grid
+    return found
 
 
-def measured(loss, **kwargs) -> float:
+def measured(loss: Any, **kwargs: Any) -> float:
     tried, first, second, parties = both_replaced()
     drawn = [released(tried, model, loss, parties, place, **kwargs) for place, model in enumerate((first, second))]
     if isinstance(loss, Pure):
 
-        def far(models, centre):
+        def far(models: Any, centre: Any) -> Any:
             return np.sqrt(((models - centre) ** 2).sum((1, 2)))
 
         return epsilon_lower_bound(*(far(m, second) - far(m, first) for m in drawn), confidence=SURE)
@@ -170,12 +173,12 @@ def measured(loss, **kwargs) -> float:
 
 
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
-def test_the_noise_hides_a_party_and_a_record(loss):
+def test_the_noise_hides_a_party_and_a_record(loss: Any) -> None:
     assert 0.1 <= measured(loss) <= 1
 
 
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, DELTA)])
-def test_the_noise_of_public_records_is_caught(loss):
+def test_the_noise_of_public_records_is_caught(loss: Any) -> None:
     """A share of one party is far too little where every vote on a record may change."""
     tried, _, _, parties = both_replaced()
     public = replace(tried, auxiliary_privacy="public")
@@ -186,7 +189,7 @@ def test_the_noise_of_public_records_is_caught(loss):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(classes):
+def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(classes: int) -> None:
     records = [*ordinary(classes, parties=4), Records(np.zeros((0, 4)), np.zeros(0, np.int64))]
     out = []
     for tried in (private(classes), protocol(classes)):
@@ -198,7 +201,7 @@ def test_the_coordinator_learns_from_models_what_votes_at_home_would_have_given(
     assert np.abs(found).max() > 0.1
 
 
-def test_parties_need_no_auxiliary_records_and_get_none():
+def test_parties_need_no_auxiliary_records_and_get_none() -> None:
     tried, records = private(3), ordinary(3)
     parties, hosts, channel = hosted(tried, records)
     for host in hosts.values():
@@ -214,11 +217,11 @@ def test_parties_need_no_auxiliary_records_and_get_none():
     assert not any(row in message for row in secret for message in asked)
     for path, exchanges in parties.journal.traffic(parties.study, "run-1"):
         if path == "train[0]":
-            assert all(set(decode(one.reply)["ok"]) == {"models"} for one in exchanges.values())
+            assert all(set(decode(one.reply or b"")["ok"]) == {"models"} for one in exchanges.values())
     assert [line.digest for line in parties.transcript if line.path == "train[0]"][1] == ""
 
 
-def test_a_party_that_is_asked_for_votes_refuses():
+def test_a_party_that_is_asked_for_votes_refuses() -> None:
     tried = private(3)
     parties, _, _ = hosted(tried, ordinary(3))
     begin(parties)
@@ -226,7 +229,7 @@ def test_a_party_that_is_asked_for_votes_refuses():
         parties.ask(tried.vote)
 
 
-def test_with_drop_outs_the_noise_is_for_those_who_may_be_left():
+def test_with_drop_outs_the_noise_is_for_those_who_may_be_left() -> None:
     tried, records, who = private(3, l2=1.0), ordinary(3), consortium(5, dropouts=1)
     parties, _, _ = hosted(tried, records, who=who, lose=[("elm", "train[0]")])
     found = run(parties)["model"]
@@ -235,7 +238,7 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left():
     np.testing.assert_allclose(found, run(alone)["model"], atol=1e-3)
 
 
-def test_a_coordinator_without_the_records_stops_before_anything_is_sent():
+def test_a_coordinator_without_the_records_stops_before_anything_is_sent() -> None:
     tried = private(3, public=absent(20, 4))
     parties, hosts, _ = hosted(tried, ordinary(3))
     with pytest.raises(Refused, match="not here"):
@@ -243,19 +246,19 @@ def test_a_coordinator_without_the_records_stops_before_anything_is_sent():
     assert not any(entry.kind == "draw" for host in hosts.values() for entry in host.store.ledger.entries())
 
 
-def test_stacks_of_parties_are_refused():
+def test_stacks_of_parties_are_refused() -> None:
     many = {f"p{k}": one for k, one in enumerate(ordinary(2, parties=1, rows=2) * 1001)}
     with pytest.raises(StudyError, match="it asks each party by itself; simulate at most 1000 parties"):
         simulate(private(2), parties=many, epsilon=1.0, seed=1)
 
 
-def test_other_local_models_have_no_place():
+def test_other_local_models_have_no_place() -> None:
     with pytest.raises(StudyError, match="takes no local models"):
         simulate(private(3), parties=dict(zip(NAMES, ordinary(3))), epsilon=1.0, seed=1, models=LogisticRegression())
 
 
 @pytest.mark.parametrize(("method", "reason"), [("avg", "does not use auxiliary records"), ("vote", "majority")])
-def test_other_methods_are_refused_with_the_reason(method, reason):
+def test_other_methods_are_refused_with_the_reason(method: Any, reason: str) -> None:
     with pytest.raises(StudyError, match=reason) as refused:
         PublishedSoftLabel(
             auxiliary=auxiliary(), classes=labels(3), method=method, l2=1e-2, auxiliary_privacy="private"
@@ -291,19 +294,19 @@ baselines = false
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Any:
     (tmp_path / "schema.toml").write_text(clinic_schema().to_toml())
     public_cohort(30).to_csv(tmp_path / "hidden.csv", index=False)
     pd.concat(clinics(3, 40).values()).to_csv(tmp_path / "records.csv", index=False)
     return tmp_path
 
 
-def load(folder, text: str = TEXT) -> Study:
+def load(folder: Any, text: str = TEXT) -> Study:
     (folder / "study.toml").write_text(text)
     return Study.load(folder / "study.toml")
 
 
-def test_a_study_runs_and_its_plan_says_what_is_hidden(folder):
+def test_a_study_runs_and_its_plan_says_what_is_hidden(folder: Any) -> None:
     study = load(folder)
     shown = study.plan().as_text()
     assert "private auxiliary records" in shown
@@ -316,21 +319,24 @@ def test_a_study_runs_and_its_plan_says_what_is_hidden(folder):
     assert np.isfinite(outcome.released["model"]).all()
 
 
-def test_the_content_of_a_private_file_is_no_part_of_the_hash_and_its_absence_neither(folder):
+def test_the_content_of_a_private_file_is_no_part_of_the_hash_and_its_absence_neither(folder: Any) -> None:
     first = load(folder)
     public_cohort(30, "another cohort").to_csv(folder / "hidden.csv", index=False)
     second = load(folder)
     assert first.hash == second.hash
-    assert (first.protocol.auxiliary != second.protocol.auxiliary).any()
+    assert (cast(Any, first.protocol).auxiliary != cast(Any, second.protocol).auxiliary).any()
     (folder / "hidden.csv").unlink()
     third = load(folder)
-    assert third.hash == first.hash and third.protocol.auxiliary.shape == first.protocol.auxiliary.shape
+    assert (
+        third.hash == first.hash
+        and cast(Any, third.protocol).auxiliary.shape == cast(Any, first.protocol).auxiliary.shape
+    )
     who = first.consortium
     assert third.protocol.declare(who)["model"].sensitivity == first.protocol.declare(who)["model"].sensitivity
     assert load(folder, TEXT.replace("auxiliary_records = 30", "auxiliary_records = 31")).hash != first.hash
 
 
-def test_a_damaged_private_file_is_no_absent_one(folder):
+def test_a_damaged_private_file_is_no_absent_one(folder: Any) -> None:
     (folder / "hidden.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"hidden\.csv"):
         load(folder)
@@ -363,7 +369,9 @@ def test_a_damaged_private_file_is_no_absent_one(folder):
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused_with_its_key(folder, old, new, key, says):
+def test_what_does_not_go_together_is_refused_with_its_key(
+    folder: Any, old: str, new: str, key: str, says: str
+) -> None:
     with pytest.raises(StudyError, match=says) as refused:
         load(folder, TEXT.replace(old, new))
     assert refused.value.key == f"softlabel.{key}"

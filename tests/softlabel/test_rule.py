@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,19 +30,19 @@ from comity.runtime.local.numbered import Numbered
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 
 
-def who(parties: int = 1000, loss=None, **terms) -> Consortium:
+def who(parties: int = 1000, loss: Any = None, **terms: Any) -> Any:
     return Consortium(parties=Numbered(parties), loss=loss or Approx(1, 1e-6), **terms)
 
 
-def test_the_layout_of_activities():
+def test_the_layout_of_activities() -> None:
     """1,000 parties of six records and six classes: sums at ε 10 and 1, cells at 0.1."""
     found = [choose(who(loss=Approx(e, 1e-6)), ROWS, classes=6, records_per_party=6) for e in (10, 1, 0.1)]
     assert [type(choice.statistic) for choice in found] == [ClassSums, ClassSums, Cells]
-    assert found[0].statistic.dimensions == 30 and "30 directions" in found[0].why
+    assert cast(ClassSums, found[0].statistic).dimensions == 30 and "30 directions" in found[0].why
     assert "too few for 6 classes" in found[2].why and found[2].statistic.shape == (6, 10)
 
 
-def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise():
+def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise() -> None:
     pure = choose(who(loss=Pure(0.1)), ROWS, classes=6, records_per_party=6)
     assert isinstance(pure.statistic, Votes) and "pure" in pure.why
     for parties, epsilon, records in ((1000, 1, 22), (24, 1, 50), (24, 0.1, 500), (1000, 10, 2)):
@@ -50,7 +51,7 @@ def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise():
     assert isinstance(choose(who(), ROWS, classes=10, records_per_party=50).statistic, ClassSums)
 
 
-def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class():
+def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> None:
     for records in (2, 20):
         found = choose(who(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
         assert found.statistic.shape == (5, 1) and "expect a constant" in found.why
@@ -69,7 +70,7 @@ def contrast_noise(terms: Consortium, classes: int, directions: int) -> float:
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("terms", [(100, 1, {}), (600, 0.1, {}), (40, 2, {"dropouts": 4, "colluders": 2})])
-def test_the_noise_of_summed_directions_is_what_the_declared_release_has(terms, classes):
+def test_the_noise_of_summed_directions_is_what_the_declared_release_has(terms: Any, classes: int) -> None:
     """The most directions whose contrast has a fifth of the signal for its noise: one more would have more."""
     parties, epsilon, more = terms
     several = who(parties, Approx(epsilon, 1e-6), **more)
@@ -79,13 +80,13 @@ def test_the_noise_of_summed_directions_is_what_the_declared_release_has(terms, 
     assert contrast_noise(several, classes, kept + 1) > 0.2 * (1 - 1e-3)
 
 
-def test_where_two_directions_are_mostly_noise_class_frequencies_are_left():
+def test_where_two_directions_are_mostly_noise_class_frequencies_are_left() -> None:
     found = choose(who(24, Approx(0.1, 1e-6)), ROWS, classes=2, records_per_party=50)
     assert found.statistic.shape == (1, 1) and "expect a constant" in found.why
     assert choose(who(24), ROWS, classes=2, records_per_party=50).statistic.shape == (1, 3)
 
 
-def test_directions_of_votes_follow_the_noise():
+def test_directions_of_votes_follow_the_noise() -> None:
     """At pure ε the length of the noise, k numbers times sqrt(M/(M − 1))/ε, is a fifth of half the parties."""
     assert vote_directions(who(20_000, Pure(0.01)), 2, 43_000) == 19
     assert vote_directions(who(20_000, Pure(0.1)), 2, 43_000) == 199
@@ -95,33 +96,33 @@ def test_directions_of_votes_follow_the_noise():
     assert many == pytest.approx(16 * few, rel=0.2)
 
 
-def test_colluders_and_dropouts_cost_directions():
+def test_colluders_and_dropouts_cost_directions() -> None:
     plain, guarded = who(), who(colluders=500)
     assert noise_multiplier(guarded) == pytest.approx(noise_multiplier(plain) * np.sqrt(999 / 500))
     assert class_sum_directions(guarded, 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
     assert class_sum_directions(who(dropouts=300), 6, 2, 500) < class_sum_directions(plain, 6, 2, 500)
 
 
-def test_cells_are_no_fewer_than_half_the_classes_and_leave_rows_for_each():
+def test_cells_are_no_fewer_than_half_the_classes_and_leave_rows_for_each() -> None:
     assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 3
     assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 2, 1000) == 2
     assert cell_count(who(10**6), 6, 6, 1000) == 100
 
 
-def test_a_choice_does_not_look_at_anything_private():
+def test_a_choice_does_not_look_at_anything_private() -> None:
     """The same public quantities give the same statistic, number for number."""
     one, other = (choose(who(loss=Approx(0.1, 1e-6)), ROWS, classes=3, records_per_party=4) for _ in range(2))
-    np.testing.assert_array_equal(one.statistic.centres, other.statistic.centres)
+    np.testing.assert_array_equal(cast(Cells, one.statistic).centres, cast(Cells, other.statistic).centres)
     assert one.why == other.why
 
 
-def test_what_is_missing_or_wrong_is_named():
+def test_what_is_missing_or_wrong_is_named() -> None:
     with pytest.raises(StudyError, match="records_per_party is missing"):
         choose(who(), ROWS, classes=3)
     with pytest.raises(StudyError, match="records_per_party must be 1 or more"):
         choose(who(), ROWS, classes=3, records_per_party=0)
     with pytest.raises(StudyError, match=r"softlabel\.statistic must be one of"):
-        SoftLabel(auxiliary=ROWS, records_per_party=3, statistic="sums")
+        SoftLabel(auxiliary=ROWS, records_per_party=3, statistic=cast(Any, "sums"))
     assert isinstance(choose(who(), ROWS, classes=3, statistic="votes").statistic, Votes)
 
 
@@ -129,12 +130,12 @@ CASES = [(0.01, 6, Spherical), (0.01, 500, Gaussian), (1.0, 60, Gaussian)]
 
 
 @pytest.mark.parametrize(("epsilon", "size", "kind"), CASES)
-def test_with_a_delta_the_quieter_noise_is_taken(epsilon, size, kind):
+def test_with_a_delta_the_quieter_noise_is_taken(epsilon: Any, size: Any, kind: Any) -> None:
     loss = Approx(epsilon, 1e-6)
     chosen = mechanism(loss, size)
     assert isinstance(chosen, kind)
 
-    def deviation(noise):
+    def deviation(noise: Any) -> Any:
         scale = noise.scale(sensitivity=1.0, shape=(size,), parts=1)
         return scale.total * scale.grid * (np.sqrt(size + 1) if isinstance(noise, Spherical) else 1)
 

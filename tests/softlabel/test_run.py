@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import prod
-from typing import get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -29,32 +29,32 @@ from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
 
-def named(records):
+def named(records: Any) -> Any:
     return dict(zip(NAMES, records))
 
 
-def begun(method, records):
+def begun(method: Any, records: Any) -> Any:
     parties, _, _ = hosted(method, records)
     begin(parties)
     return parties
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes):
+def test_stacks_of_parties_send_the_same_integers_as_single_sites(classes: int) -> None:
     """Parties of different sizes, one without records. Every other one holds all classes: those that a party never saw
     have equal scores, and rounding decides among them."""
     records = ordinary(classes, parties=4, rows=30)
-    records += [EMPTY, Records(records[0].features[:20], records[0].labels[:20])]
-    assert all(len(set(own.labels)) == classes for own in records if len(own))
+    records += [EMPTY, Records(records[0].features[:20], cast(Any, records[0].labels)[:20])]
+    assert all(len(set(cast(Any, own.labels))) == classes for own in records if len(own))
     soft = protocol(classes)
     stacked, single = cohort(soft, records).sum(soft.vote), begun(soft, records).sum(soft.vote)
-    grid = soft.declare(consortium(6))["votes"].grid
+    grid: Any = soft.declare(consortium(6))["votes"].grid
     np.testing.assert_array_equal(np.rint(stacked.value / grid), np.rint(single.value / grid))
     assert stacked.parties == single.parties == 6
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exact(classes):
+def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exact(classes: int) -> None:
     records = [*ordinary(classes, parties=4), EMPTY]
     avg = protocol(classes, "avg")
     stacked, single = cohort(avg, records).sum(avg.train), begun(avg, records).sum(avg.train)
@@ -64,7 +64,7 @@ def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exa
 
 @pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("classes", [2, 3])
-def test_without_noise_a_run_releases_the_minimiser(method, classes):
+def test_without_noise_a_run_releases_the_minimiser(method: Any, classes: int) -> None:
     tried, records = protocol(classes, method), ordinary(classes)
     parties, _, _ = hosted(tried, records)
     released = run(parties)["model"]
@@ -75,7 +75,7 @@ def test_without_noise_a_run_releases_the_minimiser(method, classes):
 
 
 @pytest.mark.parametrize("method", get_args(Method))
-def test_a_seed_reproduces_a_run_and_another_one_does_not(method):
+def test_a_seed_reproduces_a_run_and_another_one_does_not(method: Any) -> None:
     tried, parties = protocol(3, method), named(ordinary(3))
     first, again, other = (simulate(tried, parties=parties, epsilon=1.0, seed=seed) for seed in (7, 7, 8))
     np.testing.assert_array_equal(first.released["model"], again.released["model"])
@@ -83,7 +83,7 @@ def test_a_seed_reproduces_a_run_and_another_one_does_not(method):
     assert first.guarantee.seeded and not first.guarantee.private
 
 
-def test_runs_without_a_seed_differ_and_are_private():
+def test_runs_without_a_seed_differ_and_are_private() -> None:
     tried, parties = protocol(3), named(ordinary(3))
     first, second = (simulate(tried, parties=parties, epsilon=1.0) for _ in range(2))
     assert (first.released["model"] != second.released["model"]).any()
@@ -91,7 +91,7 @@ def test_runs_without_a_seed_differ_and_are_private():
 
 
 @pytest.fixture(scope="module", params=["soft", "avg"])
-def noise_norms(request) -> dict[str, tuple[np.ndarray, float]]:
+def noise_norms(request: pytest.FixtureRequest) -> dict[str, tuple[np.ndarray, float]]:
     """By constants: distances of released models from the one without noise over forty seeds, and the sensitivity."""
     out = {}
     for constants in ("tight", "paper"):
@@ -104,7 +104,9 @@ def noise_norms(request) -> dict[str, tuple[np.ndarray, float]]:
     return out
 
 
-def test_the_noise_of_the_papers_constants_is_bigger_by_what_the_constants_differ(noise_norms):
+def test_the_noise_of_the_papers_constants_is_bigger_by_what_the_constants_differ(
+    noise_norms: dict[str, tuple[np.ndarray, float]],
+) -> None:
     """Forty radii of Gamma(8) in each mean: a relative standard error of 0.056, of the ratio 0.08; six of these."""
     (tight, derived), (paper, printed) = noise_norms["tight"], noise_norms["paper"]
     assert printed > derived
@@ -112,7 +114,7 @@ def test_the_noise_of_the_papers_constants_is_bigger_by_what_the_constants_diffe
     assert paper.mean() / tight.mean() == pytest.approx(printed / derived, rel=0.48)
 
 
-def test_the_radius_of_the_noise_grows_with_the_dimension(noise_norms):
+def test_the_radius_of_the_noise_grows_with_the_dimension(noise_norms: dict[str, tuple[np.ndarray, float]]) -> None:
     """Gamma(8) has mean 8; the radius that the published curves fit would have mean 1."""
     norms, sensitivity = noise_norms["tight"]
     assert prod(protocol(3).shape) == 8
@@ -122,11 +124,11 @@ def test_the_radius_of_the_noise_grows_with_the_dimension(noise_norms):
 class Recording(Whole):
     """Keeps every reply beside its ask."""
 
-    def __init__(self, channel):
+    def __init__(self, channel: Any) -> None:
         self.channel = channel
-        self.crossed: list[tuple[str, list, dict]] = []
+        self.crossed: list[tuple[str, list[Any], dict[str, Any]]] = []
 
-    def carry(self, messages):
+    def carry(self, messages: Any) -> Any:
         replies = carried(self.channel, messages)
         self.crossed += [
             (party, decode(messages[party][:-SIGNATURE_BYTES]), decode(replies[party][:-SIGNATURE_BYTES]))
@@ -136,7 +138,7 @@ class Recording(Whole):
 
 
 @pytest.mark.parametrize("method", get_args(Method))
-def test_everyone_sees_what_was_declared_and_nothing_else(method):
+def test_everyone_sees_what_was_declared_and_nothing_else(method: Any) -> None:
     tried, records = protocol(3, method), ordinary(3)
     parties, _, channel = hosted(tried, records)
     parties.channel = Recording(channel)
@@ -165,7 +167,7 @@ def test_everyone_sees_what_was_declared_and_nothing_else(method):
     assert "trusted" in tried.declare(parties.consortium).adversary
 
 
-def test_the_transcript_has_no_digest_of_votes_in_clear():
+def test_the_transcript_has_no_digest_of_votes_in_clear() -> None:
     outcome = simulate(protocol(3), parties=named(ordinary(3)), epsilon=1.0, seed=1)
     lines = {(line.path, line.direction): line for line in outcome.transcript}
     assert lines["vote[0]", "to coordinator"].digest == ""
@@ -176,7 +178,7 @@ def test_the_transcript_has_no_digest_of_votes_in_clear():
 
 @pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, "1e-6")])
-def test_each_party_is_debited_once_for_the_whole_loss(method, loss):
+def test_each_party_is_debited_once_for_the_whole_loss(method: Any, loss: Any) -> None:
     ledgers = {
         name: Ledger.in_memory(dataset=name, unit=Unit.PARTY, neighbours=Neighbours.REPLACE, grant=loss)
         for name in NAMES[:5]
@@ -199,7 +201,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method, loss):
 
 
 @pytest.mark.parametrize("method", get_args(Method))
-def test_a_party_without_records_takes_part_and_pays(method):
+def test_a_party_without_records_takes_part_and_pays(method: Any) -> None:
     records = [*ordinary(3, parties=4), EMPTY]
     outcome = simulate(protocol(3, method), parties=named(records), epsilon=1.0, seed=1)
     assert outcome.parties == 5
@@ -209,7 +211,7 @@ def test_a_party_without_records_takes_part_and_pays(method):
 
 
 @pytest.mark.parametrize("method", get_args(Method))
-def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method):
+def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method: Any) -> None:
     """A share of four parties weighs more than one of five: both the model and its noise are those of four."""
     who, tried, records = consortium(5, dropouts=1), protocol(3, method, l2=1.0), ordinary(3)
     # Small enough a share that the cap of two radii does not hide it; a vote has no share at all.
@@ -226,11 +228,14 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method):
 
 @pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_run_with_a_generous_loss_learns_and_is_compared_with_the_same_method_without_noise(method, classes):
+def test_a_run_with_a_generous_loss_learns_and_is_compared_with_the_same_method_without_noise(
+    method: Any, classes: int
+) -> None:
     records = ordinary(classes, parties=6, rows=30)
     test = ordinary(classes, parties=1, rows=600)[0]
     tried = protocol(classes, method, public=np.concatenate([own.features for own in records]))
     outcome = simulate(tried, parties=named(records), epsilon=30.0 if method == "avg" else 3000.0, seed=3, test=test)
     exact, constant = outcome.baseline("without noise"), outcome.baseline("constant")
+    assert exact is not None and constant is not None and outcome.error is not None
     assert outcome.error == pytest.approx(exact.error, abs=0.1)
     assert outcome.error < constant.error - 0.05

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -15,14 +17,14 @@ from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.learn.voters.voting import one_hot
 
 
-def blobs(rows: int = 3000, classes: int = 3, apart: float = 4.0, seed: int = 0):
+def blobs(rows: int = 3000, classes: int = 3, apart: float = 4.0, seed: int = 0) -> Any:
     generator = np.random.default_rng(seed)
     y = generator.integers(0, classes, rows)
     centres = apart * np.eye(classes, 5)
     return centres[y] + generator.normal(size=(rows, 5)), y
 
 
-def test_a_discriminant_of_hard_labels_is_the_usual_one():
+def test_a_discriminant_of_hard_labels_is_the_usual_one() -> None:
     x, y = blobs(apart=2.0)
     ours = posteriors(discriminant(x, one_hot(y, 3)), x)
     theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(x, y).predict_proba(x)
@@ -31,7 +33,7 @@ def test_a_discriminant_of_hard_labels_is_the_usual_one():
     assert np.mean(ours.argmax(1) == theirs.argmax(1)) > 0.99
 
 
-def test_the_covariance_within_classes_is_that_of_soft_labels():
+def test_the_covariance_within_classes_is_that_of_soft_labels() -> None:
     """Against a sum over rows and classes of the weighted outer products."""
     x, y = blobs(rows=200)
     shares = 0.7 * one_hot(y, 3) + 0.1
@@ -42,7 +44,7 @@ def test_the_covariance_within_classes_is_that_of_soft_labels():
     np.testing.assert_allclose(discriminant(x, shares)[:, :-1], expected, rtol=1e-8)
 
 
-def test_rounds_recover_labels_that_were_mostly_wrong():
+def test_rounds_recover_labels_that_were_mostly_wrong() -> None:
     x, y = blobs()
     guess = np.where(np.random.default_rng(1).random(len(y)) < 0.55, np.random.default_rng(2).integers(0, 3, len(y)), y)
     before = np.mean(guess == y)
@@ -50,18 +52,18 @@ def test_rounds_recover_labels_that_were_mostly_wrong():
     assert before < 0.7 and after > 0.97
 
 
-def test_a_class_that_nobody_was_guessed_to_be_does_no_harm():
+def test_a_class_that_nobody_was_guessed_to_be_does_no_harm() -> None:
     x, y = blobs()
     weights = self_trained(x, one_hot(np.minimum(y, 1), 3), 2)
     assert weights.shape == (3, 6) and np.isfinite(weights).all()
 
 
-def test_no_rounds_are_refused():
+def test_no_rounds_are_refused() -> None:
     with pytest.raises(DataError, match="at least one round"):
         self_trained(np.zeros((3, 2)), np.ones((3, 2)) / 2, 0)
 
 
-def test_clusters_find_separate_groups_and_are_the_same_for_everyone():
+def test_clusters_find_separate_groups_and_are_the_same_for_everyone() -> None:
     x, y = blobs(rows=600, apart=12.0)
     centres = clusters(x, 3, Stream.public("test"))
     np.testing.assert_array_equal(centres, clusters(x, 3, Stream.public("test")))
@@ -72,7 +74,7 @@ def test_clusters_find_separate_groups_and_are_the_same_for_everyone():
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_the_model_of_exact_moments_is_that_of_the_soft_labels(classes):
+def test_the_model_of_exact_moments_is_that_of_the_soft_labels(classes: int) -> None:
     """The votes enter the risk through their product with the rows alone."""
     x, y = blobs(rows=400, classes=classes, apart=1.0)
     shares = 0.8 * one_hot(y, classes) + 0.2 / classes

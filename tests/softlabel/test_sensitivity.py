@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def widest(models: np.ndarray) -> float:
     return float(np.sqrt(((flat[:, None] - flat[None]) ** 2).sum(-1)).max())
 
 
-def every_replacement(method, others: np.ndarray) -> np.ndarray:
+def every_replacement(method: Any, others: np.ndarray) -> np.ndarray:
     """Global minimisers for every vote that one party can give, the votes of the others (M − 1, N, C) being fixed."""
     records, classes = len(method.auxiliary), len(method.classes)
     corners = [one_hot(np.array(chosen), classes) for chosen in product(range(classes), repeat=records)]
@@ -44,8 +45,8 @@ def every_replacement(method, others: np.ndarray) -> np.ndarray:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_no_replacement_moves_the_minimiser_further_than_claimed(
-    classes, parties, width, records, l2, method, aligned, seed
-):
+    classes: int, parties: int, width: int, records: int, l2: Any, method: Any, aligned: bool, seed: int
+) -> None:
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(records, width))
     x = np.tile(x[:1], (records, 1)) if aligned else x
@@ -62,7 +63,7 @@ def test_no_replacement_moves_the_minimiser_further_than_claimed(
 
 @pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2), (6, ROOT2)])
 @pytest.mark.parametrize("parties", [2, 5])
-def test_soft_reaches_its_constant_within_six_per_cent(classes, constant, parties):
+def test_soft_reaches_its_constant_within_six_per_cent(classes: int, constant: Any, parties: int) -> None:
     """All public records alike, all votes of one party turned round, a penalty that outweighs the curvature."""
     l2, x = 10.0, np.array([[1.0, 0.0]] * 3)
     soft = protocol(classes, "soft", l2=l2, public=x)
@@ -76,7 +77,9 @@ def test_soft_reaches_its_constant_within_six_per_cent(classes, constant, partie
 
 @pytest.mark.parametrize(("classes", "constant"), [(2, 1.0), (3, ROOT2)])
 @pytest.mark.parametrize("parties", [1, 3, 5])
-def test_one_party_turns_the_majority_round_so_vote_has_no_share_in_its_constant(classes, constant, parties):
+def test_one_party_turns_the_majority_round_so_vote_has_no_share_in_its_constant(
+    classes: int, constant: Any, parties: int
+) -> None:
     l2, x = 10.0, np.array([[1.0]] * 2)
     vote = protocol(classes, "vote", l2=l2, public=x)
     # The others are evenly split between the first two classes: the replaced party decides.
@@ -88,7 +91,7 @@ def test_one_party_turns_the_majority_round_so_vote_has_no_share_in_its_constant
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_the_norm_bound_is_reached_so_two_radii_are_the_right_cap(classes):
+def test_the_norm_bound_is_reached_so_two_radii_are_the_right_cap(classes: int) -> None:
     """At one penalty a vote turned round moves the model through the whole ball (two classes), or a good part of it."""
     l2 = longest_model_l2(classes)
     vote = protocol(classes, "vote", l2=l2, public=np.array([[1.0]]))
@@ -102,7 +105,7 @@ def test_the_norm_bound_is_reached_so_two_radii_are_the_right_cap(classes):
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
 @pytest.mark.parametrize("parties", [1, 4])
-def test_avg_reaches_two_radii_over_the_number_of_parties(classes, parties):
+def test_avg_reaches_two_radii_over_the_number_of_parties(classes: int, parties: int) -> None:
     """A party at e1 and a party at −e1 with the same label have opposite models, each as long as the bound."""
     l2 = longest_model_l2(classes)
     avg = protocol(classes, "avg", l2=l2, public=np.array([[1.0]]))
@@ -116,7 +119,7 @@ def test_avg_reaches_two_radii_over_the_number_of_parties(classes, parties):
 
 @pytest.mark.parametrize("method", ["soft", "vote", "avg"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_no_party_found_by_search_moves_the_released_value_further(method, classes):
+def test_no_party_found_by_search_moves_the_released_value_further(method: str, classes: int) -> None:
     """Hill climbing over one party's records and labels, through the steps that a site runs."""
     generator = np.random.default_rng(classes)
     tried = protocol(classes, method, l2=0.05)
@@ -126,7 +129,7 @@ def test_no_party_found_by_search_moves_the_released_value_further(method, class
     def released(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         own = all_alike(0.0, 0, rows=len(y), width=4)
-        own.features[:], own.labels[:] = x, y
+        own.features[:], cast(Any, own.labels)[:] = x, y
         total = cohort(tried, [*others, own]).sum(tried.train if method == "avg" else tried.vote)
         mean = total.value / total.parties
         return mean if method == "avg" else tried.fit(mean)
@@ -142,7 +145,7 @@ def test_no_party_found_by_search_moves_the_released_value_further(method, class
     assert best > 0.05 * claimed
 
 
-def test_what_avg_sends_lies_in_the_ball_whatever_the_solver_found():
+def test_what_avg_sends_lies_in_the_ball_whatever_the_solver_found() -> None:
     avg = protocol(3, "avg")
     wild = np.random.default_rng(0).normal(size=(50, *avg.shape)) * 10.0 ** np.arange(-3, 7)[:, None, None].repeat(5, 0)
     inside = Ball(avg.radius).enforce(wild, avg.shape)
@@ -151,7 +154,7 @@ def test_what_avg_sends_lies_in_the_ball_whatever_the_solver_found():
 
 
 @pytest.mark.parametrize("classes", [2, 6])
-def test_the_grid_of_avg_hides_in_the_allowance_for_inexact_minimisers(classes):
+def test_the_grid_of_avg_hides_in_the_allowance_for_inexact_minimisers(classes: int) -> None:
     """published/proof.md, 7: rounding to 2^-40 R moves each of two neighbours by half a unit per coordinate."""
     l2 = 1e-4
     avg = protocol(classes, "avg", l2=l2, public=np.ones((1, 50)) / 50)
@@ -160,7 +163,7 @@ def test_the_grid_of_avg_hides_in_the_allowance_for_inexact_minimisers(classes):
 
 
 @pytest.mark.parametrize("classes", [2, 6])
-def test_figures_of_the_constants_at_the_papers_setting(classes):
+def test_figures_of_the_constants_at_the_papers_setting(classes: int) -> None:
     """A thousand parties, a penalty of 1e-4. The norm bound is taken from the function that it maximises."""
     lead = np.linspace(0, 5, 500_001)
     missing = (classes - 1) * np.exp(-lead) / (1 + (classes - 1) * np.exp(-lead))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,12 +24,12 @@ PROPER = [0.2, 0.3, 0.5]
         [np.inf, 0.0, 0.0],
     ],
 )
-def test_a_row_that_is_no_distribution_votes_evenly_and_leaves_the_others_alone(row):
+def test_a_row_that_is_no_distribution_votes_evenly_and_leaves_the_others_alone(row: Any) -> None:
     with np.errstate(invalid="ignore"):
         found = in_simplex(np.array([PROPER, row]))
     np.testing.assert_allclose(found, [PROPER, [1 / 3] * 3])
 
 
-def test_rounding_is_taken_out():
+def test_rounding_is_taken_out() -> None:
     found = in_simplex(np.array([[0.2, 0.3, 0.5 + 1e-7]]))
     assert found.sum() == pytest.approx(1, abs=1e-15)

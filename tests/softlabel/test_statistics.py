@@ -20,7 +20,8 @@ WIDTH, ROWS = 4, 60
 
 def public(seed: int = 0, rows: int = ROWS) -> np.ndarray:
     generator = np.random.default_rng(seed)
-    return generator.normal(size=(rows, WIDTH)) * np.array([3.0, 2.0, 1.0, 0.5])
+    found: np.ndarray = generator.normal(size=(rows, WIDTH)) * np.array([3.0, 2.0, 1.0, 0.5])
+    return found
 
 
 def statistics(classes: int) -> list[Statistic]:

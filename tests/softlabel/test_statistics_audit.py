@@ -8,6 +8,7 @@ factor left out of the sensitivity, or with the radius of the published curves, 
 from __future__ import annotations
 
 from math import prod, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,14 +53,15 @@ def released(statistic: Statistic, loss: Loss) -> Release:
 def votes(classes: int) -> tuple[Statistic, np.ndarray, np.ndarray]:
     statistic = Votes.on(ROWS, classes, 1)
     rest = ROWS[None, :1], np.zeros((1, 1), int), np.ones((1, 1), bool)
-    ballots = [one_hot(np.full(30, c), classes)[None] for c in (0, 1)]
-    return statistic, *(statistic.contribution(*rest, ballot) for ballot in ballots)
+    first, second = (statistic.contribution(*rest, one_hot(np.full(30, c), classes)[None]) for c in (0, 1))
+    return statistic, first, second
 
 
 def histograms() -> tuple[Statistic, np.ndarray, np.ndarray]:
     statistic = Histograms.on(ROWS[:3], 2)
     rest = ROWS[None, :1], np.zeros((1, 1), int), np.ones((1, 1), bool)
-    return statistic, *(statistic.contribution(*rest, one_hot(np.full(3, c), 2)[None]) for c in (0, 1))
+    first, second = (statistic.contribution(*rest, one_hot(np.full(3, c), 2)[None]) for c in (0, 1))
+    return statistic, first, second
 
 
 def class_sums() -> tuple[Statistic, np.ndarray, np.ndarray]:
@@ -116,7 +118,8 @@ def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: 
         drawn = source._part_rows(scale.total * shrink, honest, count * honest, size)
     else:
         drawn = source.rounded_gaussian(scale.part * shrink, (count * honest, size), permit=simulated(release.name))
-    return drawn.reshape(count, honest, *release.shape).sum(axis=1)
+    found: np.ndarray = drawn.reshape(count, honest, *release.shape).sum(axis=1)
+    return found
 
 
 def measured(case: str, loss: Loss, *, shrink: float = 1.0, seed: int = 1, count: int = COUNT) -> float:
@@ -128,21 +131,21 @@ def measured(case: str, loss: Loss, *, shrink: float = 1.0, seed: int = 1, count
     ]
     axes = (1, 2)
     if isinstance(loss, Pure):
-        far, near = (
-            (lambda y: np.sqrt(((y - second) ** 2).sum(axes))),
-            (lambda y: np.sqrt(((y - first) ** 2).sum(axes))),
-        )
-        return epsilon_lower_bound(*(far(y) - near(y) for y in noisy), confidence=SURE)
+
+        def away(y: Any, centre: Any) -> Any:
+            return np.sqrt(((y - centre) ** 2).sum(axes))
+
+        return epsilon_lower_bound(*(away(y, second) - away(y, first) for y in noisy), confidence=SURE)
     return gdp_lower_bound(*((y * (first - second)).sum(axes) for y in noisy), delta=DELTA, confidence=SURE)
 
 
 @pytest.mark.parametrize("case", [case for case in WORST if case != "histograms"])
-def test_spherical_parts_hold_the_pure_claim(case):
+def test_spherical_parts_hold_the_pure_claim(case: Any) -> None:
     assert 0.4 <= measured(case, Pure(1)) <= 1
 
 
 @pytest.mark.parametrize("case", WORST)
-def test_gaussian_parts_hold_the_claim(case):
+def test_gaussian_parts_hold_the_claim(case: Any) -> None:
     assert 0.5 <= measured(case, Approx(1, DELTA)) <= 1
 
 
@@ -157,14 +160,14 @@ def test_gaussian_parts_hold_the_claim(case):
         ("models", 2.0),
     ],
 )
-def test_a_missing_factor_is_caught(case, missing):
+def test_a_missing_factor_is_caught(case: str, missing: Any) -> None:
     """√2 between corners of a simplex taken for 1, or the diameter of a ball taken for its radius."""
     assert measured(case, Approx(1, DELTA), shrink=1 / missing, count=MORE) > 1
     if case != "histograms":
         assert measured(case, Pure(1), shrink=1 / missing) > 1
 
 
-def test_the_radius_of_the_published_curves_is_caught():
+def test_the_radius_of_the_published_curves_is_caught() -> None:
     """Gamma(1) instead of Gamma(d), at the right sensitivity."""
     statistic, *own = votes(3)
     first, second = (one[0] for one in own)

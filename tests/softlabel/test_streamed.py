@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,14 +20,14 @@ from .default_consortia import WIDTH, clusters
 CLASSES = 3
 SCHEMA = Schema(tuple(Numeric(f"x{at}", -1, 1) for at in range(WIDTH)), Classes("y", ("0", "1", "2")))
 ENCODING = Encoding(SCHEMA)
-TERMS = {"epsilon": 2.0, "delta": 1e-6, "unit": "party", "seed": 5, "baselines": False}
+TERMS: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "party", "seed": 5, "baselines": False}
 
 
 def table(records: Records) -> pd.DataFrame:
     return pd.DataFrame(records.features.clip(-1, 1), columns=list(SCHEMA.names)).assign(y=records.labels)
 
 
-def protocol(statistic: str) -> SoftLabel:
+def protocol(statistic: Any) -> SoftLabel:
     return SoftLabel(
         auxiliary=clusters(CLASSES, 60, seed=99).features.clip(-1, 1),
         classes=("0", "1", "2"),
@@ -71,7 +73,7 @@ def test_parts_of_blocks_add_up_to_the_contribution(cut: int) -> None:
         ClassSums.on(auxiliary, CLASSES, records_per_party=30),
         Cells.on(auxiliary, CLASSES, cells=4),
     ):
-        whole = statistic.contribution(records.features, records.labels, np.ones(30, bool))
+        whole = statistic.contribution(records.features, cast(Any, records.labels), np.ones(30, bool))
         parts = [
             statistic.part(Rows(records.features[at], records.labels[at], np.ones(len(records.labels[at]), bool), 30))
             for at in (slice(0, cut), slice(cut, 30))

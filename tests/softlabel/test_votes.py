@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,20 +24,20 @@ from .consortia import all_alike, auxiliary, cohort, consortium, hosted, labels,
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
 
-def contribution(method, records: Records) -> np.ndarray:
+def contribution(method: Any, records: Records) -> np.ndarray:
     total = cohort(method, [records]).sum(method.train if method.method == "avg" else method.vote)
     return total.value
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6, 11])
-def test_contrast_rows_are_orthonormal_and_sum_to_zero(classes):
+def test_contrast_rows_are_orthonormal_and_sum_to_zero(classes: int) -> None:
     basis = contrasts(classes)
     np.testing.assert_allclose(basis @ basis.T, np.eye(classes - 1), atol=1e-14)
     np.testing.assert_allclose(basis.sum(1), 0, atol=1e-14)
 
 
 @pytest.mark.parametrize("classes", [3, 6])
-def test_released_coordinates_lose_nothing_of_a_minimiser(classes):
+def test_released_coordinates_lose_nothing_of_a_minimiser(classes: int) -> None:
     soft = protocol(classes, l2=1e-3)
     shares = np.random.default_rng(0).dirichlet(np.ones(classes), len(soft.auxiliary))
     weights = softmax(soft.auxiliary, shares, soft.l2).weights
@@ -48,7 +49,7 @@ def test_released_coordinates_lose_nothing_of_a_minimiser(classes):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_party_without_records_votes_evenly_and_takes_part(classes):
+def test_a_party_without_records_votes_evenly_and_takes_part(classes: int) -> None:
     soft = protocol(classes)
     np.testing.assert_array_equal(contribution(soft, EMPTY), np.full((20, classes), 1 / classes))
     records = [*ordinary(classes, parties=3), EMPTY]
@@ -60,14 +61,14 @@ def test_a_party_without_records_votes_evenly_and_takes_part(classes):
     np.testing.assert_allclose(total.value - filled, 1 / classes, atol=1e-12)
 
 
-def test_a_party_without_records_averages_a_zero_model():
+def test_a_party_without_records_averages_a_zero_model() -> None:
     avg = protocol(3, "avg")
     np.testing.assert_array_equal(contribution(avg, EMPTY), np.zeros(avg.shape))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("label", [0, 1])
-def test_a_party_with_one_class_votes_for_it_where_its_records_are(classes, label):
+def test_a_party_with_one_class_votes_for_it_where_its_records_are(classes: int, label: int) -> None:
     one_sided = all_alike(0.9, label, rows=5, width=4)
     votes = contribution(protocol(classes), one_sided)
     near = auxiliary()[:, 0] > 1e-9
@@ -75,7 +76,7 @@ def test_a_party_with_one_class_votes_for_it_where_its_records_are(classes, labe
     np.testing.assert_array_equal(votes.sum(1), 1)
 
 
-def test_votes_are_whole_units_of_one_over_the_number_of_classes():
+def test_votes_are_whole_units_of_one_over_the_number_of_classes() -> None:
     soft = protocol(3)
     release = soft.declare(consortium(5))["votes"]
     for records in (*ordinary(3), EMPTY):
@@ -98,7 +99,7 @@ class Abstaining(PublishedSoftLabel):
 
 
 @pytest.mark.parametrize("row", [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (2.0, -1.0, 0.0), (np.nan, 0.5, 0.5)])
-def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row):
+def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row: Any) -> None:
     method = Abstaining(auxiliary=auxiliary(), classes=labels(3), row=row)
     parties, hosts, _ = hosted(method, ordinary(3))
     with pytest.raises((Refused, Stopped)):
@@ -110,7 +111,7 @@ def test_a_row_outside_the_simplex_never_leaves_and_costs_nothing(row):
         cohort(method, ordinary(3)).sum(method.vote)
 
 
-def test_the_global_fit_refuses_shares_that_do_not_sum_to_one():
+def test_the_global_fit_refuses_shares_that_do_not_sum_to_one() -> None:
     """Summed over classes, the gradient of the mean loss is Σ (1 − Σ_c a_ic) x_i / N: it would carry no noise."""
     shares = np.full((20, 3), 1 / 3)
     shares[0] = 0.0
@@ -130,7 +131,7 @@ def test_the_global_fit_refuses_shares_that_do_not_sum_to_one():
         {"auxiliary": np.full((2, 4), 0.6)},
     ],
 )
-def test_settings_that_void_the_claim_are_refused(changed):
+def test_settings_that_void_the_claim_are_refused(changed: Any) -> None:
     with pytest.raises(StudyError):
         replace(protocol(3), **changed)
 
@@ -138,7 +139,7 @@ def test_settings_that_void_the_claim_are_refused(changed):
 @pytest.mark.parametrize(
     ("unit", "neighbours"), [(Unit.RECORD, Neighbours.REPLACE), (Unit.PARTY, Neighbours.ADD_REMOVE)]
 )
-def test_other_units_and_relations_are_refused(unit, neighbours):
+def test_other_units_and_relations_are_refused(unit: Any, neighbours: Any) -> None:
     who = replace(consortium(3, Pure(1)), unit=unit, neighbours=neighbours)
     with pytest.raises(StudyError, match="whole party"):
         protocol(3).declare(who)

@@ -6,6 +6,8 @@ part of the noise, and that is what is audited: with a part too few it is caught
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import beta
@@ -27,7 +29,7 @@ SURE = 1 - 1e-7
 DRAWS = 60_000
 
 
-def furthest(tried):
+def furthest(tried: Any) -> Any:
     """Exact entries of two neighbours: the furthest pair of single records, beside nothing else."""
     rows = integers(every_record(tried.layout)) * 2.0**-PLACES
     found = np.array([tried.dissection.exact(row[None]) for row in rows])
@@ -40,7 +42,7 @@ def furthest(tried):
     return found[pair[0]], found[pair[1]]
 
 
-def scores(tried, who, parts_left, shrink=1.0, seed=0):
+def scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0, seed: int = 0) -> Any:
     """Log-likelihood ratios of the sum with `parts_left` parts of the noise, under either neighbour."""
     release = tried.moments(who.loss)
     scale, noise = release.scale(who), release.noise
@@ -64,14 +66,14 @@ def scores(tried, who, parts_left, shrink=1.0, seed=0):
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_gaussian_moments_lose_no_more_than_they_claim(colluders):
+def test_gaussian_moments_lose_no_more_than_they_claim(colluders: int) -> None:
     tried = protocol(2)
     who = consortium(tried, Approx(1, 1e-5), colluders=colluders)
     found = gdp_lower_bound(*scores(tried, who, 2 - colluders), delta=1e-5, confidence=SURE)
     assert 0.4 < found <= 1
 
 
-def test_gaussian_moments_without_a_part_of_the_noise_are_caught():
+def test_gaussian_moments_without_a_part_of_the_noise_are_caught() -> None:
     """Noise laid out for all three (t = 0), and two of them pool what they know: their own parts."""
     tried = protocol(3)
     who = consortium(tried, Approx(1, 1e-5), colluders=0)
@@ -79,7 +81,7 @@ def test_gaussian_moments_without_a_part_of_the_noise_are_caught():
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_pure_moments_lose_no_more_than_they_claim(colluders):
+def test_pure_moments_lose_no_more_than_they_claim(colluders: int) -> None:
     tried = protocol(2, pure=True)
     who = consortium(tried, Pure(1), colluders=colluders)
     found = epsilon_lower_bound(*scores(tried, who, 2 - colluders), confidence=SURE)
@@ -87,13 +89,13 @@ def test_pure_moments_lose_no_more_than_they_claim(colluders):
     assert 0.15 < found <= 1
 
 
-def test_pure_moments_with_a_third_of_the_noise_are_caught():
+def test_pure_moments_with_a_third_of_the_noise_are_caught() -> None:
     tried = protocol(2, pure=True)
     who = consortium(tried, Pure(1), colluders=1)
     assert epsilon_lower_bound(*scores(tried, who, 1, shrink=1 / 3), confidence=SURE) > 1
 
 
-def given_up(frame, seed):
+def given_up(frame: Any, seed: Any) -> float:
     """What the coordinator of the published method reads in one run, with all of its noise in place."""
     published = PublishedVertical(schema=schema(), columns=HELD[2], most=1 << 10)
     who = consortium(published, Pure(1))
@@ -101,7 +103,7 @@ def given_up(frame, seed):
     parties.noise = SeededNoise(seed + 1000)
     run(parties)
     shares = [
-        decode(exchange.reply)["ok"]["sums"]
+        decode(exchange.reply or b"")["ok"]["sums"]
         for path, exchanges in parties.journal.traffic(parties.study, parties.run)
         if path.startswith("decrypt")
         for exchange in exchanges.values()
@@ -109,9 +111,10 @@ def given_up(frame, seed):
     return float(sum(shares).sum())
 
 
-def test_noise_after_decryption_is_caught():
+def test_noise_after_decryption_is_caught() -> None:
     """The published order, on two tables that differ in one record: whoever reads the shares tells them apart."""
-    first, runs = people(40), 16
+    runs = 16
+    first: Any = people(40)
     second = first.copy()
     second.loc[0, ["age", "dose"]] = [100.0, 1.0] if first.loc[0, "age"] < 50 else [0.0, -1.0]
     views = [np.array([given_up(frame, seed) for seed in range(runs)]) for frame in (first, second)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from comity.federation.coordinator.life import run
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
+from comity.protocols.vertical.blocks import Blocks
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import PLACES
@@ -23,28 +26,30 @@ TWO = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.5}
 THREE = {"ash": 0.3, "birch": 0.2, "cedar": 0.4, "birch+ash": 0.1, "ash+cedar": 0.2, "birch+cedar": 0.15}
 
 
-def moves(tried) -> np.ndarray:
+def moves(tried: Any) -> np.ndarray:
     """The released entries of each single record, before weights."""
     rows = integers(every_record(tried.layout)) * 2.0**-PLACES
-    return np.array([tried.dissection.exact(row[None]) for row in rows]) / tried.dissection.weight
+    found: np.ndarray = np.array([tried.dissection.exact(row[None]) for row in rows]) / tried.dissection.weight
+    return found
 
 
 def furthest(found: np.ndarray) -> float:
-    return max(np.abs(found - one).sum(axis=1).max() for one in found)
+    made: float = max(np.abs(found - one).sum(axis=1).max() for one in found)
+    return made
 
 
 @pytest.mark.parametrize(("parties", "given"), [(2, TWO), (3, THREE)])
 @pytest.mark.parametrize("linear", [False, True])
-def test_no_replacement_moves_a_block_further_than_its_sensitivity(parties, given, linear):
+def test_no_replacement_moves_a_block_further_than_its_sensitivity(parties: int, given: Any, linear: bool) -> None:
     tried = protocol(parties, linear=linear, pure=True, block_epsilon=given, products="dealer")
-    found, blocks = moves(tried), tried.blocks
+    found, blocks = moves(tried), cast(Blocks, tried.blocks)
     for block, inside in blocks.entries(tried.dissection).items():
         claimed = blocks.sensitivities(tried.dissection)[block]
         assert 0.7 * claimed <= furthest(found[:, inside]) <= claimed, block
 
 
 @pytest.mark.parametrize(("parties", "given"), [(2, TWO), (3, THREE)])
-def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_drawn(parties, given):
+def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_drawn(parties: int, given: Any) -> None:
     """Brute force: the furthest move over the scale of the noise, of each block and of all entries."""
     tried = protocol(parties, pure=True, block_epsilon=given, products="dealer")
     who = consortium(tried, Pure(5), colluders=0)
@@ -52,63 +57,66 @@ def test_every_block_and_the_whole_keep_their_losses_under_the_noise_that_is_dra
     scale = release.scale(who)
     spread = scale.total * scale.grid
     weighted = moves(tried) * tried.dissection.weight
-    for block, inside in tried.blocks.entries(tried.dissection).items():
-        wished = tried.blocks.wished[block]
+    for block, inside in cast(Blocks, tried.blocks).entries(tried.dissection).items():
+        wished = cast(Blocks, tried.blocks).wished[block]
         assert furthest(weighted[:, inside]) / spread <= wished, block
         # Rounding of weights costs little: the noise is not far above what was asked for.
-        assert tried.blocks.spent(tried.dissection)[block] >= 0.85 * wished
-    total = float(release.loss.epsilon)
+        assert cast(Blocks, tried.blocks).spent(tried.dissection)[block] >= 0.85 * wished
+    total = float(cast(Pure, release.loss).epsilon)
     assert furthest(weighted) / spread <= total <= sum(given.values())
 
 
-def test_positive_control_an_even_release_at_the_same_epsilon_breaks_the_smallest_wish():
+def test_positive_control_an_even_release_at_the_same_epsilon_breaks_the_smallest_wish() -> None:
     given = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.1}
     even = protocol(2, pure=True, products="dealer")
     who = consortium(even, Pure(1.6), colluders=0)
     scale = even.moments(who.loss).scale(who)
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
-    inside = tried.blocks.entries(tried.dissection)[("ash", "birch")]
+    inside = cast(Blocks, tried.blocks).entries(tried.dissection)[("ash", "birch")]
     assert furthest(moves(tried)[:, inside]) / (scale.total * scale.grid) > 0.1
 
 
-def test_the_smaller_of_the_sum_and_the_largest_rate_is_charged():
+def test_the_smaller_of_the_sum_and_the_largest_rate_is_charged() -> None:
     """Budgets in proportion to the blocks' sensitivities are one even release, of which the sum is an overcount."""
     some = protocol(3, pure=True, block_epsilon=dict.fromkeys(THREE, 0.1), products="dealer")
-    spreads = some.blocks.sensitivities(some.dissection)
+    spreads = cast(Blocks, some.blocks).sensitivities(some.dissection)
     given = {"+".join(block): 0.5 * spread / max(spreads.values()) for block, spread in spreads.items()}
     even = protocol(3, pure=True, block_epsilon=given, products="dealer")
-    charged = float(even.blocks.loss(even.dissection).epsilon)
-    assert charged < 0.99 * sum(even.blocks.spent(even.dissection).values())
+    charged = float(cast(Blocks, even.blocks).loss(even.dissection).epsilon)
+    assert charged < 0.99 * sum(cast(Blocks, even.blocks).spent(even.dissection).values())
     uneven = protocol(3, pure=True, block_epsilon={**given, "ash": 20 * given["ash"]}, products="dealer")
-    added = sum(uneven.blocks.spent(uneven.dissection).values())
-    assert float(uneven.blocks.loss(uneven.dissection).epsilon) == pytest.approx(added, rel=1e-4)
+    added = sum(cast(Blocks, uneven.blocks).spent(uneven.dissection).values())
+    assert float(cast(Blocks, uneven.blocks).loss(uneven.dissection).epsilon) == pytest.approx(added, rel=1e-4)
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_a_run_opens_the_entries_of_one_place_and_charges_what_the_blocks_come_to(products):
+def test_a_run_opens_the_entries_of_one_place_and_charges_what_the_blocks_come_to(products: str) -> None:
     tried, frame = protocol(2, pure=True, block_epsilon=TWO, products=products), people(300)
     values, _, _ = opened(tried, frame, consortium(tried, Pure(5)))
     np.testing.assert_allclose(values, exact(tried, frame), atol=255 * 4.0**-PLACES * 1.01)
     parties, hosts = hosted(tried, parts(tried, frame), consortium(tried, Pure(5)), SeededNoise(1))
     run(parties)
     spent = {host.store.ledger.summary()[0].spent.pure for host in hosts.values()}
-    assert spent == {tried.blocks.loss(tried.dissection).epsilon}
+    assert spent == {cast(Blocks, tried.blocks).loss(tried.dissection).epsilon}
 
 
-def test_blocks_have_the_noise_that_they_asked_for():
+def test_blocks_have_the_noise_that_they_asked_for() -> None:
     tried, frame = protocol(2, pure=True, block_epsilon=TWO, products="dealer"), people(200)
     who = consortium(tried, Pure(5), colluders=0)
     plain = exact(tried, frame)
     off = np.array([noised(tried, plain, who, SeededNoise(seed)) - plain for seed in range(80)])
     off /= tried.dissection.weight
-    spreads, spent = tried.blocks.sensitivities(tried.dissection), tried.blocks.spent(tried.dissection)
-    for block, inside in tried.blocks.entries(tried.dissection).items():
+    spreads, spent = (
+        cast(Blocks, tried.blocks).sensitivities(tried.dissection),
+        cast(Blocks, tried.blocks).spent(tried.dissection),
+    )
+    for block, inside in cast(Blocks, tried.blocks).entries(tried.dissection).items():
         assert np.abs(off[:, inside]).mean() == pytest.approx(spreads[block] / spent[block], rel=0.15)
 
 
-def test_a_study_below_what_its_blocks_come_to_is_refused_with_the_figure():
+def test_a_study_below_what_its_blocks_come_to_is_refused_with_the_figure() -> None:
     tried = protocol(2, pure=True, block_epsilon=TWO)
-    total = tried.blocks.loss(tried.dissection).epsilon
+    total = cast(Blocks, tried.blocks).loss(tried.dissection).epsilon
     with pytest.raises(StudyError, match=f"comes to eps {total}"):
         tried.declare(consortium(tried, Pure(1)))
     said = tried.expectation(consortium(tried, Pure(total)))
@@ -125,12 +133,12 @@ def test_a_study_below_what_its_blocks_come_to_is_refused_with_the_figure():
         ({**TWO, "ash": 1e-4}, "times the noise"),
     ],
 )
-def test_wrong_blocks_are_named(given, said):
+def test_wrong_blocks_are_named(given: Any, said: str) -> None:
     with pytest.raises(StudyError, match=said):
         protocol(2, pure=True, block_epsilon=given)
 
 
-def test_blocks_are_for_laplace_noise_and_not_beside_wishes_from_the_top():
+def test_blocks_are_for_laplace_noise_and_not_beside_wishes_from_the_top() -> None:
     with pytest.raises(StudyError, match="delta"):
         protocol(2, block_epsilon=TWO)
     both = protocol(2, pure=True, block_epsilon=TWO, party_epsilon={"ash": 1.0})
@@ -138,7 +146,7 @@ def test_blocks_are_for_laplace_noise_and_not_beside_wishes_from_the_top():
         both.declare(consortium(both, Pure(5)))
 
 
-def ratios(tried, who, weight, inside):
+def ratios(tried: Any, who: Any, weight: Any, inside: Any) -> Any:
     """Log-likelihood ratios of a block's opened entries under the two records that move it furthest."""
     release = tried.moments(who.loss)
     scale = release.scale(who)
@@ -155,14 +163,14 @@ def ratios(tried, who, weight, inside):
     return out
 
 
-def test_audit_a_block_loses_no_more_than_its_wish_and_an_even_release_does():
+def test_audit_a_block_loses_no_more_than_its_wish_and_an_even_release_does() -> None:
     given = {"ash": 0.6, "birch": 0.9, "ash+birch": 0.1}
     tried = protocol(2, pure=True, block_epsilon=given, products="dealer")
     who = consortium(tried, Pure(5), colluders=0)
-    inside = tried.blocks.entries(tried.dissection)[("ash", "birch")]
+    inside = cast(Blocks, tried.blocks).entries(tried.dissection)[("ash", "birch")]
     assert epsilon_lower_bound(*ratios(tried, who, tried.dissection.weight, inside), confidence=1 - 1e-6) <= 0.1
     whole = np.ones_like(inside)
-    claimed = float(tried.moments(who.loss).loss.epsilon)
+    claimed = float(cast(Pure, tried.moments(who.loss).loss).epsilon)
     assert 0.1 < epsilon_lower_bound(*ratios(tried, who, tried.dissection.weight, whole), confidence=0.999) <= claimed
     even = protocol(2, pure=True, products="dealer")
     told = ratios(even, consortium(even, Pure(1.6), colluders=0), even.dissection.weight, inside)

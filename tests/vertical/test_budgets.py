@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,20 +23,20 @@ from .consortia import HELD, consortium, protocol, schema
 from .test_sensitivity import every_record
 
 
-def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study():
+def test_a_party_with_few_columns_loses_less_and_none_more_than_the_study() -> None:
     layout = protocol(4).layout
     losses = party_losses(layout, Approx(1, 1e-5))
     assert max(losses.values()) <= 1.0 + 1e-9 and losses["doum"] < losses["cedar"]
 
 
-def test_wishes_and_losses_are_each_others_inverse():
+def test_wishes_and_losses_are_each_others_inverse() -> None:
     layout = protocol(4).layout
     losses = party_losses(layout, Approx(1, 1e-5))
     assert affordable(layout, losses, 1e-5) == pytest.approx(1.0, rel=1e-6)
     assert affordable(layout, {"doum": 2 * losses["doum"]}, 1e-5) > 1.5
 
 
-def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure():
+def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure() -> None:
     tried = protocol(2, party_epsilon={"birch": 0.4})
     with pytest.raises(StudyError, match=r"up to 0\.4"):
         tried.declare(consortium(tried, Approx(1, 1e-5)))
@@ -44,7 +45,7 @@ def test_a_study_above_what_a_party_wishes_is_refused_with_the_figure():
         affordable(tried.layout, {"elm": 1.0}, 1e-5)
 
 
-def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan():
+def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan() -> None:
     tried = protocol(4, pure=True)
     losses = party_losses(tried.layout, Pure(2))
     assert max(losses.values()) <= 2 and losses["doum"] < losses["cedar"]
@@ -56,7 +57,7 @@ def test_pure_wishes_and_losses_are_each_others_inverse_and_in_the_plan():
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear):
+def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_them(linear: bool) -> None:
     tried = protocol(3, linear=linear, pure=True)
     layout = tried.layout
     rows = integers(every_record(layout)) * 2.0**-PLACES
@@ -84,13 +85,13 @@ def moves(features: int, changing: range) -> float:
     return best
 
 
-def test_the_papers_linear_constant_is_twice_the_truth():
+def test_the_papers_linear_constant_is_twice_the_truth() -> None:
     for features in (1, 3):
         assert moves(features, range(features + 1)) == (features + 1) ** 2
         assert published_sensitivity(features, logistic=False) == 2 * (features + 1) ** 2
 
 
-def test_the_corrected_loss_of_a_party_is_attained():
+def test_the_corrected_loss_of_a_party_is_attained() -> None:
     """d = 4, one coordinate: 16 of 25, where the paper's formula gives 12 of 25 after halving its constant."""
     assert moves(4, range(1)) == 16 == published_share(1, 4) * 25
     assert moves(4, range(2)) == 24 == published_share(2, 4) * 25
@@ -99,7 +100,7 @@ def test_the_corrected_loss_of_a_party_is_attained():
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 @pytest.mark.parametrize("loss", [Pure(2), Pure("0.37"), Approx(1, 1e-5), Approx("0.61", 1e-5)])
-def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products, loss):
+def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products: str, loss: Any) -> None:
     """From the release itself: the noise serves its whole sensitivity; one party moves its own part, and the carry."""
     tried = protocol(4, pure=isinstance(loss, Pure), products=products)
     release, said = tried.moments(loss), tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
@@ -107,16 +108,16 @@ def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth
     size, unit = tried.dissection.size, 2 * 7 * tried.product.unit * (products == "rlwe")
     for party in tried.columns:
         if isinstance(loss, Pure):
-            moved = (l1_sensitivity_about(tried.layout, party) + unit * size) / release.bound.l1
+            moved = (l1_sensitivity_about(tried.layout, party) + unit * size) / cast(Any, release.bound).l1
             truth = float(loss.epsilon) * moved
         else:
             own = sqrt(party_share(tried.layout, party)) * l2_sensitivity(tried.layout)
-            moved = (own + unit * sqrt(size)) / release.bound.l2
+            moved = (own + unit * sqrt(size)) / cast(Any, release.bound).l2
             truth = gdp_epsilon(float(gaussian_budget(loss).square) * moved**2, float(loss.delta))
         assert truth * (1 - 1e-9) <= shown[party] <= truth * 1.01
 
 
-def test_the_carry_of_products_counts_in_wishes_too():
+def test_the_carry_of_products_counts_in_wishes_too() -> None:
     tried = protocol(3, pure=True)
     carried = 1.0
     without, with_it = party_losses(tried.layout, Pure(1)), party_losses(tried.layout, Pure(1), carried)
@@ -133,12 +134,12 @@ class Coarse(VerticalRegression):
 
 
 @pytest.mark.parametrize("loss", [Pure(2), Approx(1, 1e-5)])
-def test_the_plan_counts_the_carry_of_products_about_each_party(loss):
+def test_the_plan_counts_the_carry_of_products_about_each_party(loss: Any) -> None:
     pure = isinstance(loss, Pure)
     tried = Coarse(schema=schema(), columns=HELD[4], pure=pure, most=1 << 14)
     said = tried.expectation(consortium(tried, loss)).partition("alone: ")[2]
     shown = {party: float(figure) for party, figure in (one.split() for one in said.split(", "))}
-    size, bound = tried.dissection.size, tried.moments(loss).bound
+    size, bound = tried.dissection.size, cast(Any, tried.moments(loss).bound)
     for party in tried.columns:
         if pure:
             truth = 2 * (l1_sensitivity_about(tried.layout, party) + 7 * 0.5 * size) / bound.l1

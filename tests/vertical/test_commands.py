@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,11 +48,11 @@ south = "south.csv"
 
 
 @pytest.fixture
-def comity(capsys, tmp_path, monkeypatch):
+def comity(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
-    def call(*arguments):
+    def call(*arguments: Any) -> Any:
         capsys.readouterr()
         code = main([str(one) for one in arguments])
         said = capsys.readouterr()
@@ -59,7 +61,9 @@ def comity(capsys, tmp_path, monkeypatch):
     return call
 
 
-def write(folder, *, text=TEXT, linear=False, north=None, south=None, rows=400):
+def write(
+    folder: Any, *, text: Any = TEXT, linear: bool = False, north: Any = None, south: Any = None, rows: int = 400
+) -> Any:
     frame = people(rows, linear=linear)
     (folder / "schema.toml").write_text(schema(linear=linear, identifier=True).to_toml())
     (folder / "study.toml").write_text(text)
@@ -73,7 +77,7 @@ def write(folder, *, text=TEXT, linear=False, north=None, south=None, rows=400):
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path, comity, linear):
+def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path: Path, comity: Any, linear: bool) -> None:
     """With a file for each party, whose rows differ, and with one file that is dealt; wrong files are wrong usage."""
     write(tmp_path, linear=linear)
     assert comity("run", "study.toml", "--seed", 1, "--quiet")[0] == 0
@@ -104,7 +108,7 @@ def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path, co
     assert comity("predict", tmp_path, "new.csv", "--jointly")[0] == 3
 
 
-def test_a_model_that_the_coordinator_keeps_is_not_applied_jointly(tmp_path, comity):
+def test_a_model_that_the_coordinator_keeps_is_not_applied_jointly(tmp_path: Path, comity: Any) -> None:
     write(tmp_path)
     assert comity("run", "study.toml", "--seed", 1, "--quiet", "--set", "privacy.colluders=0")[0] == 0
     run = next((tmp_path / "runs").iterdir())
@@ -113,7 +117,7 @@ def test_a_model_that_the_coordinator_keeps_is_not_applied_jointly(tmp_path, com
     assert code == 4 and "privacy.colluders" in said
 
 
-def test_an_owner_limits_how_many_records_are_scored(tmp_path):
+def test_an_owner_limits_how_many_records_are_scored(tmp_path: Path) -> None:
     study = Study.load(write(tmp_path))
     new = people(30, seed=9).drop(columns="sick")
     coef, parties = np.linspace(-1, 1, 8), {"north": new, "south": new}
@@ -125,7 +129,7 @@ def test_an_owner_limits_how_many_records_are_scored(tmp_path):
             predict_jointly(study, coef, parties, policies={"south": strict})
 
 
-def test_the_plan_says_who_can_predict(tmp_path, comity):
+def test_the_plan_says_who_can_predict(tmp_path: Path, comity: Any) -> None:
     write(tmp_path)
     everyone, coordinator = (comity("plan", "study.toml", "--set", f"privacy.colluders={t}")[1] for t in (1, 0))
     assert "model goes to everyone" in everyone and "NOT private" in everyone and "exact part to the other" in everyone
@@ -135,8 +139,9 @@ def test_the_plan_says_who_can_predict(tmp_path, comity):
 # Identifiers.
 
 
-def twice(frame):
-    return pd.concat([frame, frame.iloc[[3]]])
+def twice(frame: Any) -> pd.DataFrame:
+    found: pd.DataFrame = pd.concat([frame, frame.iloc[[3]]])
+    return found
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,9 @@ def twice(frame):
         (lambda f: f.iloc[:0], ["south has no records"]),
     ],
 )
-def test_wrong_identifiers_are_bad_input_before_anything_is_spent(tmp_path, comity, change, said):
+def test_wrong_identifiers_are_bad_input_before_anything_is_spent(
+    tmp_path: Path, comity: Any, change: Any, said: Any
+) -> None:
     write(tmp_path, south=change(people(400)))
     code, _, told = comity("run", "study.toml", "--quiet")
     assert code == 3, told
@@ -157,7 +164,7 @@ def test_wrong_identifiers_are_bad_input_before_anything_is_spent(tmp_path, comi
     assert not (tmp_path / "runs").exists() and "id3" not in told
 
 
-def test_numbers_and_their_texts_are_one_identifier_and_padded_ones_are_not(tmp_path, comity):
+def test_numbers_and_their_texts_are_one_identifier_and_padded_ones_are_not(tmp_path: Path, comity: Any) -> None:
     frame = people(400)
     numbers = frame.assign(person=range(400))
     write(tmp_path, north=numbers, south=numbers.assign(person=numbers["person"].astype(float)))
@@ -167,7 +174,7 @@ def test_numbers_and_their_texts_are_one_identifier_and_padded_ones_are_not(tmp_
     assert code == 3 and "north has 400 of 1 to 3 digits; south has 400 of 6 characters" in told
 
 
-def test_one_file_with_a_person_twice_names_its_rows(tmp_path, comity):
+def test_one_file_with_a_person_twice_names_its_rows(tmp_path: Path, comity: Any) -> None:
     text = TEXT.replace('test = "test.csv"\n[simulation.data]\nnorth = "north.csv"\nsouth = "south.csv"\n', "")
     write(tmp_path, text=text + 'data = "people.csv"\nsplit = "by-features"\n')
     twice(people(400)).to_csv(tmp_path / "people.csv", index=False)
@@ -175,7 +182,7 @@ def test_one_file_with_a_person_twice_names_its_rows(tmp_path, comity):
     assert code == 3 and "people.csv" in told and "records 4 and 401" in told
 
 
-def test_an_alignment_without_an_identifier_is_bad_input(tmp_path, comity):
+def test_an_alignment_without_an_identifier_is_bad_input(tmp_path: Path, comity: Any) -> None:
     write(tmp_path)
     (tmp_path / "schema.toml").write_text(schema().to_toml())
     code, _, told = comity("plan", "study.toml", "--set", "vertical.alignment=ecdh")
@@ -185,7 +192,7 @@ def test_an_alignment_without_an_identifier_is_bad_input(tmp_path, comity):
 # Budgets by block.
 
 
-def test_a_study_with_budgets_by_block_runs_and_costs_what_they_come_to(tmp_path, comity):
+def test_a_study_with_budgets_by_block_runs_and_costs_what_they_come_to(tmp_path: Path, comity: Any) -> None:
     text = TEXT.replace("delta = 1e-5\n", "").replace(
         "rows_at_most = 20000\n",
         'rows_at_most = 20000\n[vertical.block_epsilon]\nnorth = 0.5\nsouth = 0.5\n"north+south" = 0.5\n',

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,23 +27,23 @@ RUNS = 6
 ROWS = 40
 
 
-def owned_by(parties, *, pure):
+def owned_by(parties: Any, *, pure: Any) -> VerticalRegression:
     held = {f"p{k}": (*NAMES[k::parties], *(("y",) if k == 0 else ())) for k in range(parties)}
     schema = Schema(tuple(Numeric(name, -1, 1) for name in NAMES), Bounded("y", -1, 1))
     return VerticalRegression(schema=schema, columns=held, pure=pure, products="dealer", most=1 << 10)
 
 
-def rows():
+def rows() -> pd.DataFrame:
     generator = np.random.default_rng(4)
     return pd.DataFrame({name: generator.uniform(-1, 1, ROWS) for name in (*NAMES, "y")})
 
 
-def terms(tried, colluders):
+def terms(tried: Any, colluders: Any) -> Any:
     return consortium(tried, Pure(1) if tried.pure else Approx(1, 1e-5), colluders=colluders)
 
 
 @cache
-def errors(parties, colluders, *, pure):
+def errors(parties: Any, colluders: Any, *, pure: Any) -> Any:
     """Opened less exact entries of many secure runs, in one row."""
     tried, frame = owned_by(parties, pure=pure), rows()
     plain, who = exact(tried, frame), terms(tried, colluders)
@@ -51,7 +52,7 @@ def errors(parties, colluders, *, pure):
 
 
 @cache
-def centralised(*, pure):
+def centralised(*, pure: Any) -> Any:
     """A trusted curator's noise on the same entries: one whole draw, no parts."""
     tried = owned_by(2, pure=pure)
     release = tried.moments(terms(tried, 0).loss)
@@ -61,7 +62,7 @@ def centralised(*, pure):
     return (drawn * scale.grid).reshape(-1)
 
 
-def check(found, central, factor, *, shape=True):
+def check(found: Any, central: Any, factor: Any, *, shape: bool = True) -> None:
     """Deviation within 3.5 standard errors of the claimed one, and the same shape by Kolmogorov and Smirnov."""
     kurtosis = np.mean((central / central.std()) ** 4)
     error = sqrt((kurtosis - 1) / len(found)) / 2
@@ -72,28 +73,28 @@ def check(found, central, factor, *, shape=True):
 
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("parties", [2, 4, 8])
-def test_without_colluders_the_distribution_is_the_centralised_one(parties, pure):
+def test_without_colluders_the_distribution_is_the_centralised_one(parties: int, pure: bool) -> None:
     check(errors(parties, 0, pure=pure), centralised(pure=pure), 1.0)
 
 
 @pytest.mark.parametrize("parties", [2, 4, 8])
-def test_with_one_colluder_it_is_that_of_more_variance(parties):
+def test_with_one_colluder_it_is_that_of_more_variance(parties: int) -> None:
     check(errors(parties, 1, pure=False), centralised(pure=False), parties / (parties - 1))
 
 
-def test_with_one_colluder_pure_noise_has_that_variance_too():
+def test_with_one_colluder_pure_noise_has_that_variance_too() -> None:
     """Parts of Laplace noise: their sum is a Laplace variable for the number laid out for, and no other."""
     check(errors(4, 1, pure=True), centralised(pure=True), 4 / 3, shape=False)
 
 
 @pytest.mark.parametrize("parties", [2, 4])
-def test_positive_control_noise_for_fewer_parts_is_told_from_the_centralised_one(parties):
+def test_positive_control_noise_for_fewer_parts_is_told_from_the_centralised_one(parties: int) -> None:
     """At eight parties the deviations differ by 7 %, too little for so few draws."""
     with pytest.raises(AssertionError):
         check(errors(parties, 1, pure=False), centralised(pure=False), 1.0)
 
 
-def test_the_entries_are_the_same_whoever_holds_the_columns():
+def test_the_entries_are_the_same_whoever_holds_the_columns() -> None:
     frame = rows()
     found = []
     for parties in (2, 4, 8):

@@ -66,7 +66,7 @@ def test_the_bound_is_that_of_the_square() -> None:
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("aligned", [False, True])
-def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, products: str) -> None:
+def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, products: Any) -> None:
     """At an epsilon that leaves next to no noise: the error of the released model on other rows of the same kind."""
     agreed, frame = schema(linear=True, identifier=aligned), people(1500, linear=True)
     built = VerticalRegression(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from comity.protocols.vertical.in_one_place import noised
 from .consortia import consortium, parts, people, protocol
 
 
-def test_the_spectral_norm_of_noise_is_what_its_variances_say():
+def test_the_spectral_norm_of_noise_is_what_its_variances_say() -> None:
     generator = np.random.default_rng(0)
     for width in (20, 80):
         drawn = np.triu(generator.normal(size=(width, width)))
@@ -25,20 +26,20 @@ def test_the_spectral_norm_of_noise_is_what_its_variances_say():
         assert found == pytest.approx(spectral_norm(np.ones((width, width))), rel=0.25)
 
 
-def test_a_negative_direction_is_not_followed():
+def test_a_negative_direction_is_not_followed() -> None:
     gram = np.diag([100.0, 1.0, -40.0])
     found = solve(gram, np.array([100.0, 1.0, 5.0]), ridge=10.0)
     np.testing.assert_allclose(found.weights, [100 / 110, 1 / 11, 0.5])
 
 
-def test_a_ridge_is_added_only_where_the_noise_could_have_made_an_eigenvalue():
+def test_a_ridge_is_added_only_where_the_noise_could_have_made_an_eigenvalue() -> None:
     found = solve_where_clear(np.diag([500.0, 50.0, 30.0, -5.0]), np.ones(4), 20.0)
     np.testing.assert_allclose(np.sort(found.ridge), [0.0, 0.0, 10.0, 10.0])
     np.testing.assert_allclose(found.weights, [1 / 500, 1 / 50, 1 / 40, 1 / 10])
     np.testing.assert_allclose(np.sort(found.shrunk), [0.0, 0.0, 0.25, 1.0])
 
 
-def test_the_covariance_of_weights_is_that_of_many_noisy_solutions():
+def test_the_covariance_of_weights_is_that_of_many_noisy_solutions() -> None:
     generator = np.random.default_rng(1)
     rows = generator.uniform(-1, 1, (4000, 4))
     gram, weights = rows.T @ rows, np.array([0.5, -1.0, 0.0, 2.0])
@@ -74,20 +75,20 @@ def cover(fits: int) -> np.ndarray:
     return held / fits
 
 
-def test_intervals_cover_the_truth():
+def test_intervals_cover_the_truth() -> None:
     """Sixty fits of eight coefficients, which depend on each other: a wide margin; the long test has the bar."""
     assert 0.90 <= cover(60).mean() <= 0.99
 
 
 @pytest.mark.long
-def test_intervals_cover_the_truth_in_93_to_97_of_100():
+def test_intervals_cover_the_truth_in_93_to_97_of_100() -> None:
     """Of all intervals; a single coefficient's share has a standard error of 0.011."""
     found = cover(400)
     assert 0.93 <= found.mean() <= 0.97
     assert found.min() >= 0.917 and found.max() <= 0.983
 
 
-def rare(fits, noise=1.0):
+def rare(fits: Any, noise: float = 1.0) -> Any:
     """How often intervals hold the truth where one place has 40 of 12,000 people, over fresh noise; and what share of
     each coefficient the ridge decides."""
     tried = protocol(2, linear=True, products="dealer", most=1 << 14)
@@ -105,7 +106,7 @@ def rare(fits, noise=1.0):
     return held, np.mean([one.shrunk for one in found], axis=0), layout.encoding.names, found
 
 
-def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named():
+def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named() -> None:
     held, shrunk, names, found = rare(60)
     assert held.min() >= 0.93
     by_name = dict(zip(names, shrunk))
@@ -115,7 +116,7 @@ def test_intervals_cover_the_coefficient_of_a_rare_level_and_the_ridge_is_named(
     assert not model.dominated_[names.index("age")]
 
 
-def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeypatch):
+def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     import comity.protocols.vertical.fit as fit
 
     monkeypatch.setattr(fit, "bias", lambda found, square, label: np.zeros(len(found.values)))
@@ -123,7 +124,7 @@ def test_positive_control_without_the_ridges_bias_a_rare_level_is_missed(monkeyp
     assert held[names.index("place=sea")] < 0.85
 
 
-def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth():
+def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth() -> None:
     tried = protocol(2, linear=True, products="dealer", most=1 << 14)
     who, rows = consortium(tried, Approx(1, 1e-5)), 12_000
     frame = people(rows, linear=True)
@@ -136,7 +137,7 @@ def test_positive_control_intervals_that_ignore_the_noise_miss_the_truth():
     assert (aware > 1.5 * blind).all()
 
 
-def test_a_released_regressor_speaks_in_the_units_of_its_target():
+def test_a_released_regressor_speaks_in_the_units_of_its_target() -> None:
     model = LinearRegressor(np.array([1.0, 0.0]), low=0.0, high=10.0)
     np.testing.assert_allclose(model.predict([[-1.0, 5], [0.0, 5], [1.0, 5]]), [0, 5, 10])
     assert model.fit() is model and model.n_features_in_ == 2

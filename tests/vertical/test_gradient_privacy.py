@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -183,6 +185,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
     parties.channel = WholeLocal(hosts)
+    seen_weights: list[Any]
     seen_weights, carry = [], parties.channel.carry
 
     def watched(messages):
@@ -191,7 +194,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
             seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
         return carry(messages)
 
-    parties.channel.carry = watched
+    cast(Any, parties.channel).carry = watched
     take, taken = Site.take, {}
 
     def taking(site, name, senders=None):
@@ -230,7 +233,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert close(near[0].astype(np.int64)) and close(near[1].astype(np.int64))
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            for held in _arrays(decode(exchange.reply)["ok"]):
+            for held in _arrays(decode(exchange.reply or b"")["ok"]):
                 if held.dtype != np.float64:
                     assert not np.isin(forbidden, held.reshape(-1).astype(np.uint64)).any(), path
                     assert not close(held), path

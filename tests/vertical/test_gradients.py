@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -55,10 +57,10 @@ def secure_run(tried, frame, noise=None, who=None):
         return inner(self, values)
 
     try:
-        Descent.step = watched
+        cast(Any, Descent).step = watched
         released = run(parties)
     finally:
-        Descent.step = inner
+        cast(Any, Descent).step = inner
     return released, before, opened, parties, hosts
 
 

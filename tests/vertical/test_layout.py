@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from .consortia import parts, people, protocol, schema
 
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("linear", [False, True])
-def test_no_record_is_longer_than_the_bound_and_some_come_close(pure, linear):
+def test_no_record_is_longer_than_the_bound_and_some_come_close(pure: bool, linear: bool) -> None:
     tried = protocol(3, pure=pure, linear=linear)
     frame = people(400, linear=linear)
     frame.loc[:3, "age"], frame.loc[:3, "dose"] = 100, -1
@@ -27,7 +29,7 @@ def test_no_record_is_longer_than_the_bound_and_some_come_close(pure, linear):
     assert lengths.max() >= 0.75 * squared_bound(tried.layout)
 
 
-def test_records_that_are_no_encoded_rows_stay_within_the_bounds():
+def test_records_that_are_no_encoded_rows_stay_within_the_bounds() -> None:
     """A host may be given anything; nobody clips a row that spans parties, so each piece is forced into its set."""
     layout = protocol(2).layout
     wild = np.array([[1e9, np.nan, -5, 7, 3, 3], [np.inf, 1, 1, -1e300, 0.5, 0.5]])
@@ -36,7 +38,7 @@ def test_records_that_are_no_encoded_rows_stay_within_the_bounds():
     assert ((rows**2).sum(axis=1) <= bound).all()
 
 
-def test_corners_of_a_simplex_are_centred_and_equally_far_apart():
+def test_corners_of_a_simplex_are_centred_and_equally_far_apart() -> None:
     for corners in (3, 5, 14):
         table = simplex(corners)
         np.testing.assert_allclose(table.sum(axis=0), 0, atol=1e-12)
@@ -47,7 +49,7 @@ def test_corners_of_a_simplex_are_centred_and_equally_far_apart():
 
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure, parties):
+def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure: bool, parties: int) -> None:
     tried = protocol(parties, pure=pure)
     frame, layout = people(50), tried.layout
     rows = np.hstack([layout.matrix(own, party) for party, own in parts(tried, frame).items()])
@@ -58,7 +60,7 @@ def test_weights_of_encoded_rows_give_the_same_scores_as_weights_of_columns(pure
     np.testing.assert_allclose(layout.mapping @ np.append(weights, 0.3), layout.coefficients(weights, 0.3))
 
 
-def test_what_everybody_knows_is_not_released_and_comes_back():
+def test_what_everybody_knows_is_not_released_and_comes_back() -> None:
     for pure in (False, True):
         tried = protocol(2, pure=pure)
         frame, layout = people(300), tried.layout
@@ -72,7 +74,7 @@ def test_what_everybody_knows_is_not_released_and_comes_back():
         assert dissection.size < width * (width + 1) // 2 - 1
 
 
-def test_variances_belong_to_the_entries_that_carry_noise():
+def test_variances_belong_to_the_entries_that_carry_noise() -> None:
     tried = protocol(2, pure=True)
     dissection = tried.dissection
     generator = np.random.default_rng(2)
@@ -81,7 +83,7 @@ def test_variances_belong_to_the_entries_that_carry_noise():
     np.testing.assert_allclose(np.var(drawn, axis=0), dissection.variances(1.0), rtol=0.15, atol=1e-12)
 
 
-def test_wrong_targets_and_parties_are_named():
+def test_wrong_targets_and_parties_are_named() -> None:
     three = Schema((Numeric("age", 0, 1),), Classes("kind", ("a", "b", "c")))
     with pytest.raises(StudyError, match="two classes"):
         Layout(three, {"ash": ("age",), "birch": ("kind",)})
@@ -93,7 +95,7 @@ def test_wrong_targets_and_parties_are_named():
         Layout(schema(), {"ash": ("age", "place", "dose", "sex", "sick")})
 
 
-def test_a_party_may_hold_the_label_alone():
+def test_a_party_may_hold_the_label_alone() -> None:
     held = {"ash": ("age", "place", "dose", "sex"), "birch": ("sick",)}
     layout = Layout(schema(), held)
     assert layout.widths["birch"] == 1 and layout.label_at == "birch" and layout.pieces[-1].kind == "label"
@@ -101,7 +103,7 @@ def test_a_party_may_hold_the_label_alone():
     assert first.pieces[0].kind == "label" and first.places("birch") == slice(0, 1)
 
 
-def test_a_column_of_one_category_is_a_constant():
+def test_a_column_of_one_category_is_a_constant() -> None:
     one = Schema((Categorical("only", ("x",)), Numeric("age", 0, 1)), Classes("sick", ("no", "yes")))
     layout = Layout(one, {"ash": ("only",), "birch": ("age", "sick")})
     assert np.ptp(layout.matrix(Records(np.ones((3, 1))), "ash")) == 0
@@ -112,7 +114,7 @@ def test_a_number_whose_missing_values_are_a_cell_is_refused_with_its_key() -> N
     from comity.errors import StudyError
     from comity.protocols.vertical.layout import Layout
 
-    def laid_out(**options):  # type: ignore[no-untyped-def]
+    def laid_out(**options: Any) -> Layout:
         schema = Schema((Numeric("x", 0, 1, missing="cell", **options), Numeric("z", 0, 1)), Classes("y", ("0", "1")))
         return Layout(schema=schema, held={"a": ("x",), "b": ("z", "y")}, bins=True)
 

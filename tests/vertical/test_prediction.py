@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,25 +16,25 @@ from comity.protocols.vertical.prediction import JointPrediction
 from .consortia import HELD, NoNoise, consortium, hosted, people, schema
 
 
-def prediction(parties=2, **options):
+def prediction(parties: int = 2, **options: Any) -> JointPrediction:
     identifier = options.get("alignment", "none") != "none"
     coef = np.array([1.0, 0.2, -0.3, 0.1, -2.0, 0.4, -0.4, 0.05])
     return JointPrediction(schema=schema(identifier=identifier), columns=HELD[parties], coef=coef, **options)
 
 
-def new(tried, frame):
+def new(tried: Any, frame: Any) -> Any:
     return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
 
 
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_scores_are_those_of_the_whole_model(parties):
+def test_scores_are_those_of_the_whole_model(parties: int) -> None:
     tried, frame = prediction(parties), people(200).drop(columns="sick")
     coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
     wanted = tried.encoding.encode_features(frame) @ tried.coef
     np.testing.assert_allclose(run(coordinator)["scores"], wanted, atol=1e-6)
 
 
-def test_new_records_are_aligned():
+def test_new_records_are_aligned() -> None:
     tried, frame = prediction(2, alignment="keyed"), people(50).drop(columns="sick")
     records = {"ash": new(tried, frame.iloc[10:])["ash"], "birch": new(tried, frame.iloc[::-1])["birch"]}
     coordinator, _ = hosted(tried, records, consortium(tried), NoNoise())
@@ -40,7 +42,7 @@ def test_new_records_are_aligned():
     np.testing.assert_allclose(found, np.sort(tried.encoding.encode_features(frame.iloc[10:]) @ tried.coef), atol=1e-6)
 
 
-def test_single_partial_scores_are_uniform_to_the_coordinator():
+def test_single_partial_scores_are_uniform_to_the_coordinator() -> None:
     tried, frame = prediction(3), people(2000).drop(columns="sick")
     coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
     begin(coordinator)
@@ -55,7 +57,7 @@ def test_single_partial_scores_are_uniform_to_the_coordinator():
         assert len(np.unique(words)) == len(words) and np.abs(words.view(np.int64)).min() < 2**60
 
 
-def test_a_site_whose_policy_does_not_allow_it_refuses():
+def test_a_site_whose_policy_does_not_allow_it_refuses() -> None:
     tried, frame = prediction(2), people(20).drop(columns="sick")
     coordinator, hosts = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
     hosts["birch"].policy = Policy(approved=None)
@@ -63,32 +65,32 @@ def test_a_site_whose_policy_does_not_allow_it_refuses():
         run(coordinator)
 
 
-def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part():
+def test_it_is_declared_as_exact_and_at_two_parties_as_telling_the_others_part() -> None:
     two, three = (prediction(k) for k in (2, 3))
     said = two.declare(consortium(two))["masked"].protection.text
     assert "EXACT" in said and "partial score to the other" in said
     assert "partial score to the other" not in three.declare(consortium(three))["masked"].protection.text
 
 
-def test_weights_of_another_schema_are_refused():
+def test_weights_of_another_schema_are_refused() -> None:
     with pytest.raises(StudyError, match="encodes 8 features"):
         JointPrediction(schema=schema(), columns=HELD[2], coef=np.zeros(5))
 
 
-def test_its_plan_warns_that_it_is_not_private():
+def test_its_plan_warns_that_it_is_not_private() -> None:
     for parties in (2, 3):
         tried = prediction(parties)
         planned = plan("scores", tried, consortium(tried))
         assert planned.claim.startswith("not private") and "WARNING" in planned.as_text()
 
 
-def test_there_is_none_where_the_coordinator_keeps_the_model():
+def test_there_is_none_where_the_coordinator_keeps_the_model() -> None:
     tried = prediction(2)
     with pytest.raises(Refused, match="colluders"):
         tried.declare(consortium(tried, colluders=0))
 
 
-def test_the_policy_counts_records_and_not_only_consents():
+def test_the_policy_counts_records_and_not_only_consents() -> None:
     frame = people(20).drop(columns="sick")
     for most, allowed in ((20, True), (21, False)):
         tried = prediction(2, most=most)
@@ -101,7 +103,7 @@ def test_the_policy_counts_records_and_not_only_consents():
                 run(coordinator)
 
 
-def test_more_records_than_agreed_on_are_not_scored():
+def test_more_records_than_agreed_on_are_not_scored() -> None:
     tried, frame = prediction(2, most=10), people(20).drop(columns="sick")
     coordinator, _ = hosted(tried, new(tried, frame), consortium(tried), NoNoise())
     with pytest.raises(Refused):

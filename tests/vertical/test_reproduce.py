@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,8 @@ needs_data = pytest.mark.skipif(
 def like_adult(rows: int) -> pd.DataFrame:
     generator = np.random.default_rng(0)
     frame = {}
-    for column in adult_schema().columns:
+    columns: tuple[Any, ...] = adult_schema().columns
+    for column in columns:
         if hasattr(column, "values"):
             frame[column.name] = generator.choice(column.values, rows)
         else:
@@ -32,7 +34,7 @@ def like_adult(rows: int) -> pd.DataFrame:
     return pd.DataFrame(frame).assign(income=np.where(score > 2.5, ">50K", "<=50K"))
 
 
-def test_rows_have_figures_of_the_paper_and_repeats():
+def test_rows_have_figures_of_the_paper_and_repeats() -> None:
     rows = {row["case"]: row for row in table.reproduced(like_adult(3000), splits=1, out=None)}
     assert rows["published eps=1"]["paper"] == 0.7315 and rows["published eps=1"]["repeats"] == 1
     assert rows["Gaussian t=0 eps=10"]["ours"] > rows["Gaussian t=0 eps=10"]["constant"]
@@ -40,25 +42,25 @@ def test_rows_have_figures_of_the_paper_and_repeats():
     assert "exact products" in rows["published eps=1"]["note"]
 
 
-def test_the_synthetic_table_says_what_can_not_be_attained():
+def test_the_synthetic_table_says_what_can_not_be_attained() -> None:
     rows = {row["case"]: row for row in synthetic.reproduced(1.0, 40_000, 12, 1, True)}
     assert rows["s=1 Gaussian t=0"]["ours"] < rows["s=1 Gaussian t=0"]["constant"]
     assert rows["s=1 published"]["paper"] == 0.0056 and "can't be attained" in rows["s=1 published"]["note"]
 
 
-def test_they_are_listed():
+def test_they_are_listed() -> None:
     assert {"vertical-adult", "vertical-cps", "vertical-synthetic"} <= set(REPRODUCTIONS)
 
 
 @needs_data
-def test_adult_has_the_papers_number_of_records_within_the_schema():
+def test_adult_has_the_papers_number_of_records_within_the_schema() -> None:
     frame = adult()
     assert len(frame) == 45_222 and set(COLUMNS) <= set(frame.columns)
 
 
 @needs_data
 @pytest.mark.long
-def test_adult_reaches_the_bars():
+def test_adult_reaches_the_bars() -> None:
     rows = {row["case"]: row["ours"] for row in table.run(quick=False, out=None)}
     for name, bars in (
         ("Gaussian t=0", (0.79, 0.825, 0.835)),
@@ -75,7 +77,7 @@ def test_adult_reaches_the_bars():
 
 @needs_data
 @pytest.mark.long
-def test_wages_reach_the_bars():
+def test_wages_reach_the_bars() -> None:
     from comity.reproduce.vertical import cps as vertical_cps
 
     rows = {row["case"]: row for row in vertical_cps.run(quick=False, out=None)}

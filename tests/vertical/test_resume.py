@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from comity.errors import SiteLost
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
 from tests.federation.channels import Whole
 
@@ -20,7 +22,7 @@ from .consortia import NoNoise, consortium, hosted, parts, people, protocol
 class Stumbling(Whole):
     """Loses the reply of one party to one step, once, after the party has answered."""
 
-    def __init__(self, hosts, party: str, step: str) -> None:
+    def __init__(self, hosts: Any, party: str, step: str) -> None:
         self.hosts, self.party, self.step = hosts, party, step
 
     def carry(self, messages: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -43,7 +45,7 @@ class Stumbling(Whole):
         ("dealer", "sum.mask[moments/0]"),
     ],
 )
-def test_a_lost_reply_is_asked_for_again(products, step):
+def test_a_lost_reply_is_asked_for_again(products: str, step: str) -> None:
     tried, frame = protocol(2, products=products), people(200)
     who, records = consortium(tried), parts(tried, frame)
     whole, _ = hosted(tried, records, who, NoNoise())
@@ -57,7 +59,7 @@ def test_a_lost_reply_is_asked_for_again(products, step):
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=1e-5)
 
 
-def test_a_resumed_run_pays_once_and_gives_the_same_model():
+def test_a_resumed_run_pays_once_and_gives_the_same_model() -> None:
     tried, frame = protocol(2, products="dealer"), people(200)
     who, records = consortium(tried), parts(tried, frame)
     first, hosts = hosted(tried, records, who, ReleasedNoise())
@@ -65,4 +67,4 @@ def test_a_resumed_run_pays_once_and_gives_the_same_model():
     again, _ = hosted(tried, records, who, ReleasedNoise())
     again.channel, again.journal = first.channel, first.journal
     np.testing.assert_array_equal(run(again)["model"], model)
-    assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == tried.moments(who.loss).loss.square
+    assert hosts["ash"].store.ledger.summary()[0].spent.gaussian == cast(GDP, tried.moments(who.loss).loss).square

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import sqrt
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
-from comity.federation.owner.host import Host
+from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
@@ -31,13 +33,13 @@ from .consortia import HELD, NoNoise, consortium, hosted, parts, people, protoco
 ROWS = 900
 
 
-def exact(tried, frame):
+def exact(tried: Any, frame: Any) -> Any:
     return tried.dissection.exact(pooled(tried.layout, list(parts(tried, frame).values())))
 
 
-def opened(tried, frame, who=None, noise=None):
+def opened(tried: Any, frame: Any, who: Any = None, noise: Any = None) -> Any:
     """What the secure sum opens to the coordinator."""
-    found = []
+    found: Any = []
     who = who or consortium(tried)
     parties, _ = hosted(tried, parts(tried, frame), who, noise or NoNoise())
     inner = type(tried).fit
@@ -52,7 +54,7 @@ def opened(tried, frame, who=None, noise=None):
 @pytest.mark.parametrize("parties", [2, 3, 4])
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 @pytest.mark.parametrize("pure", [False, True])
-def test_a_secure_run_opens_what_one_place_computes(parties, products, pure):
+def test_a_secure_run_opens_what_one_place_computes(parties: int, products: str, pure: bool) -> None:
     tried, frame = protocol(parties, products=products, pure=pure), people(ROWS)
     values, released, _ = opened(tried, frame)
     # With rlwe an entry may be one unit beside, times its weight.
@@ -63,7 +65,7 @@ def test_a_secure_run_opens_what_one_place_computes(parties, products, pure):
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_the_model_does_not_depend_on_who_holds_what(linear):
+def test_the_model_does_not_depend_on_who_holds_what(linear: bool) -> None:
     frame = people(ROWS, linear=linear)
     models = [opened(protocol(k, linear=linear, products="dealer"), frame)[1]["model"] for k in (2, 3, 4)]
     # The ridge follows the noise, which is laid out for K − 1 parts; without noise in the data it moves a little.
@@ -73,7 +75,9 @@ def test_the_model_does_not_depend_on_who_holds_what(linear):
 
 @pytest.mark.parametrize("colluders", [0, 1])
 @pytest.mark.parametrize("parties", [2, 4])
-def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_ones(parties, colluders):
+def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_ones(
+    parties: int, colluders: int
+) -> None:
     """At t = 0 the same for every K; at t = 1 K/(K − 1) times as much. Over 60 draws: a relative error of 0.09."""
     tried, frame = protocol(parties, products="dealer"), people(200)
     who = consortium(tried, colluders=colluders)
@@ -86,7 +90,7 @@ def test_noise_has_the_variance_of_one_place_times_the_parties_over_the_honest_o
     assert tried.deviation(who) == pytest.approx(curator * sqrt(parties / (parties - colluders)), rel=1e-3)
 
 
-def test_one_place_and_hosts_draw_noise_of_the_same_size():
+def test_one_place_and_hosts_draw_noise_of_the_same_size() -> None:
     tried, frame = protocol(3, products="dealer", pure=True), people(200)
     who = consortium(tried)
     plain = exact(tried, frame)
@@ -97,7 +101,7 @@ def test_one_place_and_hosts_draw_noise_of_the_same_size():
 
 
 @pytest.mark.parametrize("method", ["keyed", "ecdh"])
-def test_rows_are_aligned_by_identifier_before_they_are_multiplied(method):
+def test_rows_are_aligned_by_identifier_before_they_are_multiplied(method: str) -> None:
     frame = people(60)
     tried = protocol(2, identifier=True, alignment=method, products="dealer")
     shuffled = {
@@ -111,7 +115,7 @@ def test_rows_are_aligned_by_identifier_before_they_are_multiplied(method):
     np.testing.assert_allclose(released["model"], wanted.coef, atol=1e-6)
 
 
-def test_parties_without_a_common_person_end_the_study_with_a_reason():
+def test_parties_without_a_common_person_end_the_study_with_a_reason() -> None:
     frame = people(40)
     tried = protocol(2, identifier=True, alignment="keyed")
     records = {"ash": parts(tried, frame.iloc[:20])["ash"], "birch": parts(tried, frame.iloc[20:])["birch"]}
@@ -120,7 +124,7 @@ def test_parties_without_a_common_person_end_the_study_with_a_reason():
         run(parties)
 
 
-def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anything_is_spent():
+def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anything_is_spent() -> None:
     frame = people(40)
     tried = protocol(2)
     records = {**parts(tried, frame), "ash": parts(tried, frame.iloc[:30])["ash"]}
@@ -131,17 +135,17 @@ def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anyt
 
 
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
-def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
+def test_no_participant_sees_an_exact_sum_of_products(products: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator reads every reply; a party reads what was sealed to it and its own state."""
-    letters = {}
-    original = Host._open
+    letters: dict[Any, Any] = {}
+    original = Mailbox.open
 
-    def reading(host, site, letter):
-        original(host, site, letter)
+    def reading(site: Any, letter: Any) -> None:
+        original(site, letter)
         head = Head.of(letter)
-        letters.setdefault(host.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
+        letters.setdefault(site.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
 
-    monkeypatch.setattr(Host, "_open", reading)
+    monkeypatch.setattr(Mailbox, "open", reading)
     tried, frame = protocol(3, products=products), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
@@ -164,7 +168,7 @@ def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     seen = 0
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            values = decode(exchange.reply)["ok"]
+            values = decode(exchange.reply or b"")["ok"]
             assert set(values) <= own, path
             if "masked" in values:
                 seen += 1
@@ -180,11 +184,11 @@ def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
             assert np.isin(forbidden, one.astype(np.uint64)).sum() <= by_chance, name
 
 
-def _holder(tried, place):
+def _holder(tried: Any, place: Any) -> Any:
     return next((p.party for p in tried.layout.pieces if p.start <= place < p.stop), None)
 
 
-def _arrays(host, tried, parties, letters):
+def _arrays(host: Any, tried: Any, parties: Any, letters: Any) -> Iterator[Any]:
     site = Site(host, parties.run, StepPath("", "contribute", "0"), "moments")
     for share in tried.product.shares(site, site.dims["rows"]).values():
         yield share.reshape(-1)
@@ -193,7 +197,7 @@ def _arrays(host, tried, parties, letters):
         yield from (one.reshape(-1) for one in found if isinstance(one, np.ndarray))
 
 
-def test_positive_control_the_published_order_shows_the_coordinator_every_exact_sum():
+def test_positive_control_the_published_order_shows_the_coordinator_every_exact_sum() -> None:
     """Noise after decryption: the shares that the parties give up add up to the exact products."""
     published = PublishedVertical(schema=schema(), columns=HELD[2], most=1 << 12)
     frame = people(300)
@@ -201,7 +205,7 @@ def test_positive_control_the_published_order_shows_the_coordinator_every_exact_
     parties, _ = hosted(published, parts(published, frame), who, NoNoise())
     run(parties)
     given = [
-        decode(exchange.reply)["ok"]["sums"]
+        decode(exchange.reply or b"")["ok"]["sums"]
         for path, exchanges in parties.journal.traffic(parties.study, parties.run)
         if path.startswith("decrypt")
         for exchange in exchanges.values()
@@ -214,7 +218,7 @@ def test_positive_control_the_published_order_shows_the_coordinator_every_exact_
     assert not published.declare(who).private and "not private" in published.declare(who).claim
 
 
-def test_the_published_method_runs_and_agrees_with_one_place_without_noise():
+def test_the_published_method_runs_and_agrees_with_one_place_without_noise() -> None:
     published = PublishedVertical(schema=schema(), columns=HELD[3], most=1 << 12)
     frame = people(500)
     who = consortium(published, Pure(1000))
@@ -226,11 +230,11 @@ def test_the_published_method_runs_and_agrees_with_one_place_without_noise():
     release = published.declare(who)["polynomial"]
     deviation = release.deviation(release.scale(who)) * release.scale(who).grid
     gram = encoded.features.T @ encoded.features
-    plain = coefficients(gram, encoded.features.T @ (encoded.labels - 0.5), logistic=True)
+    plain = coefficients(gram, encoded.features.T @ (cast(Any, encoded.labels) - 0.5), logistic=True)
     np.testing.assert_allclose(coef, minimiser(plain, len(coef), deviation), atol=1e-2)
 
 
-def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders():
+def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> None:
     tried, frame = protocol(3), people(300)
     records = parts(tried, frame)
     found = simulate(tried, parties=records, epsilon=0.5, delta=1e-6, unit="record", colluders=1, schema=tried.schema)
@@ -241,7 +245,7 @@ def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders():
     assert "eps about a party's own columns alone" in text
 
 
-def test_at_no_colluders_no_party_reads_the_model():
+def test_at_no_colluders_no_party_reads_the_model() -> None:
     tried = protocol(2)
     declared = tried.declare(consortium(tried, colluders=0))
     assert {declared[name].to for name in ("moments", "model", "errors")} == {"coordinator"}
@@ -249,7 +253,7 @@ def test_at_no_colluders_no_party_reads_the_model():
     assert tried.declare(consortium(tried, colluders=1))["model"].to == "everyone"
 
 
-def test_wrong_terms_are_found_before_anything_runs():
+def test_wrong_terms_are_found_before_anything_runs() -> None:
     tried = protocol(2)
     with pytest.raises(StudyError, match="delta"):
         tried.declare(consortium(tried, Pure(1)))
@@ -266,9 +270,9 @@ def test_wrong_terms_are_found_before_anything_runs():
         run(parties)
 
 
-def test_the_pooled_fit_is_least_squares():
+def test_the_pooled_fit_is_least_squares() -> None:
     tried, frame = protocol(2, linear=True), people(4000, linear=True)
     found = fitted(tried.dissection, exact(tried, frame), len(frame), 0.0)
     encoded = tried.encoding.encode(frame).records
-    wanted = np.linalg.lstsq(encoded.features, encoded.labels / 5 - 1, rcond=None)[0]
+    wanted = np.linalg.lstsq(encoded.features, cast(Any, encoded.labels) / 5 - 1, rcond=None)[0]
     np.testing.assert_allclose(encoded.features @ found.coef, encoded.features @ wanted, atol=2e-3)

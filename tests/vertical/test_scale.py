@@ -10,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ print(json.dumps(measured(Size(*json.loads(sys.argv[1])), 1)))
 """
 
 
-def alone(size):
+def alone(size: Any) -> Any:
     asked = json.dumps([size.parties, size.rows, size.features, size.products])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(
@@ -48,7 +50,7 @@ def alone(size):
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", BARS, ids=str)
-def test_a_run_stays_below_its_bar(size):
+def test_a_run_stays_below_its_bar(size: Any) -> None:
     row = alone(size)
     assert row["cpu"] < size.seconds, row
     if size.gigabytes is not None:
@@ -56,18 +58,18 @@ def test_a_run_stays_below_its_bar(size):
 
 
 @pytest.mark.long
-def test_memory_grows_by_what_the_rows_take_and_no_more():
+def test_memory_grows_by_what_the_rows_take_and_no_more() -> None:
     """A row is held as numbers, and its masked form once by its site and once by the journal."""
     small, large = (alone(Size(8, rows, 100, "dealer")) for rows in (100_000, 300_000))
     held = 200_000 * 8 * 101
     assert 1e9 * (large["peak_gb"] - small["peak_gb"]) < 4.5 * held
 
 
-def test_stretches_do_not_change_the_model(monkeypatch):
+def test_stretches_do_not_change_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last bit, when the noise is the same."""
     protocol, parties = protocol_of(3, 5, "dealer"), generated(3, 1700, 5)
 
-    def model():
+    def model() -> Any:
         from comity.runtime.simulation.simulate import simulate
 
         found = simulate(
@@ -90,7 +92,7 @@ def test_stretches_do_not_change_the_model(monkeypatch):
     np.testing.assert_array_equal(parted, whole)
 
 
-def test_the_anchor_solves_the_same_problem():
+def test_the_anchor_solves_the_same_problem() -> None:
     parties = generated(3, 5000, 7)
     columns, labels = pooled(parties, slice(None))
     exact, seconds = in_clear(parties, 7)
@@ -100,7 +102,7 @@ def test_the_anchor_solves_the_same_problem():
     assert np.abs(model[:-1] - exact).max() < 0.2
 
 
-def test_every_size_is_measured_once_and_drawn(tmp_path):
+def test_every_size_is_measured_once_and_drawn(tmp_path: Path) -> None:
     named = [str(size) for size in sizes()]
     assert len(set(named)) == len(named) and {str(size) for size in BARS} <= set(named)
     row = measured(Size(2, 400, 3, "dealer"), 1)

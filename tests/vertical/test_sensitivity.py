@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from comity.protocols.vertical.sensitivity import l1_sensitivity, l2_sensitivity
 from .consortia import protocol
 
 
-def every_record(layout, steps=(-1.0, 0.0, 1.0)) -> np.ndarray:
+def every_record(layout: Any, steps: Any = (-1.0, 0.0, 1.0)) -> np.ndarray:
     """Rows of z for every combination of categories, with numbers at both ends and in the middle."""
     choices = []
     for piece in layout.pieces:
@@ -24,7 +25,7 @@ def every_record(layout, steps=(-1.0, 0.0, 1.0)) -> np.ndarray:
     return np.array([np.concatenate(found) for found in product(*choices)])
 
 
-def moved(tried) -> np.ndarray:
+def moved(tried: Any) -> np.ndarray:
     """The weighted entries of each single record."""
     rows = integers(every_record(tried.layout)) * 2.0**-PLACES
     return np.array([tried.dissection.exact(row[None]) for row in rows])
@@ -32,7 +33,7 @@ def moved(tried) -> np.ndarray:
 
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("parties", [2, 3])
-def test_no_replacement_moves_the_entries_further_in_l2(parties, linear):
+def test_no_replacement_moves_the_entries_further_in_l2(parties: int, linear: bool) -> None:
     tried = protocol(parties, linear=linear)
     found = moved(tried)
     squares = (found**2).sum(axis=1)
@@ -43,7 +44,7 @@ def test_no_replacement_moves_the_entries_further_in_l2(parties, linear):
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_no_replacement_moves_the_entries_further_in_l1(linear):
+def test_no_replacement_moves_the_entries_further_in_l1(linear: bool) -> None:
     tried = protocol(2, linear=linear, pure=True)
     found = moved(tried)
     furthest = max(np.abs(found - one).sum(axis=1).max() for one in found)
@@ -52,7 +53,7 @@ def test_no_replacement_moves_the_entries_further_in_l1(linear):
     assert furthest >= 0.8 * claimed
 
 
-def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_records():
+def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_records() -> None:
     tried = protocol(2)
     found = moved(tried)
     squares = (found**2).sum(axis=1)
@@ -60,7 +61,7 @@ def test_positive_control_a_norm_bound_without_the_label_is_broken_by_a_pair_of_
     assert furthest > 5 * sqrt(2) * (squared_bound(tried.layout) - tried.layout.label.squared)
 
 
-def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to():
+def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to() -> None:
     """4 f (1 − f) of ρ: the furthest replacement within one party's columns, over the furthest of all."""
     tried = protocol(3, linear=True)
     layout = tried.layout
@@ -77,7 +78,7 @@ def test_the_loss_about_one_partys_columns_is_what_moving_them_alone_comes_to():
         assert furthest >= 0.5 * party_share(layout, party) * l2_sensitivity(layout) ** 2
 
 
-def test_columns_of_the_ledger_and_of_the_noise_agree():
+def test_columns_of_the_ledger_and_of_the_noise_agree() -> None:
     """What the release declares is what the mechanism scales by, with the carry of the ring product on top."""
     from .consortia import consortium
 

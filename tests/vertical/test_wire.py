@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from comity.crypto.products.dealer_combination import matrix_mask
@@ -15,14 +17,14 @@ from .test_gradients import protocol
 from .test_prediction import new, prediction
 
 
-def begun(tried, records):
+def begun(tried: Any, records: Any) -> Any:
     parties, hosts = hosted(tried, records, consortium(tried), NoNoise())
     line = recorded(parties)
     begin(parties)
     return parties, hosts, line
 
 
-def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
+def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     tried = protocol(rounds=2)
     parties, hosts, line = begun(tried, parts(tried, people(60)))
     tried.coordinate(parties)
@@ -40,14 +42,14 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear():
     np.testing.assert_array_equal(found, tried.descent._lines(_site(hosts["ash"])))
 
 
-def _site(host):
+def _site(host: Any) -> Any:
     from comity.federation.messages.paths import StepPath
     from comity.federation.owner.site import Site
 
     return Site(host, "run-1", StepPath("", "descend", "0"), "gradient")
 
 
-def test_the_masked_scores_of_new_records_reach_the_coordinator_alone():
+def test_the_masked_scores_of_new_records_reach_the_coordinator_alone() -> None:
     """Of two parties, each knows the other's mask: what it reads on the wire would be the other's exact part."""
     tried, frame = prediction(2), people(20).drop(columns="sick")
     parties, _, line = begun(tried, new(tried, frame))

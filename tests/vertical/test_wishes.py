@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from comity.errors import StudyError
@@ -12,12 +14,12 @@ from .consortia import consortium, protocol
 
 
 @pytest.mark.parametrize("pure", [False, True], ids=["Gaussian", "Laplace"])
-def test_a_study_a_little_above_a_wish_is_refused(pure):
+def test_a_study_a_little_above_a_wish_is_refused(pure: bool) -> None:
     wish = {"birch": 0.4}
     tried = protocol(2, pure=pure, party_epsilon=wish)
     most = affordable(tried.layout, wish, 0.0 if pure else 1e-5)
 
-    def declared(epsilon):
+    def declared(epsilon: Any) -> None:
         tried.declare(consortium(tried, Pure(epsilon) if pure else Approx(epsilon, 1e-5)))
 
     declared(0.999 * most)
