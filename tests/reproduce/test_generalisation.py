@@ -11,10 +11,10 @@ import pytest
 from comity.data import Records, Schema
 from comity.data.schemas.columns import Classes, Numeric
 from comity.reproduce import REPRODUCTIONS
-from comity.reproduce.generalisation.comparison import averaging as generalisation_averaging
-from comity.reproduce.generalisation.comparison import comparison as generalisation
-from comity.reproduce.generalisation.comparison import rows as generalisation_rows
-from comity.reproduce.generalisation.comparison import softlabel as generalisation_softlabel
+from comity.reproduce.generalisation import averaging as generalisation_averaging
+from comity.reproduce.generalisation import comparison as generalisation
+from comity.reproduce.generalisation import rows as generalisation_rows
+from comity.reproduce.generalisation import softlabel as generalisation_softlabel
 from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation.tables import Table
 
@@ -90,7 +90,7 @@ def test_every_method_of_the_comparison_has_rows():
     assert "generalisation" in REPRODUCTIONS
     for method in generalisation.METHODS:
         assert callable(generalisation.rows_of) and hasattr(
-            __import__(f"comity.reproduce.generalisation_{method}", fromlist=["rows"]), "rows"
+            __import__(f"comity.reproduce.generalisation.{method}", fromlist=["rows"]), "rows"
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import Schema
 from comity.data.schemas.columns import Bounded
-from comity.reproduce.generalisation.comparison import rows as generalisation_rows
+from comity.reproduce.generalisation import rows as generalisation_rows
 from comity.reproduce.generalisation.vertical import Dealt, of_case
 
 from .test_generalisation import FIELDS, made
