@@ -18,6 +18,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from comity.artefacts.writing import write_text
+from comity.reproduce.generalisation.rows import REACHABLE
 
 METHODS = ("averaging", "vertical", "softlabel")
 """Modules `generalisation.METHOD`, in the order of their rows."""
@@ -29,9 +30,11 @@ SHOWN = (
     "pooled",
     "below_pooled",
     "constant",
+    REACHABLE,
     "own",
     "log_loss",
     "pooled_log_loss",
+    "constant_log_loss",
     "auc",
     "pooled_auc",
     "sklearn",
@@ -47,6 +50,8 @@ being replaced, with soft labels a whole party. Figures are from test records:
 - `ours`: mean accuracy of repeats with fresh noise, of a target that is a number R²; `spread` its standard deviation;
 - `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;
 - `own`: mean of the parties alone; `constant`: always the most frequent class, or the mean;
+- `reachable constant`: where whole parties are protected, what a constant that is named under privacy has at most on
+  average, whatever the mechanism (`comity/protocols/softlabel/proof.md`, 15);
 - `sklearn`: scikit-learn's fit on all records by its defaults; `diffprivlib`: one owner, pure ε, by its defaults.
 
 What the tables are stands in `comity/reproduce/generalisation/tables.py`.
