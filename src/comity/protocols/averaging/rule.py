@@ -52,8 +52,7 @@ _FINE, _COARSE = 0.001, 0.02
 # HAR's log loss falls by a seventh; Adult's distance to a fit without noise was 0.0054 with 20 rounds, and 0.0042 and
 # 0.0050 in two sets of draws with 40.
 _NARROW = 400
-# Chosen on Adult and credit defaults, the test rows of Adult included.
-_RIDGE = 0.8
+_RIDGE = 6.0
 _PENALTY, _POWER = 0.33, 0.8
 _BUDGETS = Context(prec=50, rounding=ROUND_FLOOR)
 
@@ -113,34 +112,51 @@ class Steps:
         return np.concatenate(parts, axis=-1)
 
 
-def ridge_of(clip_moved: float, budget: Budget, features: int, wider: float) -> float:
-    """0.8 times the length of the noise that one gradient would carry if all rounds' budget were spent on it: short
-    steps in directions of which the noise leaves nothing."""
-    whole = sqrt(float(budget.gradient.square) * budget.rounds)
-    return _RIDGE * clip_moved / whole * wider * sqrt(features)
+def ridge_of(noise: float, strengths: Floats) -> float:
+    """What is added to the curvature κ/2·k·S̃ of all directions: short steps in those of which the noise leaves nothing.
+
+    `noise` is the deviation that one number of a gradient would carry if all rounds' budget were spent on it, and
+    `strengths` are curvatures that are known to be none of the noise's own. The ridge is 6·noise·√e, where e counts
+    those that it leaves standing, each by its part, and one at least: e = Σ s/(s + ridge). So records of many features
+    that vary in few directions take steps as long as the few allow; √d in place of √e takes the weights of such records
+    hardly anywhere.
+    """
+    low, high = 0.0, _RIDGE * noise * sqrt(max(1, len(strengths)))
+    for _ in range(60):
+        middle = (low + high) / 2
+        standing = max(1.0, float((strengths / (strengths + middle)).sum()))
+        low, high = (middle, high) if middle < _RIDGE * noise * sqrt(standing) else (low, middle)
+    return high
 
 
-def steps_of(moments: Sequence[Floats], blocks: Blocks, *, curvature: float, ridge: float, touched: int) -> Steps:
+def steps_of(
+    moments: Sequence[Floats], blocks: Blocks, *, curvature: float, noise: float, spread: float, touched: int
+) -> Steps:
     """Steps for noisy second moments S̃ of blocks of features, of which a record touches `touched` at most.
 
     P = κ/2·k·S̃₊ + ridge·I, where κ bounds the curvature of the loss and k·S the second moment of whole rows: at the
-    true S, κ/2·k·S keeps a step from overshooting by more than the distance it starts from.
+    true S, κ/2·k·S keeps a step from overshooting by more than the distance it starts from. `noise` is that of a
+    gradient (`ridge_of`), `spread` the deviation of the noise on a released second moment: a symmetric matrix of it has
+    no eigenvalue above √(2d)·spread but for chance, so larger ones are the records' own.
     """
-    inverses = []
-    for moment in moments:
-        values, axes = np.linalg.eigh(moment)
-        lengths = curvature / 2 * touched * np.maximum(values, 0.0) + ridge
-        inverses.append(np.asarray((axes / lengths) @ axes.T, np.float64))
+    found = [np.linalg.eigh(moment) for moment in moments]
+    lengths = [curvature / 2 * touched * np.maximum(values, 0.0) for values, _ in found]
+    own = [length[values > sqrt(2.0 * len(values)) * spread] for length, (values, _) in zip(lengths, found)]
+    ridge = ridge_of(noise, np.concatenate(own))
+    inverses = [np.asarray((axes / (length + ridge)) @ axes.T, np.float64) for length, (_, axes) in zip(lengths, found)]
     return Steps(blocks, tuple(inverses))
 
 
-def reached(*, curvature: float, ridge: float, records: int, features: int, rounds: int, touched: int) -> float:
-    """At most so much of the way from zero to the best weights is gone in an average direction of the features.
+def reached(*, curvature: float, noise: float, records: int, features: int, rounds: int, touched: int) -> float:
+    """At most so much of the way from zero to the best weights is gone in an average direction of the features, where
+    they all are alike.
 
     The eigenvalues of Σxxᵀ add up to the number of records at most: an average one is records/d. In its direction a
-    round leaves 1 − κ·(n/d)/(κ/2·k·(n/d) + ridge) of the distance. Shorter rows and flatter losses go less far.
+    round leaves 1 − κ·(n/d)/(κ/2·k·(n/d) + ridge) of the distance. Shorter rows and flatter losses go less far; records
+    that vary in few directions go further along these.
     """
     strength = records / features
+    ridge = ridge_of(noise, np.full(features, curvature / 2 * touched * strength))
     rate = curvature * strength / (curvature / 2 * touched * strength + ridge)
     return 1 - (1 - min(1.0, rate)) ** rounds
 
