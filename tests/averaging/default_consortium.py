@@ -112,8 +112,8 @@ def parties(
 
 
 def ridge_in_one_place(built, who, matrices):
-    """The ridge that stands for the noise, found again: r = 6·noise·√(directions that it leaves standing), of those
-    eigenvalues that the noise of the second moment does not explain."""
+    """The ridge that stands for the noise, found again: r = 12·noise·√(directions that it leaves standing), of those
+    eigenvalues that the noise of the second moment does not explain; or 0.8·noise·√(features) if that is less."""
     budget, declared = rule.Budget.of(who, built.steps), built.declare(who)
     wider = rule.shared_factor(who)
     noise = declared["gradient"].sensitivity / np.sqrt(float(budget.gradient.square) * budget.rounds) * wider
@@ -124,4 +124,5 @@ def ridge_in_one_place(built, who, matrices):
     own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
     strengths = built.objective.curvature(built.cut(who)) / 2 * built.touched * own
     standing = lambda r: max(1.0, (strengths / (strengths + r)).sum())  # noqa: E731
-    return brentq(lambda r: r - 6 * noise * np.sqrt(standing(r)), 1e-12, 6 * noise * (1 + np.sqrt(len(own))))
+    found = brentq(lambda r: r - 12 * noise * np.sqrt(standing(r)), 1e-12, 12 * noise * (1 + np.sqrt(len(own))))
+    return min(found, 0.8 * noise * np.sqrt(built.features))

@@ -52,7 +52,7 @@ _FINE, _COARSE = 0.001, 0.02
 # HAR's log loss falls by a seventh; Adult's distance to a fit without noise was 0.0054 with 20 rounds, and 0.0042 and
 # 0.0050 in two sets of draws with 40.
 _NARROW = 400
-_RIDGE = 6.0
+_RIDGE, _STANDING = 0.8, 12.0
 _PENALTY, _POWER = 0.33, 0.8
 _BUDGETS = Context(prec=50, rounding=ROUND_FLOOR)
 
@@ -112,20 +112,20 @@ class Steps:
         return np.concatenate(parts, axis=-1)
 
 
-def ridge_of(noise: float, strengths: Floats) -> float:
+def ridge_of(noise: float, features: int, strengths: Floats) -> float:
     """What is added to the curvature κ/2·k·S̃ of all directions: short steps in those of which the noise leaves nothing.
 
-    `noise` is the deviation that one number of a gradient would carry if all rounds' budget were spent on it, and
-    `strengths` are curvatures that are known to be none of the noise's own. The ridge is 6·noise·√e, where e counts
-    those that it leaves standing, each by its part, and one at least: e = Σ s/(s + ridge). So records of many features
-    that vary in few directions take steps as long as the few allow; √d in place of √e takes the weights of such records
-    hardly anywhere.
+    `noise` is the deviation that one number of a gradient would carry if all rounds' budget were spent on it, so that
+    √d·noise is its length, and `strengths` are curvatures that are known to be none of the noise's own. The ridge is
+    0.8 times that length, or 12·noise·√e where this is less: e counts the directions that it leaves standing, each by
+    its part, and one at least, e = Σ s/(s + ridge). So records of many features that vary in few directions take
+    steps as long as the few allow; √d in place of √e takes the weights of such records hardly anywhere.
     """
-    low, high = 0.0, _RIDGE * noise * sqrt(max(1, len(strengths)))
+    low, high = 0.0, noise * min(_RIDGE * sqrt(features), _STANDING * sqrt(max(1, len(strengths))))
     for _ in range(60):
         middle = (low + high) / 2
         standing = max(1.0, float((strengths / (strengths + middle)).sum()))
-        low, high = (middle, high) if middle < _RIDGE * noise * sqrt(standing) else (low, middle)
+        low, high = (middle, high) if middle < _STANDING * noise * sqrt(standing) else (low, middle)
     return high
 
 
@@ -142,7 +142,7 @@ def steps_of(
     found = [np.linalg.eigh(moment) for moment in moments]
     lengths = [curvature / 2 * touched * np.maximum(values, 0.0) for values, _ in found]
     own = [length[values > sqrt(2.0 * len(values)) * spread] for length, (values, _) in zip(lengths, found)]
-    ridge = ridge_of(noise, np.concatenate(own))
+    ridge = ridge_of(noise, blocks[-1].stop, np.concatenate(own))
     inverses = [np.asarray((axes / (length + ridge)) @ axes.T, np.float64) for length, (_, axes) in zip(lengths, found)]
     return Steps(blocks, tuple(inverses))
 
@@ -156,7 +156,7 @@ def reached(*, curvature: float, noise: float, records: int, features: int, roun
     that vary in few directions go further along these.
     """
     strength = records / features
-    ridge = ridge_of(noise, np.full(features, curvature / 2 * touched * strength))
+    ridge = ridge_of(noise, features, np.full(features, curvature / 2 * touched * strength))
     rate = curvature * strength / (curvature / 2 * touched * strength + ridge)
     return 1 - (1 - min(1.0, rate)) ** rounds
 

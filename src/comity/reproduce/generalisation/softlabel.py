@@ -84,15 +84,15 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
         )
 
 
-def dealt(data: Table, parties: int, auxiliary: int) -> tuple[Layout, SoftLabel]:
+def dealt(data: Table, parties: int, auxiliary: int, records: int = RECORDS) -> tuple[Layout, SoftLabel]:
     """Training records in a public random order, the first of them to the parties, then the public rows."""
     encoding = Encoding(data.schema, scaling="symmetric", rows="scaled", intercept=True)
     train, test = (encoding.encode(frame, where=data.name).records for frame in (data.train, data.test))
     target = data.schema.target
     assert isinstance(target, Classes) and train.labels is not None and test.labels is not None
     order = Stream.public("generalisation softlabel", data.name).permutation(len(train))
-    private = parties * RECORDS
-    places, public = order[:private].reshape(parties, RECORDS), order[private : private + auxiliary]
+    private = parties * records
+    places, public = order[:private].reshape(parties, records), order[private : private + auxiliary]
     held = Layout(
         train.features[places],
         np.asarray(train.labels, np.int64)[places],
@@ -101,7 +101,7 @@ def dealt(data: Table, parties: int, auxiliary: int) -> tuple[Layout, SoftLabel]
         np.asarray(test.labels, np.int64),
         target.values,
     )
-    return held, SoftLabel(auxiliary=held.auxiliary, classes=held.classes, records_per_party=RECORDS, encoding=encoding)
+    return held, SoftLabel(auxiliary=held.auxiliary, classes=held.classes, records_per_party=records, encoding=encoding)
 
 
 def runs(held: Layout, protocol: SoftLabel, epsilon: float, repeats: int, name: str) -> tuple[list[Scores], str]:
