@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comity.protocols.averaging import Averaging, rule
+from comity.protocols.averaging.by_moments import deviation_of
 from tests.averaging.default_consortium import consortium
 
 
@@ -36,8 +37,9 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do():
         moment[0, 0] = 1e4
         steps = built.steps_from([moment], who)
         lengths.append(float(steps.along(np.eye(1, width))[0, 0]))
-        spread = rule.ridge_of(built.gradient_noise(who), width, np.zeros(0))
-        # What only the noise of the second moment could have made does not count as standing.
-        moment[1:3, 1:3] = np.eye(2) * 1e-6
-        assert float(built.steps_from([moment], who).along(np.eye(1, width, 2))[0, 2]) == pytest.approx(1 / spread)
+        # What the noise of the second moment alone could have made does not count as standing.
+        edge = np.sqrt(2 * width) * deviation_of(built.declare(who)["second_moment"], who)
+        flat = built.steps_from([np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
+        alone = rule.ridge_of(built.gradient_noise(who), width, np.zeros(0))
+        assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(who)) / 2 * edge * 0.9 + alone)
     assert lengths[1] == pytest.approx(lengths[0], rel=1e-6)

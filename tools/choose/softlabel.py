@@ -115,7 +115,7 @@ def choices() -> Iterator[Choice]:
     yield tried(sums, "TOLD", (0.1, 0.3, 0.6, 1.0), class_sums.TOLD)
     yield tried(sums, "_NOISY", (0.0, 0.15, 0.25, 0.5), class_sums._NOISY)
     yield tried(sums, "_ROUNDS", ((1, 1), (1, 2), (2, 2)), class_sums._ROUNDS)
-    yield tried(sums, "_L2_PER_DEVIATION", (1.0, 4.0, 16.0), class_sums._L2_PER_DEVIATION)
+    yield tried(sums, "_L2_PER_DEVIATION", (0.25, 1.0, 4.0), class_sums._L2_PER_DEVIATION)
     yield tried("rule", "_SUM_NOISE", (0.1, 0.2, 0.4), rule._SUM_NOISE)
     yield tried("rule", "_MOSTLY_NOISE", (0.2, 0.4, 0.8), rule._MOSTLY_NOISE)
     yield tried("rule", "_DIRECTIONS_PER_CLASS", (0.3, 1, 2, 4), rule._DIRECTIONS_PER_CLASS, "several")

@@ -79,10 +79,10 @@ class Cells(RecordTotal):
         """The discriminant of the auxiliary rows, each with the shares of labels that its cell has.
 
         By one reading the shares grow with the count in units of the noise: a lead of one standard deviation is worth
-        a factor e, so that a cell that noise alone decided says little. By the other they are the counts themselves,
-        those that noise made negative being none, and each of them uncertain by half a deviation: what is rare in every
-        cell is still there. Their geometric mean is taken. Guessing again from the discriminant's own posteriors would
-        make these surer than the counts are.
+        a factor e, so that a cell that noise alone decided says little, and one that it did not says its most frequent
+        label. By the other they are the counts themselves, none negative and each uncertain by half a deviation. Their
+        geometric mean is taken. Guessing again from the discriminant's own posteriors would make these surer than the
+        counts are.
         """
         unit = max(deviation, _LEAST_DEVIATION)
         counted = np.maximum(mean, 0.0) + 0.5 * unit
