@@ -26,7 +26,7 @@ TUNED = {
     ),
     "protocols/averaging/moment_blocks.py": ("WIDEST_WHOLE",),
     "protocols/averaging/objectives.py": ("clip=0.5",),
-    "protocols/averaging/protocol.py": ("HEADROOM",),
+    "protocols/averaging/sizes.py": ("HEADROOM",),
     "protocols/declared_records.py": ("FAR",),
     "protocols/softlabel/rule.py": (
         "_VOTE_NOISE",

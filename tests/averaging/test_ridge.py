@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from comity.protocols.averaging import Averaging, rule
-from comity.protocols.averaging.by_moments import deviation_of
 from tests.averaging.default_consortium import consortium
 
 
@@ -38,7 +37,7 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do():
         steps = built.steps_from([moment], who)
         lengths.append(float(steps.along(np.eye(1, width))[0, 0]))
         # What the noise of the second moment alone could have made does not count as standing.
-        edge = np.sqrt(2 * width) * deviation_of(built.declare(who)["second_moment"], who)
+        edge = np.sqrt(2 * width) * built.declare(who)["second_moment"].opened_deviation(who)
         flat = built.steps_from([np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
         alone = rule.ridge_of(built.gradient_noise(who), width, np.zeros(0))
         assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(who)) / 2 * edge * 0.9 + alone)

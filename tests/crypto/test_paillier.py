@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp, kstest
 
+from comity.crypto.paillier import cryptosystem as paillier
 from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey, PublicKey
-from comity.crypto.paillier.cryptosystem import cryptosystem as paillier
 from comity.crypto.paillier.tables import FixedBase
 from comity.errors import Malformed
 

@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from comity.errors import DataError
-from comity.learn.fitting import logistic, newton
+from comity.learn import logistic
+from comity.learn.fitting import newton
 
 
 def unit_rows(rng, *shape):

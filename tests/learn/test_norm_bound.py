@@ -11,8 +11,7 @@ from scipy.special import lambertw
 from scipy.special import softmax as normalise
 
 from comity.errors import StudyError
-from comity.learn import minimiser_radius, one_hot, vector_radius
-from comity.learn.fitting import logistic, softmax
+from comity.learn import logistic, minimiser_radius, one_hot, softmax, vector_radius
 
 
 def test_the_constants():

@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from scipy.special import softmax as normalise
 
 from comity.errors import DataError
-from comity.learn import one_hot
-from comity.learn.fitting import logistic, softmax
+from comity.learn import logistic, one_hot, softmax
 from comity.learn.fitting.softmax import contrasts
 
 

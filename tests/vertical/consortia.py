@@ -10,8 +10,8 @@ import pandas as pd
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Bounded, Categorical, Classes, Numeric, Records, Schema
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
@@ -87,7 +87,7 @@ def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False
 
 def consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     names = tuple(tried.columns)
-    pure = getattr(tried, "pure", True)
+    pure = getattr(getattr(tried, "quadratic", tried), "pure", True)
     return Consortium(
         parties=names,
         loss=loss or (Pure(1) if pure else Approx(1, 1e-5)),

@@ -13,12 +13,12 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.gradients_in_one_place import exact_sums
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
+from comity.reproduce.vertical.gradients_in_one_place import exact_sums
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 
@@ -154,7 +154,7 @@ def audit_scores(tried, who, parts_left, shrink=1.0):
         drawn = np.zeros((draws, len(step)))
         for part in range(parts_left):
             source = SeededNoise(10 * place + part)
-            drawn += noise.draw(source, scale, drawn.shape, permit=Permit("gradient", 0), part=True)
+            drawn += noise.draw(source, scale, drawn.shape, permit=simulated("gradient"), part=True)
         out.append((shift * step + shrink * drawn) @ (step / np.linalg.norm(step) / scale.total))
     return out
 
@@ -205,7 +205,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
     holder, forbidden = tried.layout.label_at, []
-    descent = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
     whitening, intervals = tried.whitening(descent), tried.intervals(descent)
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])

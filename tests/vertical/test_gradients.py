@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
     CURVE,
@@ -25,17 +24,19 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
-from comity.runtime.simulate import simulate
+from comity.reproduce.vertical.gradients_in_one_place import descended, exact_sums
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
+from .consortia import protocol as quadratic
 from .test_resume import Stumbling
 
 ROWS = 700
 
 
 def protocol(parties=2, **options):
-    settings = {"most": 1 << 14, "products": "dealer", **options}
-    return GradientRegression(schema=schema(linear=settings.pop("linear", False)), columns=HELD[parties], **settings)
+    rounds = {key: options.pop(key) for key in ("solver", "rounds") if key in options}
+    return GradientRegression(quadratic=quadratic(parties, **{"products": "dealer", **options}), **rounds)
 
 
 def columns_of(tried, frame):
@@ -123,7 +124,8 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties):
 
 def test_a_holder_of_the_label_alone_takes_part():
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    tried = GradientRegression(schema=schema(), columns=held, products="dealer", most=1 << 14, rounds=2)
+    before = VerticalRegression(schema=schema(), columns=held, products="dealer", most=1 << 14)
+    tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
     plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
@@ -155,7 +157,7 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
     encoded = tried.encoding.encode(frame).records
     wanted = logistic(encoded.features, encoded.labels.astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
-    start = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
+    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
 
     def off(coef):
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
@@ -180,9 +182,7 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
 
 def test_rounds_follow_an_alignment():
     frame = people(80)
-    tried = GradientRegression(
-        schema=schema(identifier=True), columns=HELD[2], products="dealer", alignment="keyed", most=1 << 10, rounds=2
-    )
+    tried = protocol(2, identifier=True, alignment="keyed", most=1 << 10, rounds=2)
     records = {
         "ash": parts(tried, frame.iloc[5:])["ash"],
         "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
@@ -226,7 +226,13 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     tried, frame = protocol(2), people(400)
     found = simulate(
-        tried, parties=parts(tried, frame), epsilon=1, delta=1e-5, unit="record", colluders=1, schema=tried.schema
+        tried,
+        parties=parts(tried, frame),
+        epsilon=1,
+        delta=1e-5,
+        unit="record",
+        colluders=1,
+        schema=tried.layout.schema,
     )
     assert 0.9 < found.guarantee.epsilon <= 1
     text = found.plan.as_text()
@@ -248,12 +254,10 @@ def test_auto_decides_by_public_things():
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
     low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
-    assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
+    assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
 
 
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
-    from .consortia import protocol as quadratic
-
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
     who = consortium(tried, Approx(0.9 * SWITCH, 1e-5))

@@ -8,8 +8,9 @@ import pytest
 from comity.errors import DataError, StudyError
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
-from comity.runtime.run import gather, run_study
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 from .consortia import people, schema
 
@@ -168,9 +169,9 @@ def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path, monkeypat
 
 
 def test_comity_new_writes_a_study_that_runs(tmp_path):
-    from comity.cli.starters import starter
+    from comity.protocols.vertical.starter import write
 
-    starter("vertical")(tmp_path)
+    write(tmp_path)
     built = Study.load(tmp_path / "study.toml")
     assert "keyed" in built.plan().as_text() or "matches ids" in built.plan().as_text()
     found = run_study(built, seed=1)

@@ -28,7 +28,7 @@ from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging, by_moments, rule
 from comity.protocols.averaging.baselines import error_of
-from comity.protocols.averaging.by_moments import deviation_of, fitted
+from comity.protocols.averaging.by_moments import fitted
 from comity.protocols.averaging.moment_blocks import matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.reproduce.generalisation.averaging import COLLUDERS, DELTA, EPSILONS, consortium
@@ -143,7 +143,7 @@ def solved(own: Held, who: Consortium, source: NoiseSource) -> Floats:
         layout,
         opened(release, exact, who, source),
         records=len(features),
-        deviation=deviation_of(release, who),
+        deviation=release.opened_deviation(who),
         classes=classes,
     )
     return found.coef[None]
@@ -205,7 +205,7 @@ def _between(ends: tuple[float, float]) -> Utilities:
             for epsilon in EPSILONS:
                 own, who = held(name), held(name).on_terms(epsilon, 0.0)
                 release = own.protocol.layout(who).release(who, 4 * len(own.everything[0]))
-                noise = deviation_of(release, who) * sqrt(own.protocol.features) / len(own.everything[0])
+                noise = release.opened_deviation(who) * sqrt(own.protocol.features) / len(own.everything[0])
                 way = "moments" if ends[0] < noise <= ends[1] else "average"
                 out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
     return out

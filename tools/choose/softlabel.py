@@ -86,7 +86,7 @@ def _votes_of(deal: Deal) -> Any:
     return mean_votes(held(deal)[0])
 
 
-def worth(deal: Deal, epsilon: float, statistic: str = "auto", delta: float = DELTA) -> float:
+def worth(deal: Deal, epsilon: float, statistic: Any = "auto", delta: float = DELTA) -> float:
     """The mean over a few draws of the noise."""
     layout, protocol = held(deal)
     protocol = replace(protocol, statistic=statistic)

@@ -32,6 +32,10 @@ def init(
     listen: Annotated[
         str | None, typer.Option(help="Where the relay listens, if not at every address.", show_default=False)
     ] = None,
+    websocket: Annotated[
+        int | None,
+        typer.Option(help="A second port, for members who get out by websocket alone: 443.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an authority, a relay and one invitation for each party; or invite further parties.
@@ -41,7 +45,7 @@ def init(
     from comity.runtime.nats.consortium import Invitation
     from comity.runtime.nats.consortium import init as begin
 
-    written = begin(folder, address=address, listen=listen, parties=party or [])
+    written = begin(folder, address=address, listen=listen, websocket=websocket, parties=party or [])
     if not written:
         raise typer.BadParameter("nobody is invited; give --party NAME.")
     found = Invitation.load(written[0])
@@ -64,6 +68,7 @@ def join(
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate that came back.", show_default=False)
     ] = None,
+    websocket: Annotated[bool, typer.Option("--websocket", help="Dial the relay by websocket.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make your own key and the signing request to send back; with --certificate, put that in its place.
@@ -76,10 +81,10 @@ def join(
     from comity.runtime.nats.consortium import join as joining
 
     asked = Invitation.load(invitation)
-    done = joining(invitation, folder, certificate)
+    done = joining(invitation, folder, certificate, websocket=websocket)
     document = {
         "member": asked.member,
-        "address": asked.address,
+        "address": done.relay.address,
         "request": str(done.request),
         "key": done.key,
         "authority": asked.fingerprint,
@@ -92,7 +97,7 @@ def join(
         ]
     else:
         lines = [f"{asked.member} is a member until {done.until:%Y-%m-%d}. In your site file:", "", "[relay]"]
-        lines += [f'address = "{asked.address}"', f'certificate = "{done.relay.certificate}"']
+        lines += [f'address = "{done.relay.address}"', f'certificate = "{done.relay.certificate}"']
     show("\n".join(lines), document, as_json=as_json)
 
 

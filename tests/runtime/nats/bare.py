@@ -16,7 +16,7 @@ class Bare:
 
     def __init__(self, relay, **options):
         self.client, self.errors, self.closed = Client(), [], asyncio.Event()
-        self.options = {"tls": relay.context(), "tls_handshake_first": True, **options}
+        self.options = {"tls": relay.context(), "tls_handshake_first": not relay.is_websocket, **options}
         self.address = relay.address
 
     async def __aenter__(self):

@@ -221,7 +221,9 @@ class NatsLine:
         loop = self.loop.loop if party else self.channels[-1]._loop
         before = link._client
         assert before is not None
-        loop.call_soon_threadsafe(before._transport._io_writer.transport.abort)
+        carrier = before._transport
+        wire = carrier._ws._writer if hasattr(carrier, "_ws") else carrier._io_writer
+        loop.call_soon_threadsafe(wire.transport.abort)
         wait_until(lambda: link._client is not before)
         return True
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Records
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Pooling = Literal["sum", "none"]
+Counted = Annotated[int, Interval(ge=1, le=2)]
+"""How often."""
 
 # Records that one party may count; cells are cut beyond. It decides how wide the integers are, and moves no noise: a
 # limit of size.
@@ -65,17 +68,10 @@ class SyntheticData(CountedData):
     """
 
     pooling: Pooling = "sum"
-    rounds: int = 1
+    rounds: Counted = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in get_args(Pooling):
-            raise StudyError(
-                f"synthetic.pooling must be one of {', '.join(get_args(Pooling))}, found {self.pooling!r}",
-                key="synthetic.pooling",
-            )
-        if self.rounds not in (1, 2):
-            raise StudyError(f"synthetic.rounds must be 1 or 2, found {self.rounds}", key="synthetic.rounds")
         if self.rounds == 2 and self.pooling == "none":
             raise StudyError(
                 'synthetic.rounds = 2 chooses from the counts of all parties together, found pooling = "none"; set '
@@ -192,7 +188,7 @@ class SyntheticData(CountedData):
         }
 
     def _strongest(self, opened: NDArray[np.float64], who: Consortium) -> NDArray[np.int64]:
-        return self.recount(who).strongest(opened, self._deviation(self._counts(self.whole(who), who), who, who.size))
+        return self.recount(who).strongest(opened, self._counts(self.whole(who), who).opened_deviation(who, who.size))
 
     # What a site does.
 
@@ -240,7 +236,7 @@ class SyntheticData(CountedData):
     def _combined(self, tables: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
         parties = int(tables["parties"])
         rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (self._deviation(release, who, parties) for release in rounds)
+        first, second = (release.opened_deviation(who, parties) for release in rounds)
         both = self.recount(who).combined(
             np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
         )
@@ -273,7 +269,7 @@ class SyntheticData(CountedData):
     def _narrower(self, who: Consortium) -> float:
         """The deviation of what both rounds count over that of the first."""
         rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (self._deviation(release, who, who.size) for release in rounds)
+        first, second = (release.opened_deviation(who, who.size) for release in rounds)
         return second / hypot(first, second)
 
     def _said_of_rounds(self, who: Consortium) -> str:

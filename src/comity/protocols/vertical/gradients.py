@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
@@ -29,17 +30,20 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.protocol import step
 from comity.learn.fitting.quadratic import solve, spectral_norm
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.by_columns.terms import adversary
 from comity.protocols.vertical import terms
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.descent import Descent
 from comity.protocols.vertical.instruments import Whitening, constant_units
 from comity.protocols.vertical.landscape import Landscape
-from comity.protocols.vertical.layout import PLACES
+from comity.protocols.vertical.layout import PLACES, Layout
+from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.response import (
     ERROR,
@@ -52,6 +56,7 @@ from comity.protocols.vertical.response import (
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
 
 if TYPE_CHECKING:
+    from comity.federation.evaluation.protocol import Measuring
     from comity.learn.released.classifiers import LinearClassifier
     from comity.learn.released.regressor import LinearRegressor
 
@@ -66,12 +71,16 @@ beat the quadratic there from ε = 0.3 on, and at ε = 0.1 not on Adult.
 TENTHS_FOR_MOMENTS = 4
 """Of μ². By accuracies on test rows of Adult and credit defaults: 2.5, 4 and 6 differ by up to 0.0014."""
 
+Solver = Literal["gradient", "auto"]
+HowOften = Annotated[int, Interval(ge=1, le=MOST_ROUNDS)]
+
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GradientRegression(VerticalRegression):
-    """`solver` is gradient, or auto: rounds where they can be made and help, and the quadratic alone elsewhere.
+class GradientRegression(ColumnRegression):
+    """Rounds after the release of `quadratic`. `solver` is gradient, or auto: rounds where they can be made and help,
+    and the quadratic alone elsewhere.
 
     Adversary    as `VerticalRegression` with `products="dealer"`: a coordinator that works with no party, and up to
                  `colluders` parties together; at `colluders` = 0 every party by itself.
@@ -82,27 +91,22 @@ class GradientRegression(VerticalRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    solver: str = "gradient"
-    rounds: int = 6
+    quadratic: VerticalRegression
+    solver: Solver = "gradient"
+    rounds: HowOften = 6
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.solver not in ("gradient", "auto"):
-            raise StudyError(f"vertical.solver must be gradient or auto, found {self.solver!r}", key="vertical.solver")
-        if not 1 <= self.rounds <= MOST_ROUNDS:
-            raise StudyError(
-                f"vertical.rounds must lie between 1 and {MOST_ROUNDS}, found {self.rounds}", key="vertical.rounds"
-            )
         if self.solver == "gradient":
             self._require(self.layout.classes is not None, "target", "a target of two classes")
-            self._require(not self.pure, "privacy.delta", "Gaussian noise: set privacy.delta above 0")
+            self._require(not self.quadratic.pure, "privacy.delta", "Gaussian noise: set privacy.delta above 0")
             self._require(
-                self.products == "dealer",
+                self.quadratic.products == "dealer",
                 "vertical.products",
                 'elementwise products, which "rlwe" has not: set vertical.products = "dealer"',
             )
             self._require(
-                not self.party_epsilon,
+                not self.quadratic.party_epsilon,
                 "vertical.party_epsilon",
                 "budgets about whole records: leave vertical.party_epsilon out",
             )
@@ -113,13 +117,34 @@ class GradientRegression(VerticalRegression):
 
     @property
     def title(self) -> str:
-        return f"{super().title[:-1]}, {'gradients' if self.solver == 'gradient' else 'gradients where they help'})"
+        where = "gradients" if self.solver == "gradient" else "gradients where they help"
+        return f"vertical ({self.quadratic.traits}, {where})"
+
+    @property
+    def layout(self) -> Layout:
+        return self.quadratic.layout
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        return self.quadratic.columns
+
+    @property
+    def alignment(self) -> str:
+        return self.quadratic.alignment
+
+    @property
+    def most(self) -> int:
+        return self.quadratic.most
+
+    @property
+    def product(self) -> ColumnProducts:
+        return self.quadratic.product
 
     def descends(self, who: Consortium) -> bool:
         """Whether this study makes gradient rounds: decided by public things, before anything is spent."""
         if self.solver == "gradient":
             return True
-        if not self.layout.classes or self.products != "dealer" or self.party_epsilon:
+        if not self.layout.classes or self.quadratic.products != "dealer" or self.quadratic.party_epsilon:
             return False
         return isinstance(who.loss, Approx) and float(who.loss.epsilon) >= SWITCH
 
@@ -129,21 +154,21 @@ class GradientRegression(VerticalRegression):
         return Rounds(layout=self.layout)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
-        before = super().parts
+    def parts(self) -> Mapping[str, Part]:
+        before = self.quadratic.parts
         return {**before, "rounds": self.descent} if self.layout.classes else before
 
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
         if not self.descends(who):
-            return super().declare(who)
-        terms.check(self, who)
+            return self.quadratic.declare(who)
+        terms.check(self.quadratic, who)
         told = Derived("moments", "gradient")
         before = [
             replace(release, known_parts=1) if release.name == "moments" else release
-            for release in super().declare(self.for_moments(who)).releases
-            if release.name not in self._made
+            for release in self.quadratic.declare(self.for_moments(who)).releases
+            if release.name not in self.quadratic.made
         ]
         between = [
             replace(release, protection=told) if release.name in ("weights", "interval") else release
@@ -152,7 +177,7 @@ class GradientRegression(VerticalRegression):
         model = Release(
             name="model", source=COORDINATOR, to=EVERYONE, protection=told, form=Array((self.layout.encoding.width,))
         )
-        held = adversary(self, who, "the model")
+        held = adversary(self.quadratic, who, "the model")
         alone = "" if who.colluders else ", and each party by itself"
         return Declaration((*before, *between, self.gradient(who.loss), model), adversary=held + alone)
 
@@ -189,17 +214,15 @@ class GradientRegression(VerticalRegression):
 
     def round_deviation(self, who: Consortium) -> float:
         """Of the noise in one opened sum of a round."""
-        release = self.gradient(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / release.parts(who))
+        return self.gradient(who.loss).opened_deviation(who)
 
     # The coordinator's side.
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who = parties.consortium
         if not self.descends(who):
-            return super().coordinate(parties)
-        opened, rows = self.open_moments(parties)
+            return self.quadratic.coordinate(parties)
+        opened, rows = self.quadratic.open_moments(parties)
         descent = self.start(opened, rows, who)
         self.descent.coordinate_blinding(parties, self.whitening(descent))
         for number in range(self.rounds):
@@ -209,7 +232,7 @@ class GradientRegression(VerticalRegression):
 
     def start(self, opened: Floats, rows: int, who: Consortium) -> Descent:
         """The quadratic's solution, and what the moments tell the rounds."""
-        dissection, deviation = self.dissection, self.deviation(self.for_moments(who))
+        dissection, deviation = self.quadratic.dissection, self.quadratic.deviation(self.for_moments(who))
         gram, moment, _ = dissection.split(dissection.assembled(opened, rows))
         variances, *_ = dissection.split(dissection.variances(deviation))
         found = solve(gram, moment, spectral_norm(variances) / 2)
@@ -226,9 +249,9 @@ class GradientRegression(VerticalRegression):
         for party, matrix in landscape.whitening(places).items():
             own = places[party]
             found[own, own] = matrix
-            if self.intercept:
+            if self.layout.intercept:
                 found[own, -1] = -matrix @ landscape.mean[own] / self.layout.constant
-        if self.intercept:
+        if self.layout.intercept:
             found[-1, -1] = np.ldexp(constant_units(size), -PLACES) * sqrt(size) / self.layout.constant
         return found
 
@@ -253,6 +276,11 @@ class GradientRegression(VerticalRegression):
 
     # At a site.
 
+    @step(sends="moments")
+    def contribute(self, site: Site) -> None:
+        """The quadratic's step under its own name, by which `open_moments` asks for it."""
+        self.quadratic.contribute(site)
+
     @step(sends="gradient")
     def descend(self, site: Site) -> None:
         site.contribute(share=self.descent.share(site, int(site.label)))
@@ -261,25 +289,30 @@ class GradientRegression(VerticalRegression):
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
         if "errors" in released:
-            return super().present(released, who)
+            return self.quadratic.present(released, who)
         return self.model(np.asarray(released["model"], np.float64))
+
+    def measured(self, who: Consortium) -> Measuring:
+        from comity.protocols.vertical.evaluation import ErrorsByColumns
+
+        return ErrorsByColumns(self, self.quadratic)
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         if self.descends(who):
-            return super().notes(who)
+            return self.quadratic.notes(who)
         why = (
             f'vertical.solver = "auto": the quadratic alone, without the {self.rounds} private rounds: these are for a '
             f'target of two classes from eps {SWITCH} on, with vertical.products = "dealer", a delta and no '
             "party_epsilon"
         )
-        return (*super().notes(who), why)
+        return (*self.quadratic.notes(who), why)
 
     def expectation(self, who: Consortium) -> str:
         if not self.descends(who):
-            return super().expectation(who)
+            return self.quadratic.expectation(who)
         release = self.gradient(who.loss)
         factor = who.size / release.parts(who)
-        moments = self.deviation(self.for_moments(who)) / float(self.dissection.weight.max())
+        moments = self.quadratic.deviation(self.for_moments(who)) / float(self.quadratic.dissection.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "
             f"rounds {self.round_deviation(who):.3g} in every sum of residuals, where one record counts at most "

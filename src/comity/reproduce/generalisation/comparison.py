@@ -1,27 +1,25 @@
 """How accurate the defaults are on public tables, with what they are to be compared with beside each in the same run.
 
-Every method has a module `generalisation.METHOD` with
+A method whose entry has a `comparison` takes part, with a function
 
     def rows(*, quick: bool) -> Iterator[dict[str, Any]]
 
-which makes its rows with `generalisation.rows.row` over tables of `generalisation.tables`. These tables are no holdout:
-constants of the methods were chosen with a look at some of them, test rows included; each says beside itself on which.
+which makes its rows with `rows.row` over the `tables` beside this file. Constants that `python -m
+tools.choose` chose saw training rows of these tables only; others say beside themselves on what they were chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from comity.artefacts.writing import write_text
+from comity.protocols import entries
+from comity.protocols.entry import found
 from comity.reproduce.generalisation.rows import REACHABLE
-
-METHODS = ("averaging", "vertical", "softlabel")
-"""Modules `generalisation.METHOD`, in the order of their rows."""
 
 SHOWN = (
     "case",
@@ -51,7 +49,7 @@ being replaced, with soft labels a whole party. Figures are from test records:
 - `pooled`: the same kind of model on all records without noise; `below_pooled` is pooled − ours;
 - `own`: mean of the parties alone; `constant`: always the most frequent class, or the mean;
 - `reachable constant`: where whole parties are protected, what a constant that is named under privacy has at most on
-  average, whatever the mechanism (`comity/protocols/softlabel/proof.md`, 15);
+  average, whatever the mechanism (`comity/protocols/softlabel/proof.md`, 7);
 - `sklearn`: scikit-learn's fit on all records by its defaults; `diffprivlib`: one owner, pure ε, by its defaults.
 
 What the tables are stands in `comity/reproduce/generalisation/tables.py`.
@@ -61,16 +59,15 @@ What the tables are stands in `comity/reproduce/generalisation/tables.py`.
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
     """The rows of all methods; with `out` also accuracy.md. COMITY_DATA names the folder of the data."""
     with threadpool_limits(1, user_api="blas"):
-        rows = [row for method in METHODS for row in rows_of(method, quick=quick)]
+        rows = [row for make in compared().values() for row in make(quick=quick)]
     if out is not None:
         write_text(out / "accuracy.md", page(rows))
     return rows
 
 
-def rows_of(method: str, *, quick: bool) -> Iterator[dict[str, Any]]:
-    """One method's rows."""
-    found: Iterator[dict[str, Any]] = import_module(f"comity.reproduce.generalisation.{method}").rows(quick=quick)
-    return found
+def compared() -> dict[str, Callable[..., Iterator[dict[str, Any]]]]:
+    """What makes the rows of each method that takes part."""
+    return {name: found(entry.comparison) for name, entry in entries().items() if entry.comparison is not None}
 
 
 def page(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,10 +1,11 @@
-"""The relay's configuration. What is not allowed in it the server refuses: nobody has a default.
+"""The relay's configuration. The server refuses whatever it does not allow by name.
 
 Promise    A member's certificate publishes at one subject and listens at one other; the coordinator's publishes where
            each member listens and listens where each publishes. Each member has an account of its own, that is, a
            name space with limits, joined to the coordinator's by these two subjects: members can't meet, and one can't
            use up what is meant for all. TLS 1.3 from the first byte, certificates on both sides. No user of the system
-           account, no monitoring port, no JetStream, no cluster, no websocket.
+           account, no monitoring port, no JetStream, no cluster. Websockets only where the consortium has them, and
+           then with the same certificates and the same users.
 Reloads    A reload that would change a setting which a running server can't change fails as a whole, and a member that
            it was to remove stays. So no such setting depends on who the members are.
 """
@@ -27,10 +28,13 @@ MEMBERS = 4096
 """So many subscriptions the coordinator may hold: a bound that stays the same whoever joins."""
 LOG, PID = "relay.log", "relay.pid"
 _LOG_BYTES = 16 << 20
+# Not MQTT, not leaf nodes. Nobody comes by websocket where the relay does not listen for it.
+_WAYS = ["STANDARD", "WEBSOCKET"]
 
 
-def server_configuration(users: Mapping[str, str], *, listen: str, folder: Path) -> str:
-    """For these members, by name with the user that their certificate makes them; the coordinator is one of them."""
+def server_configuration(users: Mapping[str, str], *, listen: str, folder: Path, websocket: str | None = None) -> str:
+    """For these members, by name with the user that their certificate makes them; the coordinator is one of them.
+    `websocket` is where the relay listens for websockets too."""
     parties = [name for name in users if name != COORDINATOR]
     accounts = "\n".join([_coordinator(parties, users.get(COORDINATOR)), *(_member(p, users[p]) for p in parties)])
     return f"""\
@@ -38,15 +42,10 @@ server_name: "comity-relay"
 listen: {json.dumps(listen)}
 
 tls {{
-  cert_file: {json.dumps(str(folder / CERTIFICATE))}
-  key_file: {json.dumps(str(folder / KEY))}
-  ca_file: {json.dumps(str(folder / AUTHORITY))}
-  verify_and_map: true
+{_tls(folder)}
   handshake_first: true
-  min_version: "1.3"
-  timeout: 5
 }}
-
+{"" if websocket is None else _websocket(websocket, folder)}
 accounts {{
 {accounts}
 }}
@@ -62,6 +61,28 @@ pid_file: {json.dumps(str(folder / PID))}
 log_file: {json.dumps(str(folder / LOG))}
 logfile_size_limit: {_LOG_BYTES}
 logfile_max_num: 3
+"""
+
+
+def _tls(folder: Path) -> str:
+    return f"""\
+  cert_file: {json.dumps(str(folder / CERTIFICATE))}
+  key_file: {json.dumps(str(folder / KEY))}
+  ca_file: {json.dumps(str(folder / AUTHORITY))}
+  verify_and_map: true
+  min_version: "1.3"
+  timeout: 5"""
+
+
+def _websocket(listen: str, folder: Path) -> str:
+    return f"""
+websocket {{
+listen: {json.dumps(listen)}
+tls {{
+{_tls(folder)}
+}}
+handshake_timeout: "5s"
+}}
 """
 
 
@@ -102,4 +123,5 @@ def _user(user: str, publish: Sequence[str], listen: Sequence[str]) -> str:
         name: {"allow": subjects} if subjects else {"deny": [">"]}
         for name, subjects in (("publish", list(publish)), ("subscribe", list(listen)))
     }
-    return f'{{ user: {json.dumps(user)}, allowed_connection_types: ["STANDARD"], permissions: {json.dumps(allowed)} }}'
+    ways, permissions = json.dumps(_WAYS), json.dumps(allowed)
+    return f"{{ user: {json.dumps(user)}, allowed_connection_types: {ways}, permissions: {permissions} }}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -44,11 +44,13 @@ _PORT = 4222
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a member must know: its name, whom to dial, and the authority that vouches for the relay."""
+    """What a member must know: its name, whom to dial, and the authority that vouches for the relay. `web_address` is
+    for a member whose firewall lets nothing else out; empty where the relay has no websockets."""
 
     member: str
     address: str
     authority: str
+    web_address: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -83,21 +85,42 @@ class Joined:
     until: datetime | None
 
 
-def init(folder: Path, *, address: str, listen: str | None = None, parties: Sequence[str] = ()) -> list[Path]:
-    """A new consortium, or further parties of one that is there; the invitations that were written."""
+def init(
+    folder: Path,
+    *,
+    address: str,
+    listen: str | None = None,
+    websocket: int | None = None,
+    parties: Sequence[str] = (),
+) -> list[Path]:
+    """A new consortium, or further parties of one that is there; the invitations that were written. `websocket` is a
+    second port, at which the relay takes websockets."""
     with changing(folder):
-        return _init(folder, address, listen, parties)
+        return _init(folder, address, listen, websocket, parties)
 
 
-def _init(folder: Path, address: str, listen: str | None, parties: Sequence[str]) -> list[Path]:
+def _init(folder: Path, address: str, listen: str | None, websocket: int | None, parties: Sequence[str]) -> list[Path]:
     host, port = _split(address)
     if (folder / ROSTER).exists():
         roster = Roster.load(folder)
         if roster.address != f"tls://{host}:{port}":
             raise BadInput(f"{folder / ROSTER}: members dial {roster.address}; leave --address as it is", key="address")
+        if websocket is not None and roster.websocket is None:
+            raise BadInput(
+                f"{folder / ROSTER}: this relay takes no websockets, and one that runs can't begin to; leave "
+                '--websocket out, or add websocket = "0.0.0.0:443" there and start the relay again',
+                key="websocket",
+            )
         invited = list(parties)
     else:
-        roster = Roster(f"tls://{host}:{port}", listen or f"0.0.0.0:{port}")
+        here = (listen or f"0.0.0.0:{port}").rpartition(":")
+        roster = Roster(f"tls://{host}:{port}", "".join(here))
+        if websocket is not None:
+            if str(websocket) == here[2]:
+                raise BadInput(
+                    f"--websocket {websocket}: the relay listens at this port already; choose another", key="websocket"
+                )
+            roster = replace(roster, websocket=f"{here[0]}:{websocket}")
         invited = [COORDINATOR, *parties]
     # All names before anything is written.
     for name in invited:
@@ -112,19 +135,25 @@ def _init(folder: Path, address: str, listen: str | None, parties: Sequence[str]
     written = []
     for name in invited:
         written.append(folder / "invitations" / f"{name}.toml")
-        write_text(written[-1], Invitation(name, roster.address, pem).to_toml())
+        write_text(written[-1], Invitation(name, roster.address, pem, roster.web_address or "").to_toml())
     return written
 
 
-def join(invitation: Path, folder: Path, certificate: Path | None = None) -> Joined:
+def join(invitation: Path, folder: Path, certificate: Path | None = None, *, websocket: bool = False) -> Joined:
     """A member's own side: makes its key and request in `folder`, or puts the certificate there that came back."""
     asked = Invitation.load(invitation)
-    relay = Relay(asked.address, folder / CERTIFICATE)
+    if websocket and not asked.web_address:
+        raise BadInput(
+            f"{invitation}: this relay takes no websockets; dial {asked.address}, or ask its holder for them",
+            key="websocket",
+        )
+    address = asked.web_address if websocket else asked.address
+    relay = Relay(address, folder / CERTIFICATE)
     known = folder / AUTHORITY
     if known.exists() and known.read_text("ascii") != asked.authority:
         raise BadInput(f"{known}: this folder belongs to another consortium; choose another", code="authority")
     write_text(known, asked.authority)
-    write_text(folder / MEMBERSHIP, f"member = {json.dumps(asked.member)}\naddress = {json.dumps(asked.address)}\n")
+    write_text(folder / MEMBERSHIP, f"member = {json.dumps(asked.member)}\naddress = {json.dumps(address)}\n")
     request = new_request(folder, asked.member)
     until = None if certificate is None else install(folder, asked.member, _text(certificate))
     return Joined(relay, folder / REQUEST, fingerprint(request), until)

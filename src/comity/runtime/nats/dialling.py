@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from comity.errors import BadInput
@@ -23,12 +24,26 @@ class Relay:
         for name in ("key", "authority"):
             if getattr(self, name) == Path():
                 object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
-        if not self.address.startswith("tls://"):
-            raise BadInput(f"relay.address = {self.address!r}: expected tls://HOST:PORT", key="relay.address")
+        if not self.address.startswith(("tls://", "wss://")):
+            raise BadInput(
+                f"relay.address = {self.address!r}: expected tls://HOST:PORT, or wss://HOST:PORT for a websocket",
+                key="relay.address",
+            )
+
+    @property
+    def is_websocket(self) -> bool:
+        return self.address.startswith("wss://")
 
     def require(self) -> None:
         """Refuses files with which nobody could dial, before anything waits for a connection."""
         from comity.runtime.nats.certificates import load_certificate
+
+        if self.is_websocket and find_spec("aiohttp") is None:
+            raise BadInput(
+                f"relay.address = {self.address!r}: a websocket needs the extra deploy-websocket; install it: "
+                "pip install 'comity[deploy-websocket]', or dial tls://HOST:PORT",
+                key="relay.address",
+            )
 
         for path, what in ((self.certificate, "certificate"), (self.key, "key"), (self.authority, "authority")):
             if not path.is_file():

@@ -53,7 +53,9 @@ def _members(folder: Path, roster: Roster, now: datetime) -> Iterator[Finding]:
 def _configuration(folder: Path, roster: Roster, now: datetime) -> Finding:
     """What the server was given, against what the roster says now: whoever was taken out by hand is still in."""
     path = folder / FOLDER / CONFIGURATION
-    due = server_configuration(roster.users(now), listen=roster.listen, folder=path.parent.resolve())
+    due = server_configuration(
+        roster.users(now), listen=roster.listen, folder=path.parent.resolve(), websocket=roster.websocket
+    )
     remedy = f"comity relay reload {folder}" if is_running(folder) else f"comity relay serve {folder} writes it"
     try:
         written = path.read_text("utf-8")

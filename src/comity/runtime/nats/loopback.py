@@ -32,16 +32,20 @@ class Loopback:
     home: Path
 
     @classmethod
-    def make(cls, home: Path, parties: Iterable[str]) -> Loopback:
-        """With all of these parties and the coordinator admitted."""
+    def make(cls, home: Path, parties: Iterable[str], *, websocket: bool = False) -> Loopback:
+        """With all of these parties and the coordinator admitted; they dial by websocket if asked to."""
         made, port = cls(home), free_port()
         invitations = consortium.init(
-            made.consortium, address=f"{HOST}:{port}", listen=f"{HOST}:{port}", parties=list(parties)
+            made.consortium,
+            address=f"{HOST}:{port}",
+            listen=f"{HOST}:{port}",
+            websocket=free_port() if websocket else None,
+            parties=list(parties),
         )
         authority, roster = Authority.load(made.consortium / "authority"), Roster.load(made.consortium)
         for invitation in invitations:
             name = invitation.stem
-            joined = consortium.join(invitation, made.relay_folder(name))
+            joined = consortium.join(invitation, made.relay_folder(name), websocket=websocket)
             issued = authority.sign_member(joined.request.read_text("ascii"), name)
             roster = roster.admitted(name, issued)
             install(made.relay_folder(name), name, issued.pem)

@@ -1,8 +1,8 @@
 """The relay's process: a `nats-server` with the configuration that follows from the roster, and reloads that are seen.
 
 Promise    After `reload` the server has the configuration of the roster, or whoever called hears that it has not: the
-           server's own log is read, because it does as if nothing were wrong and goes on with the old one. While
-           `serve` runs, a member whose certificate ends is cut off at that moment.
+           server's own log is read, because a server that rejects a configuration goes on with the old one and gives
+           no other sign. While `serve` runs, a member whose certificate ends is cut off at that moment.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Written:
 def write_configuration(consortium: Path, *, now: datetime | None = None) -> Written:
     """Write what the server is to have, from the roster; the server checks it before it takes the place of the last."""
     roster, folder = Roster.load(consortium), (consortium / FOLDER).resolve()
-    text = server_configuration(roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder)
+    text = server_configuration(
+        roster.users(now or datetime.now(UTC)), listen=roster.listen, folder=folder, websocket=roster.websocket
+    )
     path, draft = folder / CONFIGURATION, folder / f"{CONFIGURATION}.draft"
     write_text(draft, text)
     tried = subprocess.run([find_server(), "-t", "-c", draft], capture_output=True, text=True, check=False)

@@ -49,11 +49,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """`address` is what members dial, `listen` where the relay listens."""
+    """`address` is what members dial, `listen` where the relay listens, `websocket` where it listens for websockets."""
 
     address: str
     listen: str
     members: Mapping[str, Member] = field(default_factory=lambda: MappingProxyType({}))
+    websocket: str | None = None
+
+    @property
+    def web_address(self) -> str | None:
+        """What members dial who can't get out by any other port; None where the relay has no websockets."""
+        if self.websocket is None:
+            return None
+        return f"wss://{self.address.removeprefix('tls://').rpartition(':')[0]}:{self.websocket.rpartition(':')[2]}"
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -115,6 +123,8 @@ class Roster:
 
     def save(self, folder: Path) -> None:
         lines = [f"address = {json.dumps(self.address)}", f"listen = {json.dumps(self.listen)}"]
+        if self.websocket is not None:
+            lines.append(f"websocket = {json.dumps(self.websocket)}")
         for name, member in self.members.items():
             lines += ["", f"[members.{name}]"]
             if member.key is not None and member.until is not None:
@@ -129,7 +139,13 @@ class Roster:
         try:
             table = tomllib.loads(path.read_text("utf-8"))
             members = {checked_name(name): _member(one) for name, one in table.get("members", {}).items()}
-            return cls(_text(table["address"]), _text(table["listen"]), MappingProxyType(members))
+            websocket = table.get("websocket")
+            return cls(
+                _text(table["address"]),
+                _text(table["listen"]),
+                MappingProxyType(members),
+                None if websocket is None else _text(websocket),
+            )
         except FileNotFoundError:
             raise BadInput(
                 f"{path}: there is no consortium here; make one: comity consortium init", code="roster"
