@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,6 +15,7 @@ from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
 from comity.federation.owner.store import Store
+from comity.federation.protocol import Protocol
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
@@ -75,7 +76,7 @@ def consortium(
 
 
 def parties(
-    built: Averaging,
+    built: Protocol,
     records: dict[str, Records],
     who: Consortium,
     *,
@@ -102,7 +103,7 @@ def parties(
                 records=records[name],
                 keys=keys[name],
                 store=store,
-                noise=noise or Exact(),
+                noise=noise or cast(Any, Exact()),
                 policy=SIMULATION,
             )
     journal = Watched(None if folder is None else folder / "journal")
@@ -111,7 +112,7 @@ def parties(
     return coordinator, hosts
 
 
-def ridge_in_one_place(built, who, matrices):
+def ridge_in_one_place(built: Any, who: Any, matrices: Any) -> Any:
     """The ridge that stands for the noise, found again: r = 12·noise·√(directions that it leaves standing), of those
     eigenvalues that the noise of the second moment does not explain; or 0.8·noise·√(features) if that is less."""
     budget, declared = rule.Budget.of(who, built.steps), built.declare(who)
@@ -123,6 +124,9 @@ def ridge_in_one_place(built, who, matrices):
     values = [np.linalg.eigvalsh(matrix) for matrix in matrices]
     own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
     strengths = built.objective.curvature(built.cut(who)) / 2 * built.touched * own
-    standing = lambda r: max(1.0, (strengths / (strengths + r)).sum())  # noqa: E731
+
+    def standing(r: float) -> float:
+        return float(max(1.0, (strengths / (strengths + r)).sum()))
+
     found = brentq(lambda r: r - 12 * noise * np.sqrt(standing(r)), 1e-12, 12 * noise * (1 + np.sqrt(len(own))))
     return min(found, 0.8 * noise * np.sqrt(built.features))

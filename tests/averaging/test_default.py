@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from tests.averaging.default_consortium import KINDS, Exact, consortium, made, p
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
 
-def descended(built, records, who, present_in=lambda number: NAMES):
+def descended(built: Any, records: Any, who: Any, present_in: Any = lambda number: NAMES) -> Any:
     """The gradient solver in one place: `present_in` says who is in the sum of each round."""
     everyone = [records[name].features for name in present_in(-1)]
     second = sum(x.T @ x for x in everyone)
@@ -44,7 +45,7 @@ def descended(built, records, who, present_in=lambda number: NAMES):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_without_noise_are_the_descent_in_one_place(kind):
+def test_gradients_without_noise_are_the_descent_in_one_place(kind: Any) -> None:
     records, who = made(kind), consortium(Approx(1.0, 1e-5))
     built = protocol(kind, records, rounds=4, solver="gradient")
     released = run(parties(built, records, who)[0])["model"]
@@ -52,25 +53,27 @@ def test_gradients_without_noise_are_the_descent_in_one_place(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_average_without_noise_is_the_size_weighted_mean(kind):
+def test_the_average_without_noise_is_the_size_weighted_mean(kind: Any) -> None:
     records, who = made(kind), consortium(Pure(1.0))
     built = protocol(kind, records, l2=0.02, solver="average")
     released = run(parties(built, records, who)[0])["model"]
-    sizes = np.array(list(built.sizes.values()))
+    sizes = np.array(list(cast(Any, built.sizes).values()))
     fits = [
-        np.atleast_2d(built.objective.fit(r.features, built.targets(r.labels), 0.02).weights) for r in records.values()
+        np.atleast_2d(built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights)
+        for r in records.values()
     ]
     np.testing.assert_allclose(released, np.tensordot(sizes / sizes.sum(), fits, 1), atol=2e-3)
 
 
 @pytest.mark.parametrize("lose", ["train[0]", "sum.mask[models/0]", "sum.agree[models/0]", "sum.unmask[models/0]"])
-def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose):
+def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -> None:
     records, who = made("logistic"), consortium(Pure(1.0), dropouts=1)
     built = protocol(records=records, l2=0.02)
     released = run(parties(built, records, who, lose=(("cedar", lose),))[0])["model"]
     counted = [n for n in NAMES if n != "cedar" or lose in ("sum.agree[models/0]", "sum.unmask[models/0]")]
-    fits = sum(
-        len(records[n]) * built.objective.fit(records[n].features, built.targets(records[n].labels), 0.02).weights
+    fits: Any = sum(
+        len(records[n])
+        * built.objective.fit(records[n].features, built.targets(cast(Any, records[n].labels)), 0.02).weights
         for n in counted
     )
     np.testing.assert_allclose(released[0], fits / sum(len(records[n]) for n in counted), atol=2e-3)
@@ -79,7 +82,7 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose):
 @pytest.mark.parametrize(
     "lost_in", ["second_moment[0]", "sum.mask[second_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "gradient[3]"]
 )
-def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in):
+def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None:
     records, who = made("logistic"), consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     released = run(parties(built, records, who, lose=(("cedar", lost_in),))[0])["model"]
@@ -94,7 +97,7 @@ def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in):
     np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
 
 
-def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path):
+def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path: Path) -> None:
     records, who = made("logistic"), consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     lose = (("cedar", "gradient[2]"), ("doum", "sum.mask[gradient/2]"))
@@ -110,7 +113,7 @@ def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path)
     assert draws == {"ash": 5, "birch": 5, "cedar": 3, "doum": 5, "elm": 5}
 
 
-def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path):
+def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path: Path) -> None:
     records, who = made("logistic"), consortium()
     built = protocol(records=records, rounds=3)
     first, hosts = parties(built, records, who, folder=tmp_path)
@@ -119,7 +122,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     class Killed(Exception):
         pass
 
-    def until_killed(messages):
+    def until_killed(messages: Any) -> Any:
         asked.append(1)
         if len(asked) == 12:
             raise Killed
@@ -138,7 +141,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
 
 @pytest.mark.parametrize("solver", ["gradient", "average"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_model_learns_through_every_solver(kind, solver):
+def test_every_model_learns_through_every_solver(kind: Any, solver: str) -> None:
     records = made(kind, (3000, 2000, 1500, 2500, 1000))
     built = protocol(kind, records, solver=solver, rounds=10)
     test = made(kind, (500,) * 5, seed=0)["elm"]
@@ -154,14 +157,14 @@ def test_every_model_learns_through_every_solver(kind, solver):
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_auto_takes_gradients_with_delta_and_the_average_without(delta):
+def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -> None:
     built = protocol()
     declared = built.declare(consortium(Approx(1.0, delta) if delta else Pure(1.0)))
     names = [release.name for release in declared.releases]
     assert names == (["second_moment", "gradient", "iterate", "model"] if delta else ["models", "model"])
 
 
-def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds():
+def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
     records = made("logistic", (300, 200, 150, 250, 100))
     bounds = {name: max(1, len(own) // 2) for name, own in records.items()}
     for delta in (1e-5, 0.0):
@@ -173,28 +176,40 @@ def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds():
         assert np.isfinite(outcome.released["model"]).all()
 
 
-def test_a_party_with_fewer_records_than_said_or_none_takes_part():
+def test_a_party_with_fewer_records_than_said_or_none_takes_part() -> None:
     records, who = made("logistic"), consortium(Pure(1.0))
-    few = {**records, "elm": Records(records["elm"].features[:0], records["elm"].labels[:0])}
+    few = {**records, "elm": Records(records["elm"].features[:0], cast(Any, records["elm"].labels)[:0])}
     built = protocol(records=records, l2=0.02)
     released = run(parties(built, few, who)[0])["model"][0]
     others = {n: r for n, r in records.items() if n != "elm"}
-    fits = sum(len(r) * built.objective.fit(r.features, built.targets(r.labels), 0.02).weights for r in others.values())
-    np.testing.assert_allclose(released, fits / sum(built.sizes.values()), atol=2e-3)
-    half = {**records, "ash": Records(records["ash"].features[:30], records["ash"].labels[:30])}
+    fits: Any = sum(
+        len(r) * built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights
+        for r in others.values()
+    )
+    np.testing.assert_allclose(released, fits / sum(cast(Any, built.sizes).values()), atol=2e-3)
+    half = {**records, "ash": Records(records["ash"].features[:30], cast(Any, records["ash"].labels)[:30])}
     released = run(parties(built, half, who)[0])["model"][0]
-    heavier = built.objective.fit(half["ash"].features, built.targets(half["ash"].labels), 0.04).weights
+    heavier = built.objective.fit(half["ash"].features, built.targets(cast(Any, half["ash"].labels)), 0.04).weights
     rest = {n: r for n, r in records.items() if n != "ash"}
-    fits = sum(len(r) * built.objective.fit(r.features, built.targets(r.labels), 0.02).weights for r in rest.values())
+    fits = sum(
+        len(r) * built.objective.fit(r.features, built.targets(cast(Any, r.labels)), 0.02).weights
+        for r in rest.values()
+    )
     np.testing.assert_allclose(released, (60 * heavier + fits) / 200, atol=2e-3)
 
 
-def test_a_stack_of_parties_contributes_what_single_parties_do():
+def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
     records, who = made("softmax"), consortium()
     built = protocol("softmax", records)
     ledger = Ledger.in_memory(unit=who.unit, neighbours=who.neighbours)
     stacked = Cohort(
-        built, who, blocks=partial(stacks, list(records.values())), noise=Exact(), ledger=ledger, study="s", run="r"
+        built,
+        who,
+        blocks=partial(stacks, list(records.values())),
+        noise=cast(Any, Exact()),
+        ledger=ledger,
+        study="s",
+        run="r",
     )
     weights = np.random.default_rng(0).normal(size=built.shape)
     moment, gradient = stacked.sum(built.second_moment).value, stacked.sum(built.gradient, iterate=weights).value
@@ -204,7 +219,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do():
     np.testing.assert_array_equal(single.sum(built.gradient, iterate=weights).value, gradient)
 
 
-def test_one_owner_alone_needs_nobody():
+def test_one_owner_alone_needs_nobody() -> None:
     records = {"ash": made("logistic", (500,) * 5)["ash"]}
     outcome = simulate(protocol(records=records), parties=records, epsilon=1.0, delta=1e-5, unit="record", seed=0)
     assert outcome.released["model"].shape == (1, 4)
@@ -220,13 +235,13 @@ def test_one_owner_alone_needs_nobody():
         ({"sizes": 0}, "averaging.sizes", "found 0"),
     ],
 )
-def test_sizes_are_never_assumed(options, key, said):
+def test_sizes_are_never_assumed(options: Any, key: str, said: str) -> None:
     with pytest.raises(StudyError, match=said) as found:
         protocol(**options).declare(consortium())
     assert found.value.key == key
 
 
-def test_bad_parameters_are_refused_before_anything_is_spent():
+def test_bad_parameters_are_refused_before_anything_is_spent() -> None:
     with pytest.raises(StudyError, match=r"privacy\.unit"):
         simulate(protocol(), parties=made("logistic"), epsilon=1.0, unit="party")
     with pytest.raises(StudyError, match=r"needs privacy\.delta"):
@@ -243,12 +258,12 @@ def test_bad_parameters_are_refused_before_anything_is_spent():
         Averaging(features=2, model="logistic", classes=("a", "b", "c"), sizes=1)
 
 
-def test_expectations_say_when_the_noise_drowns_everything():
+def test_expectations_say_when_the_noise_drowns_everything() -> None:
     built = protocol(sizes=3)
     assert "useless" in built.expectation(consortium(Approx(0.01, 1e-6)))
     assert "useless" in built.expectation(consortium(Pure(0.001)))
     assert "useless" not in protocol(sizes=10**6).expectation(consortium(Approx(1.0, 1e-6)))
 
 
-def test_rows_of_features_are_bounded_at_the_site():
+def test_rows_of_features_are_bounded_at_the_site() -> None:
     assert np.linalg.norm(in_unit_ball(np.full((1, 4), 7.0))) == pytest.approx(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +23,20 @@ NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
 
 @pytest.fixture
-def narrow(monkeypatch):
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A width above which blocks begin that a test can fill."""
     monkeypatch.setattr(moment_blocks, "WIDEST_WHOLE", 6)
     monkeypatch.setattr(moment_blocks, "_MOST", 21)
 
 
 @pytest.mark.parametrize("features", [1, 400, 511, WIDEST_WHOLE])
-def test_up_to_a_width_all_second_moments_are_released(features):
+def test_up_to_a_width_all_second_moments_are_released(features: Any) -> None:
     assert blocks_of(features) == (slice(0, features),)
     assert entries(blocks_of(features)) == features * (features + 1) // 2
 
 
 @pytest.mark.parametrize("features", [WIDEST_WHOLE + 1, 3000, 10_000, 100_000, 2_000_000])
-def test_wider_records_release_blocks_of_no_more_entries(features):
+def test_wider_records_release_blocks_of_no_more_entries(features: Any) -> None:
     blocks = blocks_of(features)
     assert blocks[0].start == 0 and blocks[-1].stop == features
     assert all(one.stop == other.start for one, other in pairwise(blocks))
@@ -44,7 +45,7 @@ def test_wider_records_release_blocks_of_no_more_entries(features):
     assert max(lengths) - min(lengths) <= 1
 
 
-def test_the_vector_holds_the_blocks_of_the_second_moment():
+def test_the_vector_holds_the_blocks_of_the_second_moment() -> None:
     rows = np.random.default_rng(0).normal(size=(2, 9, 7))
     blocks = (slice(0, 3), slice(3, 5), slice(5, 7))
     found = moments(rows, blocks)
@@ -56,7 +57,7 @@ def test_the_vector_holds_the_blocks_of_the_second_moment():
     np.testing.assert_allclose(moments(rows, (slice(0, 7),)), upper_triangle(rows))
 
 
-def ball():
+def ball() -> Any:
     """Rows of two blocks of two features: on the axes, between them, across the blocks, and shorter ones."""
     grid = np.array(list(product((-1.0, 0.0, 0.5, 1.0), repeat=4)))
     norms = np.linalg.norm(grid, axis=1)
@@ -67,7 +68,7 @@ DIAGONAL = tuple(slice(at, at + 1) for at in range(4))
 
 
 @pytest.mark.parametrize("blocks", [(slice(0, 4),), (slice(0, 2), slice(2, 4)), DIAGONAL])
-def test_no_record_moves_the_blocks_further_than_declared(blocks):
+def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
     vectors = np.stack([moments(row[None], blocks) for row in ball()])
     worst = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1).max()
     assert worst == pytest.approx(sqrt(2)) and np.linalg.norm(vectors, axis=-1).max() == pytest.approx(1)
@@ -76,14 +77,14 @@ def test_no_record_moves_the_blocks_further_than_declared(blocks):
     assert built.declare(consortium(neighbours="add-remove"))["second_moment"].sensitivity >= 1
 
 
-def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow):
+def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow: None) -> None:
     built = Averaging(features=12, sizes=1000)
     release = built.declare(consortium())["second_moment"]
     assert len(built.blocks) > 1 and release.shape == (entries(built.blocks),)
     assert release.sensitivity == pytest.approx(sqrt(2), rel=1e-6)
 
 
-def test_k_times_the_blocks_is_never_less_than_the_second_moment():
+def test_k_times_the_blocks_is_never_less_than_the_second_moment() -> None:
     generator = np.random.default_rng(1)
     blocks = (slice(0, 2), slice(2, 5), slice(5, 6))
     for _ in range(20):
@@ -98,7 +99,7 @@ def test_k_times_the_blocks_is_never_less_than_the_second_moment():
     assert np.linalg.eigvalsh(2.9 * inside - rows.T @ rows)[0] < 0
 
 
-def test_wide_records_descend_by_the_steps_of_their_blocks(narrow):
+def test_wide_records_descend_by_the_steps_of_their_blocks(narrow: None) -> None:
     generator = np.random.default_rng(2)
     rows = generator.normal(size=(5, 60, 12))
     rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
@@ -122,7 +123,7 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow):
     np.testing.assert_allclose(released, np.mean(way[2:], axis=0), atol=2e-3)
 
 
-def test_records_wider_than_four_hundred_features_are_learned():
+def test_records_wider_than_four_hundred_features_are_learned() -> None:
     """One length for all steps took 511 features nowhere in twenty rounds, at any ε."""
     generator = np.random.default_rng(3)
     width, count = 450, 4000
@@ -146,7 +147,7 @@ def test_records_wider_than_four_hundred_features_are_learned():
     assert outcome.error is not None and outcome.error < 0.05
 
 
-def test_a_plan_warns_where_its_steps_cant_converge():
+def test_a_plan_warns_where_its_steps_cant_converge() -> None:
     small, large = Averaging(features=562, sizes=760), Averaging(features=562, sizes=760_000)
     (sentence,) = small.warnings(consortium(Approx(1.0, 1e-6)))
     assert "can't converge" in sentence and "562" in sentence and "3,800 records" in sentence

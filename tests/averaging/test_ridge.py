@@ -9,24 +9,24 @@ from comity.protocols.averaging import Averaging, rule
 from tests.averaging.default_consortium import consortium
 
 
-def test_a_ridge_is_as_long_as_the_directions_that_it_leaves_standing():
+def test_a_ridge_is_as_long_as_the_directions_that_it_leaves_standing() -> None:
     strengths = np.array([400.0, 90.0, 3.0])
     found = rule.ridge_of(1.5, 10_000, strengths)
     standing = (strengths / (strengths + found)).sum()
     assert found == pytest.approx(12 * 1.5 * np.sqrt(standing)) and 1 < standing < 3
 
 
-def test_it_is_never_more_than_the_length_of_the_noise_asks_for():
+def test_it_is_never_more_than_the_length_of_the_noise_asks_for() -> None:
     many = np.full(500, 1e9)
     assert rule.ridge_of(2.0, 25, many) == pytest.approx(0.8 * 2.0 * 5)
     assert rule.ridge_of(2.0, 10**6, many) == pytest.approx(12 * 2.0 * np.sqrt(500), rel=1e-3)
 
 
-def test_one_direction_is_taken_to_stand_where_none_is_known_to():
+def test_one_direction_is_taken_to_stand_where_none_is_known_to() -> None:
     assert rule.ridge_of(2.0, 10**6, np.zeros(0)) == pytest.approx(24.0)
 
 
-def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do():
+def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -> None:
     """Twice the features, none of them used: √d alone would make every step shorter by a third."""
     who = consortium()
     lengths = []

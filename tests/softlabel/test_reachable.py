@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.optimize import linprog
 from comity.protocols.softlabel.reachable import least_error, reachable_constant
 
 
-def best_mechanism(parties, classes, epsilon, delta, gain):
+def best_mechanism(parties: Any, classes: Any, epsilon: Any, delta: Any, gain: Any) -> Any:
     """The most that any mechanism for counts of named classes gains in the mean over names, all parties naming one
     class: probabilities of outputs for every table of counts, neighbours one party apart, δ for every set of outputs.
     """
@@ -51,7 +52,9 @@ def best_mechanism(parties, classes, epsilon, delta, gain):
     ("parties", "classes", "epsilon", "delta"),
     [(2, 2, 0.5, 0.0), (4, 2, 0.3, 0.0), (5, 2, 0.3, 0.0), (6, 2, 0.4, 0.01), (4, 3, 0.4, 0.0), (3, 3, 0.7, 0.02)],
 )
-def test_the_best_of_all_mechanisms_errs_as_often_as_the_bound_says(parties, classes, epsilon, delta):
+def test_the_best_of_all_mechanisms_errs_as_often_as_the_bound_says(
+    parties: int, classes: int, epsilon: float, delta: float
+) -> None:
     right = best_mechanism(parties, classes, epsilon, delta, np.eye(classes)[0])
     least = least_error(parties, classes, epsilon, delta)
     assert 1 - right >= least - 1e-9
@@ -60,15 +63,15 @@ def test_the_best_of_all_mechanisms_errs_as_often_as_the_bound_says(parties, cla
         assert 1 - right == pytest.approx(least, abs=1e-6)
 
 
-def test_no_mechanism_is_more_accurate_than_the_reachable_constant():
-    shares = np.array([0.5, 0.3, 0.2])
+def test_no_mechanism_is_more_accurate_than_the_reachable_constant() -> None:
+    shares = [0.5, 0.3, 0.2]
     for parties, epsilon in ((4, 0.2), (4, 0.8)):
         # In the mean over names the two others may come in either order; the linear program has one of them.
-        found = best_mechanism(parties, 3, epsilon, 0.0, shares)
+        found = best_mechanism(parties, 3, epsilon, 0.0, np.array(shares))
         assert found <= reachable_constant(shares, parties, epsilon, 0.0) + 1e-9
 
 
-def test_a_reachable_constant_lies_between_chance_and_the_largest_share():
+def test_a_reachable_constant_lies_between_chance_and_the_largest_share() -> None:
     shares = (0.764, 0.236)
     assert reachable_constant(shares, 24, 0.1, 1e-6) == pytest.approx(0.6845, abs=2e-4)
     assert reachable_constant(shares, 1000, 1.0, 1e-6) == pytest.approx(0.764)

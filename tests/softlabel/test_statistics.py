@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,12 +62,12 @@ def hostile(classes: int, seed: int, count: int = 60) -> tuple[np.ndarray, np.nd
     return features, labels, present, votes
 
 
-def enforced(statistic: Statistic, parties) -> np.ndarray:
+def enforced(statistic: Statistic, parties: Any) -> np.ndarray:
     return statistic.bound.enforce(statistic.contribution(*parties), statistic.shape)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_no_two_parties_lie_further_apart_than_the_sensitivity(classes):
+def test_no_two_parties_lie_further_apart_than_the_sensitivity(classes: int) -> None:
     for statistic in statistics(classes):
         values = np.concatenate([enforced(statistic, hostile(classes, seed)) for seed in range(4)])
         flat = values.reshape(len(values), -1)
@@ -76,7 +77,7 @@ def test_no_two_parties_lie_further_apart_than_the_sensitivity(classes):
         assert np.isfinite(flat).all() and np.abs(flat).max() <= statistic.bound.limit * (1 + 1e-9)
 
 
-def test_declared_sensitivities_are_those_of_the_page():
+def test_declared_sensitivities_are_those_of_the_page() -> None:
     two, six = statistics(2), statistics(6)
     assert two[0].bound.l2 == 1.0 and six[0].bound.l2 == sqrt(2)
     assert two[2].bound.l2 == six[2].bound.l2 == sqrt(2 * ROWS)
@@ -85,7 +86,7 @@ def test_declared_sensitivities_are_those_of_the_page():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_votes_reach_their_sensitivity_on_the_constant(classes):
+def test_votes_reach_their_sensitivity_on_the_constant(classes: int) -> None:
     """All for one class against all for another: nothing smaller could be declared."""
     votes = Votes.on(public(), classes)
     one, other = (one_hot(np.full(ROWS, c), classes)[None] for c in (0, 1))
@@ -94,7 +95,7 @@ def test_votes_reach_their_sensitivity_on_the_constant(classes):
     assert apart == pytest.approx(votes.bound.l2, rel=1e-9)
 
 
-def test_every_set_of_hard_votes_on_few_rows_stays_within():
+def test_every_set_of_hard_votes_on_few_rows_stays_within() -> None:
     """All 3^4 votes of three classes on four rows, pair by pair."""
     rows = np.array([[1.0, 0.3], [-1.0, 0.2], [0.4, -1.0], [0.1, 0.7]])
     votes = Votes.on(rows, 3)
@@ -105,7 +106,7 @@ def test_every_set_of_hard_votes_on_few_rows_stays_within():
     assert sqrt(2) * (1 - 1e-9) <= apart.max() <= sqrt(2)
 
 
-def test_cells_and_class_sums_and_models_reach_theirs():
+def test_cells_and_class_sums_and_models_reach_theirs() -> None:
     cells = Cells.on(public(), 3, cells=3)
     place = cells.map.mean + 0 * public()[:1]
     there = np.stack([place, place])
@@ -129,7 +130,7 @@ def test_cells_and_class_sums_and_models_reach_theirs():
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_party_without_records_contributes_the_neutral_value(classes):
+def test_a_party_without_records_contributes_the_neutral_value(classes: int) -> None:
     features, labels, _, votes = hostile(classes, 3)
     for statistic in statistics(classes):
         got = enforced(statistic, (features[:2], labels[:2], np.zeros((2, 5), bool), votes[:2]))
@@ -137,7 +138,7 @@ def test_a_party_without_records_contributes_the_neutral_value(classes):
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_a_stack_gives_what_its_parties_give_and_padding_is_not_read(classes):
+def test_a_stack_gives_what_its_parties_give_and_padding_is_not_read(classes: int) -> None:
     features, labels, present, votes = hostile(classes, 5, count=20)
     features = np.clip(features, -30, 30)
     labels = np.where(present, labels, 77)
@@ -152,11 +153,11 @@ def test_a_stack_gives_what_its_parties_give_and_padding_is_not_read(classes):
             np.testing.assert_allclose(stacked[place], single, atol=1e-6)
 
 
-def blobs(classes: int, parties: int = 200, each: int = 6):
+def blobs(classes: int, parties: int = 200, each: int = 6) -> Any:
     generator = np.random.default_rng(8)
     centres = 4 * generator.normal(size=(classes, WIDTH))
 
-    def drawn(*shape: int):
+    def drawn(*shape: int) -> Any:
         y = generator.integers(0, classes, shape)
         return centres[y] + generator.normal(size=(*shape, WIDTH)), y
 
@@ -164,7 +165,7 @@ def blobs(classes: int, parties: int = 200, each: int = 6):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_exact_means_give_good_models(classes):
+def test_exact_means_give_good_models(classes: int) -> None:
     """Every statistic sorts most of the test rows of separate clusters; votes come from the nearest own record."""
     (features, labels), rows, (test, truth) = blobs(classes)
     closest = np.linalg.norm(rows[None, :, None] - features[:, None], axis=-1).argmin(-1)
@@ -183,18 +184,18 @@ def test_exact_means_give_good_models(classes):
         assert np.mean((statistic.map(test) @ weights.T).argmax(1) == truth) > 0.9, statistic.name
 
 
-def unequal(share: float = 0.8, seed: int = 3):
+def unequal(share: float = 0.8, seed: int = 3) -> Any:
     """Two classes of which the first has this share, told apart in part by the first direction: parties, rows, test."""
     generator = np.random.default_rng(seed)
 
-    def drawn(*shape: int):
+    def drawn(*shape: int) -> Any:
         y = (generator.random(shape) > share).astype(int)
         return generator.normal(size=(*shape, WIDTH)) + 0.8 * y[..., None] * np.array([1.0, 0, 0, 0]), y
 
     return drawn(300, 10), drawn(400)[0], drawn(2000)
 
 
-def test_class_sums_keep_the_frequencies_of_the_classes():
+def test_class_sums_keep_the_frequencies_of_the_classes() -> None:
     """The last column is the mean of the labels' contrasts, whatever the records are; a model of it names the larger
     class where nothing else is known."""
     (features, labels), rows, (test, truth) = unequal()
@@ -211,7 +212,7 @@ def test_class_sums_keep_the_frequencies_of_the_classes():
     assert np.mean((sums.map(test) @ sums.model(mean, 1e-3).T).argmax(1) == truth) < np.mean(truth == 0) - 0.02
 
 
-def test_without_directions_a_party_names_its_most_frequent_class():
+def test_without_directions_a_party_names_its_most_frequent_class() -> None:
     sums = ClassSums.on(public(), 3, records_per_party=5, dimensions=0)
     labels = np.array([[0, 0, 2, 1, 0], [1, 1, 2, 2, 0], [2, 2, 0, 0, 0], [0, 1, 2, 9, 9], [9, 9, 9, 9, 9]])
     present = np.array(
@@ -224,7 +225,7 @@ def test_without_directions_a_party_names_its_most_frequent_class():
     assert np.linalg.norm(got[0] - got[2]) == pytest.approx(sums.bound.l2) == pytest.approx(sqrt(2))
 
 
-def test_every_party_of_few_records_names_within_the_sensitivity():
+def test_every_party_of_few_records_names_within_the_sensitivity() -> None:
     """All labels of up to four records of three classes, pair by pair."""
     sums = ClassSums.on(public(), 3, records_per_party=4, dimensions=0)
     every = np.array(list(product(range(-1, 3), repeat=4)))
@@ -232,7 +233,7 @@ def test_every_party_of_few_records_names_within_the_sensitivity():
     assert np.linalg.norm(flat[:, None] - flat, axis=-1).max() <= sqrt(2) * (1 + 1e-9)
 
 
-def test_directions_of_noise_are_shrunk_to_the_class_frequencies():
+def test_directions_of_noise_are_shrunk_to_the_class_frequencies() -> None:
     """Labels that have nothing to do with the records: slopes are noise, and without them the constant is left."""
     (features, _), rows, (test, _) = unequal()
     generator = np.random.default_rng(9)
@@ -252,7 +253,7 @@ def test_directions_of_noise_are_shrunk_to_the_class_frequencies():
         assert np.mean([accuracy(one) for one in noisy]) < best - 0.02
 
 
-def test_shrinking_keeps_what_stands_out_and_the_constant():
+def test_shrinking_keeps_what_stands_out_and_the_constant() -> None:
     moments = np.array([[3.0, 4.0, 0.7]])
     np.testing.assert_allclose(towards_frequencies(moments, 0.0), moments)
     np.testing.assert_allclose(towards_frequencies(moments, 2.5), [[1.5, 2.0, 0.7]])
@@ -260,7 +261,7 @@ def test_shrinking_keeps_what_stands_out_and_the_constant():
     np.testing.assert_array_equal(towards_frequencies(moments[:, 2:], 1.0), moments[:, 2:])
 
 
-def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkeypatch):
+def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     sums, took = ClassSums.on(public(), 3, records_per_party=6), []
     monkeypatch.setattr(class_sums, "self_trained", lambda rows, shares, rounds: took.append(rounds))
     quarter = 0.25 / sums.noise_to_signal(1.0)
@@ -269,7 +270,7 @@ def test_self_training_begins_where_noise_exceeds_a_quarter_of_the_signal(monkey
     assert took == [1, 1, 2, 2]
 
 
-def test_histograms_carry_as_much_noise_into_the_moments_as_votes_have():
+def test_histograms_carry_as_much_noise_into_the_moments_as_votes_have() -> None:
     rows = public(rows=400)
     histograms, votes = Histograms.on(rows, 3), Votes.on(rows, 3)
     assert histograms.noise_to_signal(histograms.bound.l2 / 50) == pytest.approx(
@@ -280,7 +281,7 @@ def test_histograms_carry_as_much_noise_into_the_moments_as_votes_have():
     np.testing.assert_allclose(histograms.model(shares, 1e-3 * sqrt(400)), votes.model(exact, 1e-3), atol=1e-6)
 
 
-def test_soft_labels_are_distributions_near_the_noisy_rows():
+def test_soft_labels_are_distributions_near_the_noisy_rows() -> None:
     noisy = np.random.default_rng(1).normal(1 / 3, 0.5, (200, 3))
     found = nearest_distribution(noisy)
     np.testing.assert_allclose(found.sum(1), 1)
@@ -295,13 +296,13 @@ def test_soft_labels_are_distributions_near_the_noisy_rows():
         np.testing.assert_allclose(soft.sum(1), 1)
 
 
-def test_the_expectation_tells_noise_from_signal():
+def test_the_expectation_tells_noise_from_signal() -> None:
     votes = Votes.on(public(), 3)
     assert "next to no loss" in votes.expectation(1e-4) and "mostly noise" in votes.expectation(10.0)
     assert votes.noise_to_signal(0.02) == pytest.approx(2 * votes.noise_to_signal(0.01))
 
 
-def test_a_cell_is_half_decided_and_half_in_proportion():
+def test_a_cell_is_half_decided_and_half_in_proportion() -> None:
     generator = np.random.default_rng(4)
     rows = np.concatenate([generator.normal(-2, 1, (150, 3)), generator.normal(2, 1, (150, 3))])
     statistic = Cells.on(rows, 3, cells=2)
