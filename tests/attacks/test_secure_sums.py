@@ -13,6 +13,7 @@ from comity.data import Records
 from comity.federation.coordinator.life import run
 from tests.averaging import default_consortium as averaging
 from tests.softlabel import default_consortia as softlabel
+from tests.support.noise import NoNoise
 from tests.vertical import consortia as vertical
 
 from .coalition import Heard, coalitions, total, uniform_part
@@ -68,7 +69,7 @@ def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Any:
     method = vertical.protocol(parties, products=products)
     who = vertical.consortium(method, colluders=colluders)
     frame = vertical.people(50, seed=seed)
-    coordinator, hosts = vertical.hosted(method, vertical.parts(method, frame), who, vertical.NoNoise())
+    coordinator, hosts = vertical.hosted(method, vertical.parts(method, frame), who, NoNoise())
     channel = Heard(hosts)
     coordinator.channel = channel
     run(coordinator)

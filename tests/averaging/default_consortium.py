@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -20,17 +20,10 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging, rule
-from tests.federation.toy import NAMES, STUDY, LossyChannel, NoNoise, Watched, identity
+from tests.federation.toy import NAMES, STUDY, LossyChannel, Watched, identity
+from tests.support.noise import NoNoise
 
 KINDS = ("logistic", "svm", "softmax", "linear")
-
-
-class Exact(NoNoise):
-    """No noise in shared parts either."""
-
-    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
 
 
 def made(kind: str, sizes: tuple[int, ...] = (60, 40, 30, 50, 20), width: int = 4, seed: int = 0) -> dict[str, Records]:
@@ -103,7 +96,7 @@ def parties(
                 records=records[name],
                 keys=keys[name],
                 store=store,
-                noise=noise or cast(Any, Exact()),
+                noise=noise or NoNoise(),
                 policy=SIMULATION,
             )
     journal = Watched(None if folder is None else folder / "journal")

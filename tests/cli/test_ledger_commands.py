@@ -14,9 +14,7 @@ import pytest
 from comity.errors import Refused
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
+from tests.support.ledgers import RECORD
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
 from tests.deploy.deployment import Deployment, deployed, witnesses_in
 from tests.deploy.methods import METHODS, RECORDS
-from tests.deploy.noiseless import NoNoise
 from tests.runtime.nats.relays import needs_server
 from tests.runtime.test_released import equal
+from tests.support.noise import NoNoise
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

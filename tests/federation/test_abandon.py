@@ -16,8 +16,9 @@ from comity.federation.declaring.protection import Noised
 from comity.federation.messages.codec import decode
 from comity.federation.owner.store import Store
 from comity.privacy.unit import Neighbours, Unit
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, host, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, consortium, host, path_of, setup
 
 
 def accounts(hosts: Any) -> Any:

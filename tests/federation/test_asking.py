@@ -24,8 +24,9 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Answer
 from comity.runtime.local import channel as local
 from comity.runtime.local.channel import LocalChannel
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, Noised, NoNoise, Rounds, begin, identity, path_of, setup
+from .toy import STUDY, Noised, Rounds, begin, identity, path_of, setup
 
 SOON = 20.0
 

@@ -23,8 +23,9 @@ from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian, PrefixSums
 from comity.privacy.randomness import SeededNoise
+from tests.support.noise import NoNoise
 
-from .toy import NoNoise, answer, ask_for, consortium, host, run, setup
+from .toy import answer, ask_for, consortium, host, run, setup
 
 WHITE = Gaussian(ZCDP(0.05))
 

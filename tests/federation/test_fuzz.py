@@ -15,6 +15,7 @@ from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.subprotocols.sum_terms import degree_of
+from tests.support.noise import NoNoise
 
 from .fuzzing import (
     PARTIES,
@@ -31,7 +32,7 @@ from .fuzzing import (
     sent_by_coordinator,
     silent,
 )
-from .toy import LossyChannel, NoNoise, consortium, host, path_of, setup
+from .toy import LossyChannel, consortium, host, path_of, setup
 
 
 def flooded(count: Any, seed: Any, change: Any, flood: Any) -> Any:

@@ -29,8 +29,9 @@ from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.runtime.local.channel import LocalChannel
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, NoNoise, Rounds, answer, ask_for, consortium, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, setup
 
 
 def ask(host: Any, path: Any, **values: Any) -> Any:

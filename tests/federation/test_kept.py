@@ -11,7 +11,8 @@ import pytest
 from comity.federation.coordinator.life import whole_run
 from comity.federation.declaring.protection import Noised, Summed
 from comity.federation.messages.delivered import is_kept
-from tests.federation.toy import NoNoise, Rounds, setup
+from tests.federation.toy import Rounds, setup
+from tests.support.noise import NoNoise
 
 
 @pytest.mark.parametrize("protection", [Summed, Noised])

@@ -12,8 +12,9 @@ from comity.errors import Refused
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.messages.codec import decode
+from tests.support.noise import NoNoise
 
-from .toy import NoNoise, Rounds, answer, ask_for, consortium, host, path_of, setup
+from .toy import Rounds, answer, ask_for, consortium, host, path_of, setup
 
 LAST = "sum.unmask[mean/0]"
 # Who took part, and what binds a run to its journal.

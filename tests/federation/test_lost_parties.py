@@ -19,8 +19,9 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
 from comity.federation.messages.letters import Head
 from comity.federation.protocol import Protocol, step
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, begin, consortium, identity, path_of, setup
 
 
 class Lying(LossyChannel):

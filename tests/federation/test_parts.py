@@ -34,6 +34,7 @@ from comity.privacy.loss import Approx
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.unit import Neighbours, Unit
 from tests.federation import toy
+from tests.support.noise import NoNoise
 
 LOSS = Approx(1, "1e-6")
 SEEN: dict[str, list[tuple[str, np.ndarray]]] = {}
@@ -116,7 +117,7 @@ def seen(kind: str) -> list[np.ndarray]:
 
 
 def setup(folder: Path | None = None, terms: Consortium | None = None, **given: Any) -> tuple[Parties, dict[str, Any]]:
-    return toy.setup(Sums(), terms or who(), folder, noise=toy.NoNoise(), **{"epsilon": 1.0, **given})
+    return toy.setup(Sums(), terms or who(), folder, noise=NoNoise(), **{"epsilon": 1.0, **given})
 
 
 def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
@@ -133,7 +134,7 @@ def test_every_record_is_trained_on_or_measured_on_and_none_both() -> None:
 
 
 def test_without_an_evaluation_a_step_sees_all_records() -> None:
-    coordinator, hosts = toy.setup(Sums(), replace(who(), evaluation=None), noise=toy.NoNoise())
+    coordinator, hosts = toy.setup(Sums(), replace(who(), evaluation=None), noise=NoNoise())
     run(coordinator)
     assert "evaluated" not in SEEN and [len(rows) for rows in seen("trained")] == [20] * 4
     entries = hosts["ash"].store.ledger.entries()
@@ -268,7 +269,7 @@ def test_a_run_that_ends_before_the_evaluation_is_charged_for_training_alone(tmp
 
 def test_another_run_sets_other_records_aside(tmp_path: Path) -> None:
     for number in range(2):
-        coordinator, _ = toy.setup(Sums(), who(), None, noise=toy.NoNoise(), run=f"run-{number}")
+        coordinator, _ = toy.setup(Sums(), who(), None, noise=NoNoise(), run=f"run-{number}")
         run(coordinator)
     first, second = (
         {row.tobytes() for rows in half for row in rows} for half in np.split(np.array(seen("evaluated")), 2)

@@ -18,13 +18,12 @@ from comity.federation.owner.store import Store
 from comity.privacy.accounting import Spent
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.unit import Neighbours, Unit
+from tests.support.ledgers import RECORD
 
 from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host
 
 DELTA = Decimal("1e-6")
-TERMS: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NEVER = "9999-01-01"
 LONG_AGO = "2000-01-01T00:00:00.000+00:00"
 
@@ -39,7 +38,7 @@ def pure(epsilon: str = "0.5", count: int = 2) -> Any:
 
 
 def store(grant: str = "10") -> Store:
-    return Store(Ledger.in_memory(dataset="patients", grant=Pure(grant), **TERMS), **TERMS)
+    return Store(Ledger.in_memory(dataset="patients", grant=Pure(grant), **RECORD), **RECORD)
 
 
 def period(epsilon: Any, days: int = 30, *, ahead: int = 0) -> Period:
@@ -91,8 +90,8 @@ def test_what_came_before_does_not_count_and_a_run_that_goes_on_counts_whole() -
 
 
 def test_gaussian_losses_compose_as_in_the_ledger() -> None:
-    ledger = Ledger.in_memory(dataset="patients", grant=Approx(9, 1e-6), **TERMS)
-    one = Store(ledger, **TERMS)
+    ledger = Ledger.in_memory(dataset="patients", grant=Approx(9, 1e-6), **RECORD)
+    one = Store(ledger, **RECORD)
     for run in ("a", "b"):
         reserve(one, run, draws=[Draw("votes", i, GDP("0.1"), "gaussian", 1.0) for i in range(3)])
     assert since(ledger) == Spent.zero().add(GDP("0.1"), 6)
@@ -100,9 +99,9 @@ def test_gaussian_losses_compose_as_in_the_ledger() -> None:
 
 
 def test_each_dataset_has_a_ceiling_of_its_own() -> None:
-    ledger = Ledger.in_memory(dataset="patients", grant=Pure(9), **TERMS)
-    ledger.add_dataset(dataset="visits", grant=Pure(9), **TERMS)
-    stores = {name: Store(ledger, dataset=name, **TERMS) for name in ("patients", "visits")}
+    ledger = Ledger.in_memory(dataset="patients", grant=Pure(9), **RECORD)
+    ledger.add_dataset(dataset="visits", grant=Pure(9), **RECORD)
+    stores = {name: Store(ledger, dataset=name, **RECORD) for name in ("patients", "visits")}
     for name, one in stores.items():
         reserve(one, name, ceiling=period("1.0"))
     with pytest.raises(Refused, match="cost visits eps"):

@@ -29,9 +29,10 @@ from comity.federation.subprotocols.product import Products
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP
 from comity.privacy.mechanisms import Gaussian
+from tests.support.noise import NoNoise
 
 from .test_resume import Killed, kill_at, stored
-from .toy import NoNoise, begin, consortium, setup
+from .toy import begin, consortium, setup
 
 COLUMNS = {"ash": 2, "birch": 3, "cedar": 1}
 ROWS = 700

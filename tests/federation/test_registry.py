@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -27,8 +27,9 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.channel import LocalChannel
+from tests.support.noise import NoNoise
 
-from .toy import Noised, NoNoise, Rounds, ask_for, consortium, identity, records
+from .toy import Noised, Rounds, ask_for, consortium, identity, records
 
 NORTH, SOUTH, UNKNOWN = "a" * 64, "b" * 64, "c" * 64
 SOON = 30.0
@@ -75,7 +76,7 @@ def owner(
         ledger=ledger,
         policy=policy or Policy(),
         datasets=dict.fromkeys(datasets, reading or (lambda _: records(name))),
-        noise=cast(Any, NoNoise()),
+        noise=NoNoise(),
     )
 
 

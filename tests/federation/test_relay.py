@@ -17,8 +17,9 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_reply
 from comity.federation.messages.letters import Head
 from comity.federation.messages.sealed_values import opened_values, sealed_values
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, identity, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, identity, path_of, setup
 
 DEALT = "sum.deal[0]"
 ANOTHER = {"study": 0, "run": 1, "path": 2, "sender": 3}

@@ -22,9 +22,10 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.sampling.seeded_draws import SeededDraws
+from tests.support.noise import NoNoise
 
 from .children import at_once
-from .toy import STUDY, LossyChannel, NoNoise, Rounds, answer, ask_for, begin, consortium, path_of, setup
+from .toy import STUDY, LossyChannel, Rounds, answer, ask_for, begin, consortium, path_of, setup
 
 
 class Killed(BaseException):

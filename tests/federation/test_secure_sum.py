@@ -24,8 +24,9 @@ from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
+from tests.support.noise import NoNoise
 
-from .toy import NoNoise, Rounds, answer, ask_for, begin, consortium, identity, setup
+from .toy import Rounds, answer, ask_for, begin, consortium, identity, setup
 
 
 def outbox(hosts: Any, label: Any) -> Any:

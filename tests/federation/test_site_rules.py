@@ -25,8 +25,9 @@ from comity.federation.protocol import step
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.randomness import SeededNoise
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, consortium, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identity, setup
 
 
 def ask(one: Any, path: Any, **values: Any) -> Any:

@@ -25,8 +25,9 @@ from comity.federation.subprotocols.sum_terms import degree_of, digest_of
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.unit import Unit
+from tests.support.noise import NoNoise
 
-from .toy import NoNoise, answer, ask_for, identity, records, setup
+from .toy import answer, ask_for, identity, records, setup
 
 OWNERS = ("ash", "birch", "cedar", "doum")
 NAMES = (*OWNERS, "elm", "fir")

@@ -17,8 +17,9 @@ from comity.federation.messages.letters import Head, unseal
 from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
+from tests.support.noise import NoNoise
 
-from .toy import STUDY, NoNoise, Rounds, answer, ask_for, begin, host, identity, setup
+from .toy import STUDY, Rounds, answer, ask_for, begin, host, identity, setup
 
 VICTIM = "p000"
 

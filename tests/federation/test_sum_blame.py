@@ -14,8 +14,9 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import sign_reply
 from comity.federation.messages.letters import Head, seal
 from comity.federation.subprotocols.sum_opening import _members
+from tests.support.noise import NoNoise
 
-from .toy import LossyChannel, NoNoise, Rounds, begin, consortium, identity, path_of, setup
+from .toy import LossyChannel, Rounds, begin, consortium, identity, path_of, setup
 
 
 class Tampering(LossyChannel):

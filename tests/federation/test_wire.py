@@ -16,12 +16,12 @@ from comity.crypto.psi.keyed import Packed
 from comity.entropy import derive
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import StepPath
+from tests.support.noise import NoNoise
 
 from .test_alignment import Aligned, started
 from .test_argmin import DEALER, SIDE, begun, smallest
 from .test_product import COLUMNS, ROWS, study
 from .test_product import begun as begun_products
-from .toy import NoNoise
 from .wire import pieces, recorded
 
 # Hands of the product's dealer.

@@ -98,24 +98,6 @@ class Rounds(Protocol):
         site.contribute(np.sign(site.features - centre).mean(axis=-2))
 
 
-class NoNoise:
-    """Exact parts: lives in the tests, never a switch in the product."""
-
-    seeded = True
-
-    def rounded_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-    def spherical(self, beta: float, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-
 class LossyChannel(Whole):
     """Loses a party for good when a chosen step is asked of it."""
 
@@ -278,7 +260,6 @@ __all__ = [
     "NONCE",
     "STUDY",
     "LossyChannel",
-    "NoNoise",
     "Noised",
     "Rounds",
     "Watched",

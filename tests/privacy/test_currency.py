@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
+from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, BudgetExceeded, Refused
 from comity.privacy.accounting import RHO_PER_SQUARE, Spent, gdp_square, pure_square, zcdp_epsilon, zcdp_rho
@@ -21,15 +22,8 @@ from comity.privacy.composition import ceiling, enters, within
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure
-from comity.privacy.unit import Neighbours, Unit
 
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 EPSILON, DELTA = 1.0, 1e-6
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 def ledger(grant: Pure | Approx, currency: Currency | None = None) -> Ledger:

@@ -5,23 +5,15 @@ from __future__ import annotations
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import gdp_square, zcdp_rho
 from comity.privacy.ledger import Currency, Draw, Ledger
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, BudgetExceeded, ComityError, Malformed, Refused
 from comity.privacy.accounting import gdp_epsilon, gdp_square
@@ -19,15 +20,6 @@ from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.ledger.witness import Seen, Witness, heads_folder
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture

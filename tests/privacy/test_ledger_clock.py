@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.ledger import rows as ledger_rows
 from comity.privacy.loss import Pure
-from comity.privacy.unit import Neighbours, Unit
 
 YEARS = timedelta(days=20 * 365)
-TERMS: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 
 
 class Clock:
@@ -37,11 +36,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def ledger(clock: Any, tmp_path: Path) -> Any:
     """Made while the clock is right."""
-    return Ledger.create(tmp_path / "ledger", dataset="visits", grant=Pure(100), simulated=True, **TERMS)
+    return Ledger.create(tmp_path / "ledger", dataset="visits", grant=Pure(100), simulated=True, **RECORD)
 
 
 def pay(ledger: Any, run: Any) -> None:
-    ledger.reserve(study="study", run=run, draws=[Draw("mean", 0, Pure("0.5"), "laplace", 1.0)], **TERMS)
+    ledger.reserve(study="study", run=run, draws=[Draw("mean", 0, Pure("0.5"), "laplace", 1.0)], **RECORD)
     ledger.draw(run=run, release="mean", index=0, step="s")
     ledger.close(run)
 

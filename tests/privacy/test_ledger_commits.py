@@ -13,20 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import Malformed, Refused
 from comity.privacy.ledger import CommitHead, Draw, Ledger
 from comity.privacy.ledger.commits import commit_head, notes_digest
 from comity.privacy.loss import Pure
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture

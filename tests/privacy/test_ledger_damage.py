@@ -13,21 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger import check as ledger_check
 from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.unit import Neighbours, Unit
 
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NOTHING = "0 0 0 0 0"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 def spend(ledger: Ledger, run: str, loss: str = "0.1") -> None:

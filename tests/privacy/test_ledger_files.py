@@ -9,21 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BadInput, ComityError, Refused
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import ZCDP, Approx, Pure
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture

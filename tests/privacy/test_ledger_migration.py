@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.accounting import zcdp_rho
@@ -18,9 +19,7 @@ from comity.privacy.currency import Currency
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.ledger.chain import FIELDS, next_head
 from comity.privacy.loss import GDP, ZCDP, Loss, Pure
-from comity.privacy.unit import Neighbours, Unit
 
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 NONCE = "5a" * 32
 
 FIRST_FORMAT = """
@@ -50,12 +49,6 @@ PRAGMA application_id = 1129270617;
 PRAGMA user_version = 1;
 PRAGMA journal_mode = WAL;
 """
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def old_ledger(path: Path, home: Path, granted: str, drawn: list[str], open_ones: list[str] | None = None) -> Path:

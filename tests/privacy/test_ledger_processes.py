@@ -18,19 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BudgetExceeded, ComityError, Refused
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.ledger import memory as ledger_memory
 from comity.privacy.loss import Pure
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.ledgers import RECORD
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.ledger import Draw, Ledger
 from comity.privacy.loss import Pure
-from comity.privacy.unit import Neighbours, Unit
 
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
 LOSSES = st.decimals(min_value=0, max_value=2, places=5).map(str)
 RUNS = st.sampled_from(["a", "b", "c", "d"])
 OPERATIONS = st.lists(

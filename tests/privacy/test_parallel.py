@@ -9,20 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import BudgetExceeded, Refused
 from comity.privacy.accounting import Spent
 from comity.privacy.ledger import Draw, Ledger, verify_export
 from comity.privacy.loss import GDP, Approx, Loss, Pure
 from comity.privacy.parallel import Parts
-from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 def made(folder: Path, grant: Pure | Approx) -> Ledger:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgers import RECORD
 
 from comity.errors import ComityError, Refused, StudyError
 from comity.privacy.accounting import NUMERICAL, convert, gaussian_budget
@@ -20,13 +21,6 @@ from comity.privacy.loss import GDP, ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import gaussian
 from comity.privacy.mechanisms.gaussian import Gaussian, unevenness
 from comity.privacy.unit import Neighbours, Unit
-
-RECORD: dict[str, Any] = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
 def exported_from(ledger: Ledger) -> dict[str, Any]:

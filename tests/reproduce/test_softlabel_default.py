@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from comity.reproduce.softlabel import mnist as softlabel_mnist
 from comity.reproduce.softlabel.default import EPSILONS, STATISTICS, Layout, case_of, over_hosts, released, reproduced
 from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, shared_noise, total
 from comity.runtime.local.cohort import Cohort
-from tests.federation.toy import NoNoise
+from tests.support.noise import NoNoise
 
 FIELDS = {"case", "ours", "spread", "repeats", "unit", "paper", "reference", "constant", "non_private", "note"}
 data_folder = os.environ.get("COMITY_DATA", "")
@@ -81,7 +81,7 @@ def test_the_sum_is_the_one_that_a_cohort_opens(statistic: Any) -> None:
         protocol,
         who,
         blocks=lambda most: iter([(one.features, one.labels, np.ones(one.labels.shape, bool))]),
-        noise=cast(Any, NoNoise()),
+        noise=NoNoise(),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study="test",
         run="run",

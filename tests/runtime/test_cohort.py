@@ -18,8 +18,9 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.local.numbered import Numbered
-from tests.federation.toy import NoNoise, Rounds, setup
+from tests.federation.toy import Rounds, setup
 from tests.federation.toy import run as run_parties
+from tests.support.noise import NoNoise
 
 
 def cohort(protocol: Any, records: Any, noise: Any = None, names: Any = None, **ledger: Any) -> Cohort:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import exp, sqrt
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.special import lambertw
@@ -22,7 +22,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Cohort, stacks
-from tests.federation.toy import STUDY, LossyChannel, NoNoise, Watched
+from tests.federation.toy import STUDY, LossyChannel, Watched
+from tests.support.noise import NoNoise
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")
 
@@ -98,7 +99,7 @@ def hosted(
                 unit=who.unit,
                 neighbours=who.neighbours,
             ),
-            noise=cast(Any, NoNoise()),
+            noise=NoNoise(),
             policy=SIMULATION,
         )
         for name, own in zip(who.parties, records)
@@ -110,7 +111,7 @@ def hosted(
         channel=channel,
         journal=Watched(),
         keys=identity(COORDINATOR),
-        noise=noise or cast(Any, NoNoise()),
+        noise=noise or NoNoise(),
     )
     return parties, hosts, channel
 
@@ -122,7 +123,7 @@ def cohort(method: PublishedSoftLabel, records: Sequence[Records], noise: Any = 
         method,
         who,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
-        noise=noise or cast(Any, NoNoise()),
+        noise=noise or NoNoise(),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study=STUDY,
         run="run-1",

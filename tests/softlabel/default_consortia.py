@@ -24,7 +24,7 @@ from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.runtime.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, Watched
-from tests.federation.toy import NoNoise as _NoNoise
+from tests.support.noise import NoNoise
 
 from .consortia import labels
 
@@ -32,12 +32,6 @@ NAMES = ("ash", "bay", "elm", "fir", "gum", "oak", "sal", "yew")
 STATISTICS = ("votes", "histograms", "class-sums", "cells", "models")
 WIDTH = 4
 RUN = "run-1"
-
-
-class NoNoise(_NoNoise):
-    def spherical_part(self, beta: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
 
 
 def centres(classes: int) -> np.ndarray:
@@ -108,7 +102,7 @@ def hosted(
                 unit=who.unit,
                 neighbours=who.neighbours,
             ),
-            noise=cast(Any, NoNoise()),
+            noise=NoNoise(),
             policy=SIMULATION,
             local=(models or {}).get(name),
         )
@@ -137,7 +131,7 @@ def cohort(protocol: SoftLabel, records: Sequence[Records], *, who: Consortium |
         protocol,
         who,
         blocks=lambda allowed: stacks(list(records), min(allowed, most)),
-        noise=cast(Any, NoNoise()),
+        noise=NoNoise(),
         ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
         study=STUDY,
         run=RUN,

@@ -22,7 +22,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published.protocol import TOLERANCE, Method
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.channels import Whole, carried
-from tests.federation.toy import STUDY, NoNoise, begin
+from tests.federation.toy import STUDY, begin
+from tests.support.noise import NoNoise
 
 from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 

@@ -13,7 +13,8 @@ from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.synthetic import SyntheticColumns
-from tests.vertical.consortia import NoNoise, consortium, hosted, parts
+from tests.support.noise import NoNoise
+from tests.vertical.consortia import consortium, hosted, parts
 
 from .made import CLASSES, frame, schema
 

@@ -23,7 +23,8 @@ from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.columns.holding import PLACES
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
-from tests.vertical.consortia import NoNoise, hosted, parts
+from tests.support.noise import NoNoise
+from tests.vertical.consortia import hosted, parts
 from tests.vertical.test_resume import Stumbling
 
 from .by_columns import HELD, among, built, exact, opened, people

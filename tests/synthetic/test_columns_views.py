@@ -17,7 +17,8 @@ from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.protocols.synthetic.columns.holding import PLACES
 from tests.federation.toy import begin
-from tests.vertical.consortia import NoNoise, hosted, parts
+from tests.support.noise import NoNoise
+from tests.vertical.consortia import hosted, parts
 
 from .by_columns import among, built, exact, people
 

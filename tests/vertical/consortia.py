@@ -30,24 +30,6 @@ HELD = {
 }
 
 
-class NoNoise:
-    """Exact parts: lives in the tests, never a switch in the product."""
-
-    seeded = True
-
-    def rounded_gaussian(self, sigma: float, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-    def discrete_laplace(self, scale: float, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-    def laplace_part(self, scale: float, parts: int, shape: Any, *, permit: Any) -> np.ndarray:
-        permit.use()
-        return np.zeros(shape, np.int64)
-
-
 def schema(*, linear: bool = False, identifier: bool = False) -> Schema:
     target = Bounded("sick", 0, 10) if linear else Classes("sick", ("no", "yes"))
     return Schema(

@@ -12,8 +12,9 @@ from comity.federation.coordinator.life import begin, run
 from comity.federation.declaring.policy import Policy
 from comity.federation.plan import plan
 from comity.protocols.vertical.prediction import JointPrediction
+from tests.support.noise import NoNoise
 
-from .consortia import HELD, NoNoise, consortium, hosted, people, schema
+from .consortia import HELD, consortium, hosted, people, schema
 
 
 def prediction(parties: int = 2, **options: Any) -> JointPrediction:

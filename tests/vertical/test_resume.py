@@ -15,8 +15,9 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.privacy.loss import GDP
 from comity.privacy.randomness import ReleasedNoise
 from tests.federation.channels import Whole
+from tests.support.noise import NoNoise
 
-from .consortia import NoNoise, consortium, hosted, parts, people, protocol
+from .consortia import consortium, hosted, parts, people, protocol
 
 
 class Stumbling(Whole):

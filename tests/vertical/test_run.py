@@ -27,8 +27,9 @@ from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.published.protocol import PublishedVertical
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
+from tests.support.noise import NoNoise
 
-from .consortia import HELD, NoNoise, consortium, hosted, parts, people, protocol, schema
+from .consortia import HELD, consortium, hosted, parts, people, protocol, schema
 
 ROWS = 900
 

@@ -11,8 +11,9 @@ from comity.entropy import derive
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
 from tests.federation.wire import pieces, recorded
+from tests.support.noise import NoNoise
 
-from .consortia import NoNoise, consortium, hosted, parts, people
+from .consortia import consortium, hosted, parts, people
 from .test_gradients import protocol
 from .test_prediction import new, prediction
 

@@ -1,0 +1,1 @@
+"""What tests of several packages use: each module one thing."""
