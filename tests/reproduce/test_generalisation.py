@@ -90,7 +90,7 @@ def test_every_method_of_the_comparison_has_rows():
     assert "generalisation" in REPRODUCTIONS
     for method in generalisation.METHODS:
         assert callable(generalisation.rows_of) and hasattr(
-            __import__(f"comity.reproduce.generalisation_{method}", fromlist=["rows"]), "rows"
+            __import__(f"comity.reproduce.generalisation.{method}", fromlist=["rows"]), "rows"
         )
 
 

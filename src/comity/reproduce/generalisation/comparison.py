@@ -1,10 +1,10 @@
 """How accurate the defaults are on public tables, with what they are to be compared with beside each in the same run.
 
-Every method has a module `generalisation_METHOD` with
+Every method has a module `generalisation.METHOD` with
 
     def rows(*, quick: bool) -> Iterator[dict[str, Any]]
 
-which makes its rows with `generalisation_rows.row` over tables of `generalisation_tables`. These tables are no holdout:
+which makes its rows with `generalisation.rows.row` over tables of `generalisation.tables`. These tables are no holdout:
 constants of the methods were chosen with a look at some of them, test rows included; each says beside itself on which.
 """
 
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from comity.artefacts.writing import write_text
 
 METHODS = ("averaging", "vertical", "softlabel")
-"""Modules `generalisation_METHOD`, in the order of their rows."""
+"""Modules `generalisation.METHOD`, in the order of their rows."""
 
 SHOWN = (
     "case",
@@ -64,7 +64,7 @@ def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
 
 def rows_of(method: str, *, quick: bool) -> Iterator[dict[str, Any]]:
     """One method's rows."""
-    found: Iterator[dict[str, Any]] = import_module(f"comity.reproduce.generalisation_{method}").rows(quick=quick)
+    found: Iterator[dict[str, Any]] = import_module(f"comity.reproduce.generalisation.{method}").rows(quick=quick)
     return found
 
 
