@@ -15,7 +15,7 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.vertical.gradients_in_one_place import exact_sums
+from comity.protocols.vertical.gradients_in_one_place import InOnePlace
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
@@ -216,7 +216,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         for (party, own), interval in zip(columns.items(), intervals)
     )
     exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
-    sums = exact_sums(rounds, columns, descent.weights, intervals, whitening)
+    sums = InOnePlace(rounds, columns, whitening).sums(descent.weights, intervals)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     forbidden = np.concatenate(forbidden)
     forbidden = np.unique(forbidden[np.abs(forbidden) > 1]).view(np.uint64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,10 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.descent import Descent, likeliest
+from comity.protocols.vertical.descent import Descent
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended, exact_sums
+from comity.protocols.vertical.gradients_in_one_place import InOnePlace, descended
+from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
     CURVE,
@@ -25,6 +28,7 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
+from comity.protocols.vertical.shrinkage import Shrinkage
 from comity.runtime.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
@@ -62,7 +66,7 @@ def secure_run(tried, frame, noise=None, who=None):
 
 
 def sums_of(tried, columns, descent):
-    return exact_sums(tried.descent, columns, descent.weights, tried.intervals(descent), tried.whitening(descent))
+    return InOnePlace(tried.descent, columns, tried.whitening(descent)).sums(descent.weights, tried.intervals(descent))
 
 
 # The curve.
@@ -117,7 +121,7 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties):
         assert np.abs(exact).max() > 1
         # Rounding of the dealt waves differs from row to row, and is at most this much in each.
         np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
-    plain = descended(tried, columns, consortium(tried), NoNoise())
+    plain = descended(tried, columns, consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -126,7 +130,7 @@ def test_a_holder_of_the_label_alone_takes_part():
     tried = GradientRegression(schema=schema(), columns=held, products="dealer", most=1 << 14, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -134,7 +138,7 @@ def test_without_an_intercept_there_is_no_constant_anywhere():
     tried, frame = protocol(2, intercept=False), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -160,7 +164,7 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
     def off(coef):
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(descended(tried, columns, who, NoNoise())) < 0.1 * off(tried.coefficients(start))
+    assert off(descended(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
@@ -189,7 +193,7 @@ def test_rounds_follow_an_alignment():
     }
     who = consortium(tried)
     model = run(hosted(tried, records, who, NoNoise())[0])["model"]
-    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())
+    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
 
@@ -310,17 +314,48 @@ def test_wrong_terms_are_found_before_anything_runs():
 # What the coordinator makes of it.
 
 
-def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
-    generator, values = np.random.default_rng(1), np.full(400, 50.0)
-    nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
-    for true in (0.5, 1.0, 20.0):
-        look = values * np.sqrt(true) * generator.normal(size=400) + noise
-        assert likeliest(look, nothing, values, 900.0)[1] == pytest.approx(true, rel=0.4)
-    before = values * generator.normal(size=400)
-    multiple, variance = likeliest(2 * before + noise, before, values, 900.0)
-    assert multiple == pytest.approx(2, rel=0.1) and variance < 0.1
-    multiple, variance = likeliest(noise, before, values, 900.0)
-    assert multiple < 0.1 and variance < 0.1
+def test_the_multiple_and_the_variance_of_each_column_are_those_that_a_look_suggests():
+    generator, slopes = np.random.default_rng(1), 50 * np.eye(400)
+    columns = np.repeat([0, 1], 200)
+    noise, known = 30 * generator.normal(size=400), generator.normal(size=400)
+    # One column has weights of its own, the other is twice what was known of it.
+    true = np.where(columns == 0, 2 * known + 3 * generator.normal(size=400), 2 * known)
+    found, weights = Shrinkage.of(columns).fitted(slopes, slopes @ true + noise, known, 900.0)
+    assert found.variances[0] == pytest.approx(9, rel=0.3) and found.variances[1] < 0.3
+    off = (weights - true) ** 2
+    assert off[:200].mean() == pytest.approx(0.36, rel=0.3) and off[200:].mean() < 0.2
+    # Noise alone: nothing of it is taken for weights.
+    _, weights = Shrinkage.of(columns).fitted(slopes, noise, known, 900.0)
+    assert (weights**2).mean() < 0.02
+
+
+def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments():
+    """Eigenvalues that are raised to the noise's size add up to far more than these rows have."""
+    generator, rows, size = np.random.default_rng(2), 4000, 80
+    x = generator.normal(size=(rows, size)) * np.geomspace(0.3, 0.03, size)
+    x = np.column_stack([x, np.ones(rows)])
+    noise = np.triu(10 * generator.normal(size=(size + 1, size + 1)))
+    noise[-1, -1] = 0
+    gram = x.T @ x + noise + np.triu(noise, 1).T
+    landscape = Landscape.of(gram, np.full(gram.shape, 100.0), rows, 1.0)
+    places = {"ash": slice(0, 30), "birch": slice(30, size)}
+    for party, matrix in landscape.whitening(places).items():
+        own = places[party]
+        squares = (((x[:, own] - landscape.mean[own]) @ matrix) ** 2).sum(axis=1)
+        assert squares.mean() == pytest.approx(own.stop - own.start, rel=0.2)
+    raised = replace(landscape, seen=landscape.spread).whitening(places)["birch"]
+    assert (((x[:, 30:size] - landscape.mean[30:size]) @ raised) ** 2).sum(axis=1).mean() < 0.5 * (size - 30)
+
+
+def test_a_simulation_says_what_share_of_the_rows_is_cut():
+    tried, frame = protocol(2), people(ROWS)
+    columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
+    _, cut = descended(tried, columns, who, SeededNoise(1))
+    assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
+    start = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    held = InOnePlace(tried.descent, columns, tried.whitening(start))
+    narrow = tried.intervals(start) * [1.0, 1e-3]
+    assert held.cut(start.weights, narrow)["scores cut"] > 0.9
 
 
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
@@ -330,6 +365,7 @@ def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
     who = consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features
     sizes = [
-        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))).mean() for seed in range(6)
+        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))[0]).mean()
+        for seed in range(6)
     ]
     assert np.median(sizes) < 8

@@ -16,6 +16,9 @@ from comity.protocols.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]
 
+RIDGE = 0.5
+"""Of a classifier, over the noise's norm. PLACEHOLDER Adult"""
+
 
 @dataclass(frozen=True, eq=False)
 class Regression:
@@ -37,9 +40,9 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     gram, moment, square = dissection.split(dissection.assembled(opened, rows))
     variances, moment_variances, _ = dissection.split(dissection.variances(deviation))
     norm = spectral_norm(variances)
-    # A classifier needs the direction alone, which a ridge of half the noise's norm, chosen on Adult, keeps steady. A
-    # regression needs the length as well: it is shrunk only where the noise could have made an eigenvalue.
-    found = solve(gram, moment, norm / 2) if columns.classes else solve_where_clear(gram, moment, norm)
+    # A classifier needs the direction alone, which a ridge keeps steady. A regression needs the length as well: it is
+    # shrunk only where the noise could have made an eigenvalue.
+    found = solve(gram, moment, RIDGE * norm) if columns.classes else solve_where_clear(gram, moment, norm)
     label = float(np.abs(columns.label.table).max())
     # The label column is ±label for y = 1 and 0, so that Σ x (y − ½) is the moment over twice that.
     factor = 2.0 / label if columns.classes else 1.0 / label

@@ -35,11 +35,11 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.by_columns.terms import adversary
-from comity.protocols.vertical import terms
+from comity.protocols.vertical import fit, terms
 from comity.protocols.vertical.descent import Descent
 from comity.protocols.vertical.instruments import Whitening, constant_units
 from comity.protocols.vertical.landscape import Landscape
-from comity.protocols.vertical.layout import PLACES
+from comity.protocols.vertical.layout import LABEL, PLACES
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.response import (
     ERROR,
@@ -50,6 +50,7 @@ from comity.protocols.vertical.response import (
     gradient_sensitivity,
 )
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
+from comity.protocols.vertical.shrinkage import Shrinkage
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -212,12 +213,19 @@ class GradientRegression(VerticalRegression):
         dissection, deviation = self.dissection, self.deviation(self.for_moments(who))
         gram, moment, _ = dissection.split(dissection.assembled(opened, rows))
         variances, *_ = dissection.split(dissection.variances(deviation))
-        found = solve(gram, moment, spectral_norm(variances) / 2)
+        found = solve(gram, moment, fit.RIDGE * spectral_norm(variances))
         # The label column is ±label for y = 1 and 0.
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
         noise = self.round_deviation(who) * sqrt(self.descent.size)
-        return Descent(landscape, self._whitened(landscape), noise, weights)
+        return Descent(landscape, self._whitened(landscape), noise, weights, Shrinkage.of(self._columns))
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        """Of each weight, the number of its column; the constant is one by itself."""
+        pieces = [piece for piece in self.layout.pieces if piece.kind != LABEL]
+        widths = [piece.stop - piece.start for piece in pieces] + [1] * self.intercept
+        return np.repeat(np.arange(len(widths)), widths)
 
     def _whitened(self, landscape: Landscape) -> Floats:
         """Instruments as a matrix over features and constant, √D times what parties compute, before any is cut."""

@@ -201,7 +201,7 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
                 continue
             who, source = consortium(case, epsilon), SeededNoise(seed_of(name, number))
             if isinstance(protocol, GradientRegression):
-                coef = descended(protocol, columns, who, source)
+                coef, _ = descended(protocol, columns, who, source)
             else:
                 coef = protocol.fit(noised(protocol, exact, who, source), len(train), who).coef
             yield name, 1 - error_of(protocol.layout, coef, tested)
