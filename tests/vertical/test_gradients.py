@@ -9,6 +9,8 @@ import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.parties import run
+from comity.federation.messages.codec import encode
+from comity.federation.owner.site import Site
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
@@ -28,6 +30,7 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
+from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.shrinkage import Shrinkage
 from comity.runtime.simulate import simulate
 
@@ -110,32 +113,35 @@ def test_room_in_64_bits_is_found_before_anything_is_sent():
 # Secure and plain.
 
 
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_a_secure_round_opens_the_sums_of_one_place(parties):
-    tried, frame = protocol(parties, rounds=2), people(ROWS)
+def test_a_secure_round_opens_the_sums_of_one_place(parties, products):
+    tried, frame = protocol(parties, rounds=2, products=products), people(ROWS)
     released, before, opened, *_ = secure_run(tried, frame)
     columns = columns_of(tried, frame)
     assert len(opened) == 2
     for descent, found in zip(before, opened):
         exact = sums_of(tried, columns, descent)
         assert np.abs(exact).max() > 1
-        # Rounding of the dealt waves differs from row to row, and is at most this much in each.
+        # Rounding of the waves differs from row to row, and is at most this much in each.
         np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
     plain = descended(tried, columns, consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def test_a_holder_of_the_label_alone_takes_part():
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_a_holder_of_the_label_alone_takes_part(products):
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    tried = GradientRegression(schema=schema(), columns=held, products="dealer", most=1 << 14, rounds=2)
+    tried = GradientRegression(schema=schema(), columns=held, products=products, most=1 << 14, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
     plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def test_without_an_intercept_there_is_no_constant_anywhere():
-    tried, frame = protocol(2, intercept=False), people(ROWS)
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_without_an_intercept_there_is_no_constant_anywhere(products):
+    tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
     plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
@@ -200,9 +206,19 @@ def test_rounds_follow_an_alignment():
 # The life of a run.
 
 
-@pytest.mark.parametrize("step", ["rounds.blind[0]", "rounds.weigh[1]", "rounds.respond[0]", "descend[1]"])
-def test_a_lost_reply_is_asked_for_again(step):
-    tried, frame = protocol(2), people(200)
+@pytest.mark.parametrize(
+    ("step", "products"),
+    [
+        ("rounds.blind[0]", "dealer"),
+        ("rounds.weigh[1]", "dealer"),
+        ("rounds.respond[0]", "dealer"),
+        ("descend[1]", "dealer"),
+        ("rounds.encrypt[1]", "rlwe"),
+        ("rounds.evaluate[0]", "rlwe"),
+    ],
+)
+def test_a_lost_reply_is_asked_for_again(step, products):
+    tried, frame = protocol(2, products=products, rounds=2), people(200)
     who, records = consortium(tried), parts(tried, frame)
     whole, _ = hosted(tried, records, who, NoNoise())
     stumbling, hosts = hosted(tried, records, who, NoNoise())
@@ -237,6 +253,26 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     assert "6 rounds" in text and "off by 0.008" in text and "2 times the variance" in text
 
 
+def test_a_plan_without_a_dealer_says_what_a_round_sends():
+    for parties in (2, 3):
+        tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
+        who = consortium(tried)
+        sent = tried.descent.bytes_per_round(300)
+        assert "without a dealer the parties send each other" in tried.expectation(who)
+        running, _ = hosted(tried, parts(tried, frame), who, NoNoise())
+        letters, inner = [], Site.send
+
+        def sending(site, to, name, value, key=None, letters=letters, inner=inner):
+            if name.startswith(("wave", "score")):
+                letters.append(len(encode(value)))
+            return inner(site, to, name, value, key)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Site, "send", sending)
+            run(running)
+        assert sent <= sum(letters) < 1.02 * sent + 4000
+
+
 # Terms.
 
 
@@ -245,7 +281,10 @@ def test_auto_decides_by_public_things():
     assert tried.descends(consortium(tried, Approx(SWITCH, 1e-5)))
     assert not tried.descends(consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
     assert tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
-    assert not protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    assert protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    three = protocol(3, solver="auto", products="rlwe")
+    assert three.descends(consortium(three, Approx(1, 1e-5)))
+    assert not three.descends(consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
     assert four.descends(consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
@@ -274,8 +313,7 @@ def test_a_study_names_its_solver():
     assert type(built()) is type(built(solver="quadratic")) is VerticalRegression
     found = built(solver="auto", products="dealer", rounds=3)
     assert isinstance(found, GradientRegression) and found.rounds == 3 and "where they help" in found.title
-    with pytest.raises(StudyError, match="rlwe"):
-        built(solver="gradient")
+    assert isinstance(built(solver="gradient").descent, RingRounds)
 
 
 def test_records_that_change_during_a_run_are_refused():
@@ -294,8 +332,9 @@ def test_records_that_change_during_a_run_are_refused():
 
 
 def test_wrong_terms_are_found_before_anything_runs():
-    with pytest.raises(StudyError, match="rlwe"):
-        protocol(2, products="rlwe")
+    three = protocol(3, products="rlwe")
+    with pytest.raises(StudyError, match="one party of three"):
+        three.declare(consortium(three, colluders=2))
     with pytest.raises(StudyError, match="two classes"):
         protocol(2, linear=True)
     with pytest.raises(StudyError, match="delta"):
@@ -315,15 +354,15 @@ def test_wrong_terms_are_found_before_anything_runs():
 
 
 def test_the_multiple_and_the_variance_of_each_column_are_those_that_a_look_suggests():
-    generator, slopes = np.random.default_rng(1), 50 * np.eye(400)
-    columns = np.repeat([0, 1], 200)
-    noise, known = 30 * generator.normal(size=400), generator.normal(size=400)
+    generator, slopes = np.random.default_rng(1), 50 * np.eye(160)
+    columns = np.repeat([0, 1], 80)
+    noise, known = 30 * generator.normal(size=160), generator.normal(size=160)
     # One column has weights of its own, the other is twice what was known of it.
-    true = np.where(columns == 0, 2 * known + 3 * generator.normal(size=400), 2 * known)
+    true = np.where(columns == 0, 2 * known + 3 * generator.normal(size=160), 2 * known)
     found, weights = Shrinkage.of(columns).fitted(slopes, slopes @ true + noise, known, 900.0)
-    assert found.variances[0] == pytest.approx(9, rel=0.3) and found.variances[1] < 0.3
+    assert found.variances[0] == pytest.approx(9, rel=0.4) and found.variances[1] < 0.3
     off = (weights - true) ** 2
-    assert off[:200].mean() == pytest.approx(0.36, rel=0.3) and off[200:].mean() < 0.2
+    assert off[:80].mean() == pytest.approx(0.36, rel=0.5) and off[80:].mean() < 0.2
     # Noise alone: nothing of it is taken for weights.
     _, weights = Shrinkage.of(columns).fitted(slopes, noise, known, 900.0)
     assert (weights**2).mean() < 0.02

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -36,19 +35,14 @@ from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.by_columns.terms import adversary
 from comity.protocols.vertical import fit, terms
+from comity.protocols.vertical.dealt_rounds import DealtRounds
 from comity.protocols.vertical.descent import Descent
 from comity.protocols.vertical.instruments import Whitening, constant_units
 from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.layout import LABEL, PLACES
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.response import (
-    ERROR,
-    LARGEST_RESIDUAL,
-    REACH,
-    RESPONSE_PLACES,
-    check_room,
-    gradient_sensitivity,
-)
+from comity.protocols.vertical.response import ERROR, REACH, check_room
+from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
 from comity.protocols.vertical.shrinkage import Shrinkage
 
@@ -74,12 +68,13 @@ _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
 class GradientRegression(VerticalRegression):
     """`solver` is gradient, or auto: rounds where they can be made and help, and the quadratic alone elsewhere.
 
-    Adversary    as `VerticalRegression` with `products="dealer"`: a coordinator that works with no party, and up to
-                 `colluders` parties together; at `colluders` = 0 every party by itself.
+    Adversary    with `products="dealer"` a coordinator that works with no party, and up to `colluders` parties
+                 together; with "rlwe" the coordinator with up to `colluders` parties, of three and more with one at
+                 most. At `colluders` = 0 every party by itself.
     Unit         a record, replaced.
     Learned      coordinator: noisy moments and noisy sums of responses. Parties: the weights of every round.
-    Sensitivity  `sensitivity.l2_sensitivity` for the moments, `response.gradient_sensitivity` for a round: instruments
-                 have norm 1 at most (proof.md, 9).
+    Sensitivity  `sensitivity.l2_sensitivity` for the moments, `Rounds.bound` for a round: instruments have norm 1 at
+                 most (proof.md, 9 and 11).
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
@@ -98,11 +93,6 @@ class GradientRegression(VerticalRegression):
             self._require(self.layout.classes is not None, "target", "a target of two classes")
             self._require(not self.pure, "privacy.delta", "Gaussian noise: set privacy.delta above 0")
             self._require(
-                self.products == "dealer",
-                "vertical.products",
-                'elementwise products, which "rlwe" has not: set vertical.products = "dealer"',
-            )
-            self._require(
                 not self.party_epsilon,
                 "vertical.party_epsilon",
                 "budgets about whole records: leave vertical.party_epsilon out",
@@ -120,14 +110,20 @@ class GradientRegression(VerticalRegression):
         """Whether this study makes gradient rounds: decided by public things, before anything is spent."""
         if self.solver == "gradient":
             return True
-        if not self.layout.classes or self.products != "dealer" or self.party_epsilon:
+        if not self.layout.classes or self.party_epsilon or not self._covers(who):
             return False
         return isinstance(who.loss, Approx) and float(who.loss.epsilon) >= SWITCH
 
+    def _covers(self, who: Consortium) -> bool:
+        """Without a dealer, a score among three parties and more is split between two: at most one may collude."""
+        return self.products == "dealer" or who.size == 2 or who.colluders <= 1
+
     @cached_property
     def descent(self) -> Rounds:
+        if self.products == "rlwe":
+            return RingRounds(layout=self.layout, most=self.most)
         check_room(self.most, len(self.columns))
-        return Rounds(layout=self.layout)
+        return DealtRounds(layout=self.layout, most=self.most)
 
     @cached_property
     def parts(self) -> Mapping[str, Protocol]:
@@ -140,6 +136,12 @@ class GradientRegression(VerticalRegression):
         if not self.descends(who):
             return super().declare(who)
         terms.check(self, who)
+        if not self._covers(who):
+            raise StudyError(
+                f'vertical.solver = "gradient" with vertical.products = "rlwe" holds against one party of three or '
+                f'more, found privacy.colluders = {who.colluders}; lower it, or set vertical.products = "dealer"',
+                key="privacy.colluders",
+            )
         told = Derived("moments", "gradient")
         before = [
             replace(release, known_parts=1) if release.name == "moments" else release
@@ -183,8 +185,8 @@ class GradientRegression(VerticalRegression):
             protection=Summed(Gaussian(self._split(loss)[1])),
             form=Array((self.descent.size,), "<i8"),
             times=self.rounds,
-            bound=Opened(l2=gradient_sensitivity(), limit=self.most * LARGEST_RESIDUAL),
-            grid=2.0 ** -(RESPONSE_PLACES + PLACES),
+            bound=self.descent.bound,
+            grid=self.descent.grid,
             known_parts=1,
         )
 
@@ -202,7 +204,7 @@ class GradientRegression(VerticalRegression):
             return super().coordinate(parties)
         opened, rows = self.open_moments(parties)
         descent = self.start(opened, rows, who)
-        self.descent.coordinate_blinding(parties, self.whitening(descent))
+        self.descent.coordinate_whitening(parties, self.whitening(descent))
         for number in range(self.rounds):
             self.descent.coordinate_round(parties, number, descent.weights, self.intervals(descent))
             descent = descent.step(self.rescaled(parties.sum(self.descend).value))
@@ -277,8 +279,8 @@ class GradientRegression(VerticalRegression):
             return super().notes(who)
         why = (
             f'vertical.solver = "auto": the quadratic alone, without the {self.rounds} private rounds: these are for a '
-            f'target of two classes from eps {SWITCH} on, with vertical.products = "dealer", a delta and no '
-            "party_epsilon"
+            f"target of two classes from eps {SWITCH} on, with a delta and no party_epsilon, among three parties and "
+            'more with vertical.products = "dealer" or one colluder at most'
         )
         return (*super().notes(who), why)
 
@@ -292,5 +294,14 @@ class GradientRegression(VerticalRegression):
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "
             f"rounds {self.round_deviation(who):.3g} in every sum of residuals, where one record counts at most "
             f"1 (colluders {who.colluders}: {factor:.3g} times the variance of a trusted curator's); the logistic "
-            f"curve is a sum of waves, off by {ERROR} at most"
+            f"curve is a sum of waves, off by {ERROR} at most{self._cost}"
         )
+
+    @property
+    def _cost(self) -> str:
+        """What a round without a dealer sends, where it is laid out for so many rows."""
+        if not isinstance(self.descent, RingRounds):
+            return ""
+        rows = min(self.most, 10_000)
+        sent = self.descent.bytes_per_round(rows) / 1e6
+        return f"; without a dealer the parties send each other {sent:.3g} MB in each round over {rows} rows"
