@@ -44,7 +44,7 @@ def right(place: Angles, half_labels: Floats | None) -> Integers:
     angle, amplitude = _angles(place), np.array(CURVE.amplitudes)[:, None]
     label = np.zeros(len(place)) if half_labels is None else -half_labels
     lines = np.vstack([amplitude * np.cos(angle), amplitude * np.sin(angle), label])
-    return np.rint(np.ldexp(lines, PLACES)).astype(np.int32).reshape(1, -1)
+    return np.asarray(np.rint(np.ldexp(lines, PLACES)), np.int32).reshape(1, -1)
 
 
 def multiplied(instruments: Floats, lines: Floats, part: slice) -> Integers:
