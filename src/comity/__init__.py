@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from comity.protocols.vertical import VerticalRegression as VerticalRegression
     from comity.report.result import Result as Result
     from comity.report.result import load_result as load_result
-    from comity.runtime.study import Study as Study
+    from comity.runtime.study.study import Study as Study
 
 __all__ = [
     "AveragedClassifier",
@@ -82,7 +82,7 @@ _HOMES = {
     "Schema": "comity.data",
     "SoftLabel": "comity.protocols.softlabel",
     "SoftLabelClassifier": "comity.estimators",
-    "Study": "comity.runtime.study",
+    "Study": "comity.runtime.study.study",
     "Table": "comity.artefacts.table",
     "VerticalClassifier": "comity.estimators",
     "VerticalRegression": "comity.protocols.vertical",
@@ -144,10 +144,10 @@ def simulate(study: Any, **options: Any) -> Result:
     from comity.errors import StudyError
     from comity.federation.protocol import Protocol
     from comity.report.result import Result
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
     if isinstance(study, Protocol):
-        from comity.runtime.simulate import simulate as run
+        from comity.runtime.simulation.simulate import simulate as run
 
         return Result.of(run(study, study=options.pop("name", "study"), **options))
     overrides = options.pop("overrides", None)
@@ -159,7 +159,7 @@ def simulate(study: Any, **options: Any) -> Result:
         )
     if not isinstance(study, Study):
         raise StudyError(f"simulate takes the path of a study, a Study or a protocol, found {type(study).__name__}")
-    from comity.runtime.run import run_study
+    from comity.runtime.simulation.run import run_study
 
     return Result.of(run_study(study, **options))
 

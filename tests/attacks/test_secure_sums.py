@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from comity.data import Records
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from tests.averaging import default_consortium as averaging
 from tests.softlabel import default_consortia as softlabel
 from tests.vertical import consortia as vertical

@@ -8,8 +8,8 @@ import numpy as np
 
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host

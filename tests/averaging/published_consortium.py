@@ -15,9 +15,9 @@ from comity.crypto.paillier.cryptosystem import PrivateKey
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.federation.owner.host import Host

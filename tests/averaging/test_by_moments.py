@@ -13,17 +13,17 @@ from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import EntrySum, RecordSum
 from comity.federation.declaring.payers import spent_by
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, rule
 from comity.protocols.averaging.by_moments import TARGET, Moments, fitted, within_reach
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, made, parties, protocol
 
 SURE = 1 - 1e-7
@@ -86,7 +86,7 @@ def heard(release, who, values, seed, count=40_000):
     scale, source = release.scale(who), SeededNoise(seed)
     total = np.rint(values / scale.grid) + np.zeros((count, len(values)))
     for _ in range(who.honest_parts):
-        permit = Permit(release.name, 0)
+        permit = simulated(release.name)
         total += release.noise.draw(source, scale, total.shape, permit=permit, part=True)
     return total * scale.grid
 

@@ -9,15 +9,15 @@ import pytest
 
 from comity.data import Records
 from comity.errors import SiteLost, StudyError
-from comity.federation.coordinator.parties import begin, run
+from comity.federation.coordinator.life import begin, run
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")

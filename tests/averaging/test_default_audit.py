@@ -16,7 +16,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.federation.declaring.payers import spent_by
 from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, moment_blocks
 from comity.reproduce.averaging.adult import noises
@@ -37,7 +37,7 @@ def heard(release, who, values, seed, *, parts=None, count=COUNT):
         if isinstance(who.loss, Pure):
             total += source._part_rows(scale.total, who.honest_parts, count, int(np.prod(release.shape))).reshape(shape)
         else:
-            total += source.rounded_gaussian(scale.part, shape, permit=Permit(release.name, 0))
+            total += source.rounded_gaussian(scale.part, shape, permit=simulated(release.name))
     return total * scale.grid
 
 

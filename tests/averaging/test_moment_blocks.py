@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from comity.data import Records
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, moment_blocks, rule
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, parties
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")

@@ -8,8 +8,8 @@ import pytest
 
 from comity.errors import StudyError
 from comity.protocols.averaging import Averaging, PublishedAverage
-from comity.runtime.run import run_study
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 SCHEMA = """
 [columns.age]

@@ -8,14 +8,14 @@ import pytest
 from comity.crypto.products.additive import join
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Selected
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published.noise import PublishedNoise
 from comity.protocols.averaging.published.protocol import PublishedAverage
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
 

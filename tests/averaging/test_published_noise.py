@@ -10,7 +10,7 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging.published.noise import PublishedNoise, _longest_fit, gradient_diameter
 
@@ -106,7 +106,7 @@ def draws(terms: PublishedNoise, count: int, seed: int) -> np.ndarray:
     scale = terms.mechanism.scale(sensitivity=terms.sensitivity(1), shape=(terms.width,), grid=terms.grid)
     source = SeededNoise(seed)
     if terms.kind == "literal":
-        return source.discrete_laplace(scale.total, (count, terms.width), permit=Permit("noise", 0))
+        return source.discrete_laplace(scale.total, (count, terms.width), permit=simulated("noise"))
     return source._lattice_rows(scale.total, count, terms.width)
 
 

@@ -15,7 +15,8 @@ from scipy.stats import chisquare
 from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
-from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from comity.crypto.paillier.cryptosystem import PrivateKey
-from comity.federation.coordinator.parties import begin
+from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
 from comity.protocols.averaging.published import smallest
 from tests.federation.wire import recorded

@@ -7,7 +7,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Stopped
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.learn.fitting.fit import Fit
 from comity.learn.fitting.record_sum import from_upper_triangle
 from comity.protocols.averaging import Averaging, protocol

@@ -12,9 +12,10 @@ import pytest
 from comity.data import Encoding, Records, StreamedRecords, clinic_schema, clinics, open_source
 from comity.errors import DataError, Refused
 from comity.protocols.averaging import Averaging
-from comity.runtime.run import gather, run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 
 STUDY = """
 [study]

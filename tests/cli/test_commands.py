@@ -14,8 +14,8 @@ import pytest
 from comity._version import __version__
 from comity.bench import BENCHES
 from comity.reproduce import REPRODUCTIONS
-from comity.runtime.run import run_study
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 COMMANDS = [
     *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["bench"], ["reproduce"], ["doctor"]),

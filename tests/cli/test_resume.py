@@ -17,7 +17,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime import run as runtime_run
+from comity.runtime.simulation import run as runtime_run
 from tests.cli.conftest import STUDY, write_study
 
 PARTIES = 8
@@ -45,17 +45,17 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(  # type: ignore[no-untyp
     comity, study: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole = Path(comity("run", "study.toml", "--seed", "7", "--out", "whole", "--json").document["folder"])
-    simulate = runtime_run.simulate
+    simulated = runtime_run.simulated
 
-    def interrupted(protocol, **options):  # type: ignore[no-untyped-def]
+    def interrupted(agreed, material, **options):  # type: ignore[no-untyped-def]
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
 
-        return simulate(protocol, **{**options, "progress": progress})
+        return simulated(agreed, material, **{**options, "progress": progress})
 
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_run, "simulate", interrupted)
+        patch.setattr(runtime_run, "simulated", interrupted)
         ended = comity("run", "study.toml", "--seed", "7", "--json")
     (folder,) = Path("runs").iterdir()
     assert ended.code == 5 and f"comity run --resume {folder}" in ended.failure["sentence"]
@@ -138,17 +138,17 @@ def test_a_file_that_was_written_again_with_the_same_records_is_the_same(  # typ
 
 
 def interrupted_at(moment: str, comity, monkeypatch: pytest.MonkeyPatch) -> Path:  # type: ignore[no-untyped-def]
-    simulate = runtime_run.simulate
+    simulated = runtime_run.simulated
 
-    def interrupted(protocol, **options):  # type: ignore[no-untyped-def]
+    def interrupted(agreed, material, **options):  # type: ignore[no-untyped-def]
         def progress(words: str) -> None:
             if words == moment:
                 raise KeyboardInterrupt
 
-        return simulate(protocol, **{**options, "progress": progress})
+        return simulated(agreed, material, **{**options, "progress": progress})
 
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_run, "simulate", interrupted)
+        patch.setattr(runtime_run, "simulated", interrupted)
         assert comity("run", "study.toml", "--seed", "7").code == 5
     (folder,) = Path("runs").iterdir()
     return folder

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.crypto.products import rlwe, rlwe_product
+from comity.crypto.products import rlwe, rlwe_plan
 from comity.crypto.products.additive import lower_from_word, raise_to_word
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.crypto.products.rlwe import NARROW, WIDE, ProductSum, public_block
-from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Plan, Reply, pairs
+from comity.crypto.products.rlwe_plan import Plan, pairs
+from comity.crypto.products.rlwe_product import Encryptor, Evaluator, Reply
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused
 
@@ -426,7 +427,7 @@ def test_the_party_with_fewer_columns_encrypts():
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 2)
+    monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 2)
 
 
 def blocks_of(x, plan):
@@ -436,11 +437,11 @@ def blocks_of(x, plan):
 
 def test_stretches_are_shorter_where_many_columns_are_multiplied_together():
     few = Plan.choose(200_000, 4, 4, F12, F12)
-    assert few.stretch_blocks == rlwe_product.STRETCH_BLOCKS
+    assert few.stretch_blocks == rlwe_plan.STRETCH_BLOCKS
     for together in (100, 160, 640):
         plan = Plan.choose(200_000, 20, 40, F12, F12, together=together)
-        assert 1 <= plan.stretch_blocks < rlwe_product.STRETCH_BLOCKS
-        assert plan.stretch_blocks * plan.block_rows * together <= rlwe_product.STRETCH_ENTRIES
+        assert 1 <= plan.stretch_blocks < rlwe_plan.STRETCH_BLOCKS
+        assert plan.stretch_blocks * plan.block_rows * together <= rlwe_plan.STRETCH_ENTRIES
         assert sum(part.stop - part.start for part in plan.stretches) == 200_000
     assert Plan.choose(200_000, 4, 4, F12, F12, together=1 << 20).stretch_blocks == 1
 

@@ -23,7 +23,7 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.runtime.nats.loopback import Loopback, processes
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
 
 COORDINATOR, RESEARCHER = "coordinator", "researcher"

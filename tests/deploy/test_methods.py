@@ -14,9 +14,9 @@ import pytest
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.report.result import Result, load_result
-from comity.runtime import simulate
-from comity.runtime.received import load_received
-from comity.runtime.run import run_study
+from comity.runtime.local import consortium
+from comity.runtime.results.received import load_received
+from comity.runtime.simulation.run import run_study
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
 from tests.deploy.deployment import Deployment, deployed, witnesses_in
@@ -46,7 +46,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 def without_noise(deployment: Deployment, method: str, run: str, monkeypatch: pytest.MonkeyPatch) -> Result:
     """The same study under the same run id in one process, by sites that draw nothing."""
-    monkeypatch.setattr(simulate, "noise_source", lambda seed, owner: NoNoise())
+    monkeypatch.setattr(consortium, "noise_source", lambda seed, owner: NoNoise())
     return Result.of(run_study(deployment.simulated(method), run_id=run))
 
 

@@ -13,8 +13,8 @@ from comity.data import Records
 from comity.protocols.averaging import Averaging
 from comity.protocols.softlabel import SoftLabel
 from comity.protocols.vertical import VerticalRegression
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 from tests.vertical.consortia import HELD, people, schema
 
 Truth = dict[str, float]

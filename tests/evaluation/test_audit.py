@@ -17,11 +17,11 @@ import pytest
 from comity.audit.bound import mu_lower_bound
 from comity.data import Records
 from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.evaluation import divided
 from comity.federation.evaluation.split import is_aside, only
-from comity.federation.evaluation.terms import divided
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging
@@ -57,7 +57,7 @@ def training_sum(records: Records) -> np.ndarray:
     """The gradient at a model that a coordinator chose."""
     assert records.labels is not None
     y, present = records.labels.astype(float), np.ones(len(records), bool)
-    return METHOD.loss.gradient(0 * MODEL, records.features, y, present, 0.5).reshape(-1)
+    return METHOD.objective.gradient(0 * MODEL, records.features, y, present, 0.5).reshape(-1)
 
 
 def evaluation_sum(records: Records, who: Consortium) -> np.ndarray:
@@ -72,7 +72,7 @@ def noisy(value: np.ndarray, name: str, who: Consortium, seed: int) -> np.ndarra
     scale, source = release.scale(who), SeededNoise(seed)
     total = np.rint(value / scale.grid) + np.zeros((TRIALS, value.size))
     for _ in range(who.honest_parts):
-        total += source.rounded_gaussian(scale.part, total.shape, permit=Permit(name, 0))
+        total += source.rounded_gaussian(scale.part, total.shape, permit=simulated(name))
     return total * scale.grid
 
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from comity.data import Encoding, Records, Schema, StreamedRecords, open_source
+from comity.federation.declaring.evaluation import divided
 from comity.federation.evaluation.card import MOST_RECORDS
 from comity.federation.evaluation.split import is_aside, only
-from comity.federation.evaluation.terms import divided
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import Averaging
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.test_study import SCHEMA
 
 LOSS = Approx(1, "1e-6")

@@ -14,9 +14,9 @@ from comity.errors import StudyError
 from comity.protocols.averaging import Averaging
 from comity.report.quality import measured_privately
 from comity.report.result import Result, load_result
-from comity.runtime.run import run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 from tests.evaluation.consortia import drawn, of_averaging
 
 STUDY = """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from comity.errors import ComityError
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.messages.paths import StepPath
 from comity.privacy.ledger import Ledger
 from tests.faults.seen import ANSWERED, Sight, twice

@@ -23,7 +23,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.nats.loopback import Loopback
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.pack import pack
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
 from tests.runtime.sites import approve, keys_table
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from comity.cli import main
-from comity.runtime import deployed
+from comity.runtime.deployment import deployed
 from comity.runtime.nats import relay
 from comity.runtime.nats.loopback import stop
 from tests.faults import seen

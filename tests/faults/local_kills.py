@@ -20,8 +20,8 @@ import numpy as np
 
 from comity.errors import ComityError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
-from comity.runtime.coordinating import coordinator
+from comity.federation.coordinator.life import whole_run
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults import seen

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.federation.declaring import booking
 from comity.privacy.ledger import rows as ledger_rows
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults.checks import lines_of

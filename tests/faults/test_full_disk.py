@@ -8,9 +8,9 @@ import pytest
 
 from comity.errors import Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.privacy.ledger import file as ledger_file
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults import seen

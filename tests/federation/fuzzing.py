@@ -22,7 +22,8 @@ import numpy as np
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import ComityError
-from comity.federation.coordinator.parties import Parties, run
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob
@@ -30,7 +31,8 @@ from comity.federation.declaring.protection import Public
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask, sign_reply, verify_reply
 from comity.federation.owner.site import Site
-from comity.federation.protocol import spec_of, step
+from comity.federation.protocol import step
+from comity.federation.step import spec_of
 from comity.privacy.ledger import verify_export
 
 from .toy import STUDY, LossyChannel, Rounds, consortium, identity, path_of, setup

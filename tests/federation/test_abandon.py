@@ -7,7 +7,7 @@ import pytest
 
 from comity.errors import Refused, SiteLost
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Noised
 from comity.federation.messages.codec import decode

@@ -14,7 +14,8 @@ from scipy import stats
 from comity.crypto.psi.ecdh import on_curve
 from comity.data import Records
 from comity.errors import DataError, Malformed, Refused, SiteLost, Stopped, StudyError
-from comity.federation.coordinator.parties import Parties, run
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -25,6 +26,7 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.letters import Head
 from comity.federation.messages.sealed_values import opened_values
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols import alignment
 from comity.federation.subprotocols.alignment import ROWS, Alignment, canonical, distinct
@@ -47,7 +49,7 @@ class Aligned(Protocol):
         return Alignment(self.method)
 
     @property
-    def parts(self) -> dict[str, Protocol]:
+    def parts(self) -> dict[str, Part]:
         return {"align": self.align}
 
     def declare(self, who: Consortium) -> Declaration:

@@ -14,9 +14,10 @@ from comity.crypto.comparisons.bits import binary, unpack
 from comity.crypto.comparisons.exchange import Side
 from comity.crypto.comparisons.triples import Triples, deal, dealt
 from comity.errors import Malformed, Refused, SiteLost, StudyError
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -25,6 +26,7 @@ from comity.federation.declaring.protection import Disclosed, Public
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.argmin import Argmin
 from comity.runtime.local.channel import LocalChannel
@@ -48,7 +50,7 @@ class Smallest(Protocol):
     parties_: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def parts(self) -> dict[str, Protocol]:
+    def parts(self) -> dict[str, Part]:
         return {"argmin": self.argmin}
 
     def declare(self, who: Any) -> Declaration:

@@ -14,7 +14,7 @@ from comity.errors import SiteLost, Stopped
 from comity.federation.coordinator import exchange
 from comity.federation.coordinator.exchange import Terms, exchanged
 from comity.federation.coordinator.journal import Journal, Own
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.asking import ABSENT, ROOM, Alive, Asking, Lost, Replied
 from comity.federation.messages.channel import FOR_EVER, MOST, Patience
 from comity.federation.messages.codec import encode

@@ -10,22 +10,23 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count
-from comity.federation.declaring.plan import plan
 from comity.federation.declaring.protection import Computed, Derived, Noised, Summed
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
+from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import ZCDP, Loss, Pure
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.runtime.simulate import simulate
-from comity.runtime.stacks import require_stacks
+from comity.runtime.local.stacks import require_stacks
+from comity.runtime.simulation.simulate import simulate
 
 from .toy import answer, ask_for, consortium, host, records, setup
 
@@ -280,7 +281,7 @@ def test_a_seeded_simulation_chooses_the_same_again():
 
 def chosen(mechanism: BestOf, scores: np.ndarray, count: int, seed: int) -> np.ndarray:
     noise = SeededNoise(seed)
-    return np.array([mechanism.run(noise, scores, permit=Permit("split", 0)) for _ in range(count)])
+    return np.array([mechanism.run(noise, scores, permit=simulated("split")) for _ in range(count)])
 
 
 @pytest.mark.parametrize(("narrower", "holds"), [(1.0, True), (0.4, False)])

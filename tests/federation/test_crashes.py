@@ -13,9 +13,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode, encode
-from comity.federation.owner.life import Life
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 
 from .children import fork

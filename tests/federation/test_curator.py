@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.parties import Parties, begin
+from comity.federation.coordinator.life import begin
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball, Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release

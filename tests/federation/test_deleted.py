@@ -14,7 +14,8 @@ from comity.crypto.sealing.sealed import Identity
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Blob

@@ -10,13 +10,13 @@ import pytest
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
-from comity.federation.coordinator.delivery import SIGNATURES
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Noised, Summed
 from comity.federation.messages.codec import decode
+from comity.federation.messages.delivered import SIGNATURES
 from comity.federation.messages.letters import Head
 from comity.federation.messages.sealed_values import sealed_value
 from comity.federation.protocol import step

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from comity.errors import ComityError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.federation.subprotocols.secure_sum import degree_of
+from comity.federation.subprotocols.sum_terms import degree_of
 
 from .fuzzing import (
     PARTIES,

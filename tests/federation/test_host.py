@@ -15,8 +15,8 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused
-from comity.federation.coordinator.parties import run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob, Count
@@ -25,8 +25,8 @@ from comity.federation.declaring.protection import Noised, Public, Sealed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
 from comity.federation.owner.host import Host
-from comity.federation.owner.life import Life
 from comity.federation.protocol import Protocol, step
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.runtime.local.channel import LocalChannel
 

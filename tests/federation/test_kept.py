@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comity.federation.coordinator.kept import is_kept
-from comity.federation.coordinator.parties import whole_run
+from comity.federation.coordinator.life import whole_run
 from comity.federation.declaring.protection import Noised, Summed
+from comity.federation.messages.delivered import is_kept
 from tests.federation.toy import NoNoise, Rounds, setup
 
 

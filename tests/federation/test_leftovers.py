@@ -7,7 +7,7 @@ import os
 import pytest
 
 from comity.errors import Refused
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.messages.codec import decode
 

@@ -158,7 +158,7 @@ def test_what_is_not_as_it_was_sent_does_not_arrive(case, code):
     elif case == "another receiver's key":
         letter["key"] = letter_from(parties, "birch", "cedar")["key"]
     elif case == "a key and a box of the coordinator's":
-        ash = PublicIdentity.from_sealing(parties.memo["run_keys"]["ash"]["key"])
+        ash = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
         letter = another_key(letter, head, ash)
     elif case == "under another name":
         letter["head"] = readdressed(name="heard")
@@ -219,7 +219,7 @@ def test_a_letter_whose_box_never_came_is_not_relayed():
 def letters_of(parties, hosts, sender, to, values):
     """Letters that a party wrote and signed itself, each in another ask."""
     out = []
-    receiver = PublicIdentity.from_sealing(parties.memo["run_keys"][to]["key"])
+    receiver = PublicIdentity.from_sealing(parties.run_keys[to]["key"])
     for number, value in enumerate(values):
         head = Head(parties.study, parties.run, f"tell[{number}]", sender, to, "word")
         out.append(seal(identity(sender), receiver, head, encode(value)))
@@ -272,7 +272,7 @@ def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path, name):
     """Even if its sender signed it: what is read under a name was written under it."""
     parties, hosts = setup(Listing(), consortium(3, dropouts=0))
     begin(parties)
-    receiver = PublicIdentity.from_sealing(parties.memo["run_keys"]["ash"]["key"])
+    receiver = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
     nonce = parties.journal.nonce("run-1")
 
     def held(number, at, called):
@@ -361,7 +361,7 @@ def test_a_key_of_another_run_is_refused():
     parties, _ = setup(Shout(), consortium(3, dropouts=0))
     view = parties.under("run")
     view.ask("begin", coordinator_key=identity("x").public.sealing())
-    view.ask("meet", run_keys=earlier.memo["run_keys"])
+    view.ask("meet", run_keys=earlier.run_keys)
     with pytest.raises(Refused, match="signature"):
         parties.ask(Shout.tell)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Blob, Count

@@ -13,19 +13,21 @@ import pytest
 
 from comity.data import Records
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.parties import Parties, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.evaluation import ASIDE, TRAINING, Evaluation, divided
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.payers import spent_by
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
-from comity.federation.evaluation.terms import ASIDE, TRAINING, Evaluation, divided
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Approx
@@ -207,7 +209,7 @@ def test_what_one_part_keeps_is_not_seen_by_the_other() -> None:
 def test_a_method_can_not_mount_a_part_among_those_of_the_evaluation() -> None:
     class Mounting(Sums):
         @property
-        def parts(self) -> dict[str, Protocol]:
+        def parts(self) -> dict[str, Part]:
             return {"evaluation_align": Sums()}
 
     with pytest.raises(ValueError, match="can't be mounted"):

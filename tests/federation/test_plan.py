@@ -12,8 +12,8 @@ from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
-from comity.federation.declaring.plan import of_two, plan
 from comity.federation.declaring.protection import Noised, Summed
+from comity.federation.plan import of_two, plan
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, budget_to_rho, zcdp_epsilon
 from comity.privacy.loss import Approx, Loss, Pure, shown

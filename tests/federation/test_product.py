@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products import dealer_product, rlwe_plan
 from comity.crypto.products.dealer_product import Layout, Party, deal
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.data import Records
 from comity.errors import Refused, Stopped
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.messages.codec import decode
-from comity.federation.owner.life import Life
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols import product
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.product import Products
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP
@@ -353,7 +353,7 @@ def test_a_run_killed_between_stretches_is_resumed(short, tmp_path, monkeypatch,
 @pytest.fixture
 def stretched(monkeypatch):
     """Stretches of one block: 9,000 rows are three of them."""
-    monkeypatch.setattr(rlwe_product, "STRETCH_BLOCKS", 1)
+    monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 1)
     monkeypatch.setattr(f"{__name__}.ROWS", 9000)
 
 

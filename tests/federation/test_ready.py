@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comity.errors import Refused, SiteLost, Stopped
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.policy import Policy
 from comity.federation.declaring.protection import Noised
 from comity.federation.messages.codec import decode

@@ -9,9 +9,10 @@ from decimal import Decimal
 import pytest
 
 from comity.errors import BudgetExceeded, Refused
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.policy import Policy
 from comity.federation.messages.codec import decode, encode, leading_text

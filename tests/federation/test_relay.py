@@ -6,7 +6,7 @@ import pytest
 
 from comity.errors import Malformed
 from comity.federation.coordinator.journal import Journal, Own
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Count

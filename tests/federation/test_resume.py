@@ -11,7 +11,8 @@ import pytest
 from comity.entropy import derive
 from comity.errors import Refused, SiteLost, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Entrusted, Noised, Perturbed

@@ -11,7 +11,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Noised
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
@@ -115,7 +115,7 @@ def test_a_restore_between_two_steps_without_a_debit_is_noticed_before_an_answer
     begin(parties)
     parties.ask(Rounds.average)
     view = parties.under("sum")
-    agreed = _set_up(parties, view, parties.agreed.circle("mean/0"))
+    agreed = _set_up(view, parties.agreed.circle("mean/0"))
     members = sorted(parties.alive)
     view.ask("mask", label="mean/0", each={party: {"roll": agreed.roll} for party in members})
     back_up(folder)

@@ -12,12 +12,12 @@ from comity.crypto.masking import prg
 from comity.crypto.masking.peers import choose
 from comity.entropy import derive
 from comity.errors import ComityError, Refused, SiteLost
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Diamond
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Summed
 from comity.federation.messages.codec import decode, encode
-from comity.federation.subprotocols.secure_sum import degree_of, to_units, to_words, word
+from comity.federation.subprotocols.sum_terms import degree_of, to_units, to_words, word
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
 from comity.privacy.randomness import SeededNoise
@@ -173,7 +173,7 @@ def until_masked(**changes):
 
 
 def dealt(parties, view):
-    said, keys = view.ask("advertise"), parties.memo["run_keys"]
+    said, keys = view.ask("advertise"), parties.run_keys
     view.ask("deal", each={p: {"keys": {q: keys[q] for q in said[p]["holders"]}} for p in parties.alive})
     return {p: values["holders"] for p, values in said.items()}
 
@@ -292,7 +292,7 @@ def test_an_advertised_key_that_is_not_signed_by_its_party_is_refused():
     parties, hosts = setup()
     begin(parties)
     parties.under("sum").ask("advertise")
-    keys = parties.memo["run_keys"]
+    keys = parties.run_keys
     others = {p: keys[p] for p in keys if p != "ash"}
     swapped = {**others, "birch": keys["cedar"], "cedar": keys["birch"]}  # a coordinator in the middle
     assert asked(parties, hosts, "ash", "sum.deal", 0, keys=swapped)["refused"] == "signature"

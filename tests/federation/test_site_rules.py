@@ -11,7 +11,7 @@ import pytest
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Records
 from comity.errors import Malformed, Refused
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Ball, Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY
 from comity.federation.declaring.declaration import Declaration, Release

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.coordinator.parties import Parties, begin, run
+from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.payers import payers
-from comity.federation.declaring.plan import plan
 from comity.federation.declaring.protection import Derived, Noised, Perturbed, Protection, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.site import Site
+from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.secure_sum import degree_of, digest_of
+from comity.federation.subprotocols.sum_terms import degree_of, digest_of
 from comity.privacy.loss import ZCDP, Approx, Loss, Pure
 from comity.privacy.mechanisms import Gaussian, Spherical
 from comity.privacy.unit import Unit
@@ -172,7 +173,7 @@ def test_strangers_to_a_circle_do_not_make_up_its_number():
     parties.ask(protocol.hold, to=owners, label=0)
     view = parties.under("sum")
     holders = {party: values["holders"] for party, values in view.ask("advertise", to=owners).items()}
-    keys = parties.memo["run_keys"]
+    keys = parties.run_keys
     view.ask("deal", each={p: {"keys": {h: keys[h] for h in holders[p]}} for p in owners})
     view.ask("meet", each={p: {"dealers": holders[p]} for p in owners})
     nonce = hosts["ash"].store.state("run-1", "run:nonce")
@@ -199,7 +200,7 @@ def test_a_signature_of_one_circle_s_list_does_not_serve_another():
     parties, hosts = setup(Roles(), consortium(), noise=NoNoise())
     begin(parties)
     parties.sum(Roles().hold)
-    agreed = parties.memo["sum/0"]
+    agreed = parties.set_ups[0]
     listed, signature = digest_of(sorted(agreed.members)), agreed.roll["ash"]
     signer, text = hosts["ash"].keys.public, [parties.study, parties.run, "members"]
     signer.verify(signature, encode([*text, "0", listed]))

@@ -8,11 +8,11 @@ import pytest
 from comity.crypto.masking import prg, shamir
 from comity.crypto.masking.peers import Degree
 from comity.errors import ComityError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.letters import Head, unseal
-from comity.federation.subprotocols.secure_sum import degree_of, digest_of, to_units
+from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units
 from comity.privacy.loss import ZCDP
 from comity.privacy.unit import Unit
 
@@ -132,7 +132,7 @@ def alone_on_its_list(who):
     view = parties.under("sum")
     said = view.ask("advertise")
     holders = {p: values["holders"] for p, values in said.items()}
-    keys = parties.memo["run_keys"]
+    keys = parties.run_keys
     view.ask("deal", each={p: {"keys": {h: keys[h] for h in holders[p]}} for p in said})
     view.ask("meet", each={q: {"dealers": [p for p in said if q in holders[p]]} for q in said})
     near = {*holders[VICTIM], *(p for p in said if VICTIM in holders[p])}
@@ -162,10 +162,10 @@ def test_a_party_that_is_left_alone_on_its_list_would_be_read(monkeypatch):
     """Positive control: sites that are content with themselves on a list are read exactly; a quorum ends the attack at
     the first list."""
     who = many(41, dropouts=18)
-    monkeypatch.setattr("comity.federation.subprotocols.secure_sum.choose", lambda *_: Degree(5, 4, 1))
+    monkeypatch.setattr("comity.federation.subprotocols.sum_terms.choose", lambda *_: Degree(5, 4, 1))
     read, hidden = alone_on_its_list(who)
     np.testing.assert_array_equal(read, hidden)
-    monkeypatch.setattr("comity.federation.subprotocols.secure_sum.choose", lambda *_: Degree(5, 4, 5))
+    monkeypatch.setattr("comity.federation.subprotocols.sum_terms.choose", lambda *_: Degree(5, 4, 5))
     with pytest.raises(ComityError, match=r"p000 refused sum\.enlist"):
         alone_on_its_list(who)
 

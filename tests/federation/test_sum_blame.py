@@ -120,7 +120,7 @@ def test_a_dealer_of_wrong_shares_is_named_since_nobody_can_unmask_it():
         letters = []
         for letter in reply["mail"]:
             head = Head.of(letter)
-            key = PublicIdentity.from_sealing(parties.memo["run_keys"][head.to]["key"])
+            key = PublicIdentity.from_sealing(parties.run_keys[head.to]["key"])
             letters.append(seal(identity("cedar"), key, head, encode({"self": {}, "will": {}})))
         reply["mail"] = letters
 

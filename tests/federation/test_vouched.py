@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from comity.errors import Malformed
+from comity.federation.coordinator.delivery import by_party
 from comity.federation.coordinator.kept import Sent
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.protection import Noised
 from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.vouched import by_party, check_vouched
+from comity.federation.messages.vouched import check_vouched
 
 from .test_delivery import HINT, OWN, Delivering, begun, boxed, who
 from .toy import STUDY, answer, ask_for, identity, setup, signature

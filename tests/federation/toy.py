@@ -13,9 +13,10 @@ from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
 from comity.errors import ComityError
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Exchange, Journal
-from comity.federation.coordinator.parties import Parties, begin, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.coordinator.life import begin, run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release

@@ -19,7 +19,7 @@ from comity.privacy.choices import permute_and_flip
 from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.mechanisms import MWEM, NoisyCounts, NoisyMax, NoisyThreshold
 from comity.privacy.mechanisms.mwem import UNIT, reweighed
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 from comity.privacy.sampling.lazy_words import LazyWords
 
@@ -28,7 +28,7 @@ SOURCES = [pytest.param(ReleasedNoise(), id="released"), pytest.param(SeededNois
 
 
 def permit() -> Permit:
-    return Permit("best", 0)
+    return simulated("best")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:

@@ -14,14 +14,14 @@ from comity.errors import DataError, StudyError
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms import MeanWeights, RankCoins
 from comity.privacy.mechanisms.mean_weights import STEPS, charged_for, mean_of, quantised
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
 
 
 def permit() -> Permit:
-    return Permit("mean", 0)
+    return simulated("mean")
 
 
 def chances(scores: np.ndarray, scale: float) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, NoisyMax, Scale, Spherical
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import NoiseSource, ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
@@ -21,7 +21,7 @@ COUNT = 200_000
 
 
 def permit() -> Permit:
-    return Permit("test", 0)
+    return simulated("test")
 
 
 def laplace_scores(source: NoiseSource, width: float, shift: int, count: int) -> tuple[np.ndarray, np.ndarray]:

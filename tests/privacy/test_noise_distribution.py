@@ -11,14 +11,14 @@ from scipy.special import log_ndtr
 from scipy.stats import chisquare, gamma, kstest
 
 from comity.privacy.mixture import PRECISE, keep_probabilities, keep_probability, powers
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 ALARM = 1e-8
 
 
 def permit() -> Permit:
-    return Permit("test", 0)
+    return simulated("test")
 
 
 def sources():

@@ -16,7 +16,7 @@ from comity.privacy.loss import GDP, ZCDP, Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Noise, NoisyMax, Scale, Spherical
 from comity.privacy.mechanisms.gaussian import ripple, unevenness
 from comity.privacy.mechanisms.spherical import gap, numerical_loss
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 
 sensitivities = st.floats(1e-6, 1e6)
@@ -207,7 +207,7 @@ def test_noise_too_wide_for_its_integers_is_refused():
 )
 def test_draws_have_the_shape_and_width_asked_for(noise, rows, columns):
     scale = noise.scale(sensitivity=1.0, shape=(rows, columns))
-    drawn = noise.draw(SeededNoise(1), scale, (rows, columns), permit=Permit("x", 0))
+    drawn = noise.draw(SeededNoise(1), scale, (rows, columns), permit=simulated("x"))
     assert drawn.shape == (rows, columns)
     assert drawn.dtype == np.int64
     assert 0 < np.abs(drawn).max() < 60 * rows * columns * scale.total
@@ -216,8 +216,8 @@ def test_draws_have_the_shape_and_width_asked_for(noise, rows, columns):
 def test_a_part_is_narrower_than_the_whole():
     noise = Gaussian(ZCDP("0.1"))
     scale = noise.scale(sensitivity=1.0, shape=(5000,), parts=100)
-    part = noise.draw(SeededNoise(1), scale, (5000,), permit=Permit("x", 0), part=True)
-    whole = noise.draw(SeededNoise(2), scale, (5000,), permit=Permit("x", 1))
+    part = noise.draw(SeededNoise(1), scale, (5000,), permit=simulated("x"), part=True)
+    whole = noise.draw(SeededNoise(2), scale, (5000,), permit=simulated("x", 1))
     assert part.std() == pytest.approx(scale.total / 10, rel=0.05)
     assert whole.std() == pytest.approx(scale.total, rel=0.05)
 

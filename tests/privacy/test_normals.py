@@ -18,7 +18,7 @@ from comity.audit import gdp_lower_bound
 from comity.entropy import fresh_seed
 from comity.privacy.loss import Approx
 from comity.privacy.mechanisms import Gaussian
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import ReleasedNoise
 from comity.privacy.sampling import normals as sampler
 from comity.privacy.sampling.lazy_words import LazyWords, exponential_between
@@ -50,7 +50,7 @@ def agreement(drawn: np.ndarray, sigma: float) -> float:
 @pytest.mark.parametrize("sigma", [0.3, 0.71, 1.0, 2.0, 3.7, 15.99, 16.0, 40.0, 1000.3])
 def test_rounded_normals_have_exact_cell_probabilities(sigma):
     assert agreement(normals(sigma, 400_000, seeded(1)).rounded(), sigma) > ALARM
-    assert agreement(ReleasedNoise().rounded_gaussian(sigma, (100_000,), permit=Permit("x", 0)), sigma) > ALARM
+    assert agreement(ReleasedNoise().rounded_gaussian(sigma, (100_000,), permit=simulated("x")), sigma) > ALARM
 
 
 @pytest.mark.parametrize("twin", ["truncated", "narrow", "discrete"])

@@ -18,7 +18,7 @@ from comity.errors import StudyError
 from comity.privacy.accounting import analytic_gaussian_sigma
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import Gaussian, Laplace, Spherical
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 
 SURE = 1 - 1e-7
@@ -26,7 +26,7 @@ DELTA = 1e-6
 
 
 def permit() -> Permit:
-    return Permit("test", 0)
+    return simulated("test")
 
 
 def seen(draw, parties: int, coalition: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from scipy.stats import gamma as gamma_distribution
 
 from comity.errors import Refused, StudyError
 from comity.privacy.mixture import PRECISE
-from comity.privacy.permit import Permit
+from comity.privacy.permit import Permit, simulated
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.privacy.sampling.gamma import gamma
 from comity.privacy.sampling.infinitely_divisible import SMOOTHING, _log_rate, _logarithmic, part_width, parts_of
@@ -28,7 +28,7 @@ ALARM = 1e-8
 
 
 def permit() -> Permit:
-    return Permit("test", 0)
+    return simulated("test")
 
 
 def sources(released: int = 20_000):

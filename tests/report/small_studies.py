@@ -11,7 +11,7 @@ import pandas as pd
 from comity.data import Bounded, clinic_schema, clinics, public_cohort
 from comity.errors import ComityError
 from comity.protocols import PROTOCOLS, parameters_of
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 HOSPITAL = ("age", "sex", "arrival", "ward", "readmitted")
 SURGERY = ("triage", "heart_rate", "systolic", "temperature", "saturation", "lactate", "creatinine", "prior_visits")

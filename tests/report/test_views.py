@@ -8,7 +8,7 @@ from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Disclosed, Noised, Perturbed, Sealed
-from comity.federation.owner.life import Life
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian

@@ -11,7 +11,7 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.federation.coordinator.parties import perturbed
+from comity.federation.coordinator.released import perturbed
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.published.protocol import METHODS
 from comity.reproduce import REPRODUCTIONS

@@ -12,9 +12,9 @@ from comity.crypto.sealing import key_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.predicting import write_prediction
 from comity.runtime.site.desk import Desk
-from comity.runtime.study import Study
+from comity.runtime.study.predicting import write_prediction
+from comity.runtime.study.study import Study
 from tests.vertical.consortia import people, schema
 
 from .sites import Sites, approve, coordinated, keys_table, whole_run

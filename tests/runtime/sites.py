@@ -10,17 +10,18 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import Identity
 from comity.data import clinic_schema, clinics
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, whole_run
+from comity.federation.coordinator.life import whole_run
+from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import Arrival
 from comity.runtime.site.pack import pack
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 NAMES = ("north", "south")
 RECORDS = 40

@@ -15,9 +15,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import ZCDP, Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.numbered import Numbered
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.local.numbered import Numbered
 from tests.federation.toy import NoNoise, Rounds, setup
 from tests.federation.toy import run as run_parties
 

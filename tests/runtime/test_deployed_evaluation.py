@@ -14,9 +14,9 @@ from comity.federation.declaring.payers import spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.privacy.ledger import Ledger
 from comity.report.result import Result, load_result
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.site.approving import considered
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 from .sites import NAMES, STUDY, Sites, approve, coordinated, whole_run
 
@@ -36,8 +36,7 @@ def run(sites: Sites, study: Study) -> Any:
         approve(desk, desk.received(sites.packed(study)))
     parties = coordinated(study, desks, sites.coordinator)
     released, kept = whole_run(parties)
-    named = {"study": study.name, "study_hash": study.hash, "run_id": "run-1", "seed": None}
-    return outcome_of(study.protocol, study.consortium, released, kept, parties.transcript, (), **named)
+    return Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
 
 
 def test_the_report_says_how_good_the_model_is_and_so_do_the_owners_results(sites: Sites) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 from comity.errors import BadInput, BudgetExceeded, DataError, Refused, Stopped
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, ready
-from comity.federation.coordinator.parties import begin as begun
+from comity.federation.coordinator.life import begin as begun
+from comity.federation.coordinator.life import ready
+from comity.federation.coordinator.parties import Parties
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.received import load_received
+from comity.runtime.results.received import load_received
 from comity.runtime.site.desk import WITHIN_POLICY, Desk
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.refusals import MOST, Refusals

@@ -17,14 +17,14 @@ from comity.cli.run_folder import begin, describe, make_folder, read_begun
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.registry import Registry
 from comity.report.result import Result, load_result
-from comity.runtime.coordinating import coordinator
+from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
-from comity.runtime.received import load_received
-from comity.runtime.run import run_study
-from comity.runtime.signed_files import _said, sign_files
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.results.received import load_received
+from comity.runtime.results.signed_files import _said, sign_files
+from comity.runtime.simulation.run import run_study
 from comity.runtime.site.results import results_folder
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 from .sites import NAMES, STUDY, Sites, approve, whole_run
 
@@ -43,18 +43,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
         study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
     released, kept = whole_run(parties)
-    outcome = outcome_of(
-        study.protocol,
-        study.consortium,
-        released,
-        kept,
-        parties.transcript,
-        (),
-        study=study.name,
-        study_hash=study.hash,
-        run_id=run,
-        seed=None,
-    )
+    outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
     save_signed(Result.of(outcome), folder, sites.coordinator)
     return folder
 

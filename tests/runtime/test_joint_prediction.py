@@ -20,11 +20,11 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.owner.registry import Registry
 from comity.learn.released.classifiers import LinearClassifier
-from comity.runtime.predicting import read_weights, weights_text
-from comity.runtime.run import gather
+from comity.runtime.records.gather import gather
 from comity.runtime.site.approving import considered
 from comity.runtime.site.refusals import Refusals
-from comity.runtime.study import Study
+from comity.runtime.study.predicting import read_weights, weights_text
+from comity.runtime.study.study import Study
 
 from .column_sites import NEW, ColumnSites
 from .sites import approve, coordinated, whole_run

@@ -19,9 +19,10 @@ from comity.learn import from_estimator
 from comity.learn.voters.local_model import as_local_model, harden, local_votes
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.runtime.run import gather, run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 
 NAMES = ("north", "south", "east", "west", "centre")
 
@@ -174,7 +175,7 @@ def test_more_parties_than_hosts_share_one_model():
     ],
 )
 def test_models_that_do_not_fit_are_refused_before_anything_is_spent(models, words, monkeypatch):
-    monkeypatch.setattr("comity.runtime.simulate.Host", lambda *_, **__: pytest.fail("a host was made"))
+    monkeypatch.setattr("comity.runtime.local.consortium.Host", lambda *_, **__: pytest.fail("a host was made"))
     with pytest.raises(BadInput, match=words):
         simulate(protocol(), parties=parties(), epsilon=1.0, seed=1, models=models)
 

@@ -13,7 +13,7 @@ import pytest
 
 from comity.errors import ComityError
 from comity.federation.owner.site import Site
-from comity.runtime.logs import Form, JsonLines, current_form, log_to_stderr
+from comity.runtime.site.logs import Form, JsonLines, current_form, log_to_stderr
 
 from .sites import NAMES, Sites, approve, coordinated, whole_run
 

@@ -14,7 +14,7 @@ from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.pack import _signed, pack, unpack
 from comity.runtime.site.site_file import SiteFile
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 from .sites import STUDY, Sites, keys_table
 

@@ -20,9 +20,10 @@ import pytest
 from comity.errors import BadInput, ComityError, Refused
 from comity.federation.messages.channel import Channel
 from comity.privacy.ledger import Ledger
-from comity.runtime import simulate as simulation
-from comity.runtime.run import gather
-from comity.runtime.study import Study
+from comity.runtime.local import consortium
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import path_of
 
@@ -140,9 +141,9 @@ def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypa
     material = gather(study)
     lost = tuple(f"p{k}" for k in range(case.parties - case.dropouts, case.parties))
     channel: type[Channel] = type("Losing", (Vanishing,), {"lost": lost})
-    monkeypatch.setattr(simulation, "LocalChannel", channel)
+    monkeypatch.setattr(consortium, "LocalChannel", channel)
     privacy = study.privacy
-    return simulation.simulate(
+    return simulate(
         study.protocol,
         parties=material.parties,
         epsilon=privacy.epsilon,

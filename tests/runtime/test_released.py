@@ -12,7 +12,6 @@ import pytest
 
 import comity
 from comity.errors import DataError
-from comity.federation.coordinator.kept import is_kept
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -26,10 +25,11 @@ from comity.federation.declaring.protection import (
     Selected,
     Summed,
 )
+from comity.federation.messages.delivered import is_kept
 from comity.privacy.loss import ZCDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.report.result import Result, load_result
-from comity.runtime.released import Released, load_released, released_of, save_released
+from comity.runtime.results.released import Released, load_released, released_of, save_released
 from tests.report.small_run import simulated
 from tests.report.small_studies import CASES, refusal, small_study
 
@@ -132,7 +132,7 @@ def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> Non
 def test_a_stack_of_parties_keeps_the_same(tmp_path: Path) -> None:
     case = "softlabel default statistic=histograms"
     few = small_study(case, tmp_path)
-    from comity.runtime.run import gather
+    from comity.runtime.records.gather import gather
 
     one = gather(few).parties["clinic-01"]
     many = comity.simulate(

@@ -14,8 +14,8 @@ from comity.federation.assessment import Assessment, Figure
 from comity.federation.repeats import Repeats
 from comity.protocols.averaging import Averaging
 from comity.report.result import load_result
-from comity.runtime.repeated import WITH_HOSTS, WITHOUT_MASKS
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.repeated import WITH_HOSTS, WITHOUT_MASKS
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import made, protocol
 
 RECORDS = made("logistic", (300,) * 5)

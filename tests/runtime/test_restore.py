@@ -11,7 +11,7 @@ import pytest
 
 from comity.cli import main
 from comity.errors import Refused
-from comity.federation.coordinator.parties import begin, ready
+from comity.federation.coordinator.life import begin, ready
 from comity.runtime.site.health import examined
 from comity.runtime.site.runs import runs_of
 

@@ -22,9 +22,12 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.report.card import card_text
 from comity.report.result import Result, load_result
-from comity.runtime.run import Material, grants_of, run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import PartyTable, Study, _check_roles
+from comity.runtime.records.material import Material
+from comity.runtime.simulation.grants import grants_of
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
+from comity.runtime.study.study_tables import PartyTable, check_roles
 
 ROLES = {"owner": ("ash", "birch"), "consumer": ("elm",)}
 PARTIES = {name: Records(np.full((4, 2), 0.1)) for name in ("ash", "birch", "elm")}
@@ -138,10 +141,11 @@ def study(tmp_path: Path) -> Study:
 
 def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study: Study, tmp_path: Path):
     assert study.consortium.roles == ROLES
-    assert grants_of(study, list(PARTIES)) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
+    assert grants_of(study, study.consortium) == {"ash": 1.0, "birch": 1.0, "elm": 1.441}
     (tmp_path / "run").mkdir()
     outcome = run_study(study, material=Material(PARTIES, None), folder=tmp_path / "run")
     assert [account.spent for account in outcome.accounts] == ["eps 1.00", "eps 1.00", "eps 1.44"]
+    assert outcome.consortium == study.consortium
     tight = replace(study, simulation=study.simulation.model_copy(update={"grant": 1.2}))
     with pytest.raises(BudgetExceeded, match=r"simulation\.grant"):
         run_study(tight, material=Material(PARTIES, None))
@@ -152,7 +156,7 @@ def test_a_study_names_roles_and_its_simulation_grants_what_each_is_asked(study:
 )
 def test_a_role_that_the_method_does_not_have_is_refused(role, said):
     with pytest.raises(StudyError, match=said) as found:
-        _check_roles({"ash": PartyTable(role="owner"), "elm": PartyTable(role=role)}, Summary(), "study.toml")
+        check_roles({"ash": PartyTable(role="owner"), "elm": PartyTable(role=role)}, Summary(), "study.toml")
     assert found.value.key == "parties.elm.role"
 
 

@@ -10,8 +10,9 @@ import pytest
 from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.learn.voters.predictions import Predictions
-from comity.runtime.run import gather, run_study
-from comity.runtime.same_records import NAME, digests, require_same
+from comity.runtime.records.gather import gather
+from comity.runtime.records.same_records import NAME, digests, require_same
+from comity.runtime.simulation.run import run_study
 from tests.report.small_studies import small_study
 
 

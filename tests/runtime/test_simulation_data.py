@@ -13,9 +13,10 @@ import pytest
 from comity.data import clinic_schema, clinics, explain
 from comity.errors import BadInput, StudyError
 from comity.report.result import Result, load_result
-from comity.runtime.run import gather, run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 
 STUDY = """
 [study]

@@ -13,10 +13,10 @@ import pytest
 from comity.data import Records, clinic_schema, public_cohort
 from comity.errors import BadInput, StudyError
 from comity.protocols.averaging import Averaging
-from comity.runtime import simulate as simulation
-from comity.runtime.run import gather
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation import simulated
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 
 TEXT = """
 [study]
@@ -257,9 +257,9 @@ def test_a_simulation_never_lowers_colluders_that_were_asked_for():
 
 
 def test_more_parties_than_hosts_are_refused_before_a_ledger_hears_of_it(monkeypatch):
-    monkeypatch.setattr("comity.runtime.stacks.REAL_HOSTS", 2)
+    monkeypatch.setattr("comity.runtime.local.stacks.REAL_HOSTS", 2)
     reserved = []
-    monkeypatch.setattr(simulation, "Cohort", lambda *_, **__: reserved.append(1))
+    monkeypatch.setattr(simulated, "Cohort", lambda *_, **__: reserved.append(1))
     records = {name: Records(np.eye(3), np.array([0, 1, 0])) for name in ("a", "b", "c")}
     with pytest.raises(StudyError, match="models is made at one site at a time") as caught:
         simulate(Averaging(features=3, sizes=3), parties=records, epsilon=1.0, unit="record")

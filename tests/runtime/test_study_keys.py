@@ -14,8 +14,9 @@ import pytest
 from comity.errors import StudyError
 from comity.protocols import PROTOCOLS, parameters_of
 from comity.protocols.parameters import Only, Parameters
-from comity.runtime.run import gather, run_study, settings_of
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study, settings_of
+from comity.runtime.study.study import Study
 
 SCHEMA = """
 [columns.age]

@@ -9,7 +9,7 @@ import pytest
 
 from comity.data import public_cohort
 from comity.errors import SiteLost
-from comity.federation.coordinator.parties import ready
+from comity.federation.coordinator.life import ready
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed

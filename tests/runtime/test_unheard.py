@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.paths import END
-from comity.runtime.deployed import not_told
+from comity.runtime.deployment.deployed import not_told
 from comity.runtime.site.runs import runs_of
 
 from .sites import approve, coordinated, whole_run

@@ -12,8 +12,8 @@ from scipy.special import lambertw
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
@@ -21,8 +21,7 @@ from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Loss, Pure
 from comity.protocols.softlabel import PublishedSoftLabel
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, NoNoise, Watched
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm", "fir", "gum")

@@ -10,9 +10,9 @@ import numpy as np
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.owner.host import Host
@@ -22,8 +22,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
 from tests.federation.toy import STUDY, LossyChannel, Watched
 from tests.federation.toy import NoNoise as _NoNoise
 

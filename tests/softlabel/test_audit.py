@@ -14,9 +14,9 @@ import pytest
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
 from comity.entropy import Stream
-from comity.federation.coordinator.parties import perturbed
+from comity.federation.coordinator.released import perturbed
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.reproduce.softlabel.har import wrong_radius
 
@@ -63,7 +63,7 @@ def released(method, model: np.ndarray, loss, seed: int, *, count: int = COUNT, 
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, count, prod(release.shape)).reshape(shape)
     else:
-        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
     return (np.rint(model / scale.grid) + noise) * scale.grid
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.learn.voters.local_model import as_local_model
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.infinitely_divisible import parts_of
 from comity.protocols.softlabel.protocol import SoftLabel
@@ -100,7 +100,7 @@ def opened(tried: SoftLabel, units: np.ndarray, loss, seed: int, *, count: int =
             parts, size = parts_of(scale.total, scale.part), prod(release.shape)
             out += source._part_rows(scale.total * shrink, parts, count, size).reshape(out.shape)
         else:
-            out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=Permit(release.name, 0))
+            out += source.rounded_gaussian(scale.part * shrink, out.shape, permit=simulated(release.name))
     return out.astype(float)
 
 
@@ -134,7 +134,7 @@ def test_sums_drawn_at_once_are_those_that_a_run_opens(loss, statistic, monkeypa
     third = opened(tried, 0 * exact, loss, 1, count=1)[0]
     release = release_of(tried, who)
     last = release.noise.draw(
-        SeededNoise(1002), release.scale(who), release.shape, permit=Permit(release.name, 0), part=True
+        SeededNoise(1002), release.scale(who), release.shape, permit=simulated(release.name), part=True
     )
     np.testing.assert_array_equal(np.rint(seen[0] * PARTIES / release.spacing(who)), exact + third + last)
 

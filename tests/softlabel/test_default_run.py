@@ -16,15 +16,15 @@ from sklearn.preprocessing import StandardScaler
 from comity import load_result
 from comity.data import Records
 from comity.errors import BadInput, SiteLost, StudyError
-from comity.federation.coordinator.parties import run
-from comity.federation.declaring.plan import plan
+from comity.federation.coordinator.life import run
+from comity.federation.plan import plan
 from comity.learn.released.feature_map import pca
 from comity.learn.voters.local_model import as_local_model
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.protocols.softlabel import SoftLabel
 from comity.report.result import Result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import labels
 from .default_consortia import (

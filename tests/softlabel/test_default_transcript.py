@@ -13,12 +13,13 @@ import pytest
 from scipy.stats import chi2
 
 from comity.data import Records
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode
-from comity.federation.subprotocols.secure_sum import SecureSum, to_words
+from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.federation.subprotocols.sum_terms import to_words
 from comity.learn.voters.local_model import as_local_model
 from comity.protocols.softlabel.local_classifier import linear_votes, linear_weights
 from comity.protocols.softlabel.protocol import SoftLabel

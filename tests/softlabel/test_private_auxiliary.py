@@ -16,18 +16,18 @@ from sklearn.linear_model import LogisticRegression
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.coordinator.parties import run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.learn.voters.voting import one_hot
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.private_auxiliary import absent, moved_share
 from comity.protocols.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
-from comity.runtime.run import run_study
-from comity.runtime.simulate import simulate
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.simulation.simulate import simulate
+from comity.runtime.study.study import Study
 from tests.federation.toy import begin
 
 from .consortia import NAMES, ROOT2, auxiliary, consortium, hosted, labels, ordinary, protocol
@@ -152,7 +152,7 @@ def released(tried, model, loss, parties: int, seed: int, shrink: float = 1.0) -
     if isinstance(loss, Pure):
         noise = source._lattice_rows(scale.total * shrink, COUNT, prod(release.shape)).reshape(shape)
     else:
-        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=Permit("model", 0))
+        noise = source.rounded_gaussian(scale.total * shrink, shape, permit=simulated("model"))
     return (np.rint(model / scale.grid) + noise) * scale.grid
 
 

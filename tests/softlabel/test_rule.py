@@ -24,7 +24,7 @@ from comity.protocols.softlabel.rule import (
     vote_directions,
 )
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Votes
-from comity.runtime.numbered import Numbered
+from comity.runtime.local.numbered import Numbered
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
 

@@ -10,7 +10,7 @@ import pytest
 
 from comity.data import Records
 from comity.errors import BudgetExceeded
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -19,7 +19,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.published.protocol import METHODS, TOLERANCE
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, NoNoise, begin
 

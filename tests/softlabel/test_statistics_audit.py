@@ -20,7 +20,7 @@ from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Summed
 from comity.learn.voters.voting import one_hot
 from comity.privacy.loss import Approx, Loss, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
@@ -115,7 +115,7 @@ def parts(release: Release, terms: Consortium, seed: int, shrink: float, count: 
     if isinstance(terms.loss, Pure):
         drawn = source._part_rows(scale.total * shrink, honest, count * honest, size)
     else:
-        drawn = source.rounded_gaussian(scale.part * shrink, (count * honest, size), permit=Permit(release.name, 0))
+        drawn = source.rounded_gaussian(scale.part * shrink, (count * honest, size), permit=simulated(release.name))
     return drawn.reshape(count, honest, *release.shape).sum(axis=1)
 
 

@@ -11,7 +11,7 @@ from comity.errors import DataError
 from comity.federation.owner.rows import Rows
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Cells, ClassSums
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .default_consortia import WIDTH, clusters
 

@@ -9,7 +9,7 @@ import numpy as np
 from comity.data import Records
 from comity.protocols.summary.auction.protocol import AuctionSummary
 from comity.protocols.summary.published.protocol import PublishedSummary
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import COLUMNS, ROLES, held
 

@@ -13,7 +13,7 @@ from comity.entropy import Stream
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.mechanisms import RankCoins
 from comity.privacy.mechanisms.prefix_sums import coefficients
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.summary.auction import asking, bids
 from comity.protocols.summary.auction.direction import direction
@@ -31,7 +31,7 @@ def asked_at(mechanism, ours: float, theirs: float, count: int = 60_000) -> np.n
     """Whether an owner with a bid of ours is asked, beside one with a bid of theirs."""
     ranks = bids.ranks({"reader": ours, "other": theirs}, ("reader", "other"))
     signed = ranks if isinstance(mechanism, RankCoins) else -ranks
-    found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=Permit("asked", 0))
+    found = mechanism.run(SeededNoise(int(ours * 10)), np.tile(signed, (count, 1)), permit=simulated("asked"))
     return found[:, 0].astype(float)
 
 
@@ -69,7 +69,7 @@ def broadcasts(protocol, who, owned: np.ndarray, source, *, eligible: bool) -> n
     rounds = rounds_of(len(owned), protocol.records, Stream.public("audited owner"))
     features, found = protocol.features, []
     pool, running = Pool(("one",), features, grid=scale.grid), np.zeros(protocol.dimensions)
-    drawn = noise.noise(noise.begin(source, permit=Permit("running", 0)), scale, release.shape)
+    drawn = noise.noise(noise.begin(source, permit=simulated("running")), scale, release.shape)
     for number in range(protocol.records - 1):
         mine = np.flatnonzero((rounds == number) | (not eligible))
         place, bid = bids.best(features(owned[mine]), direction(np.zeros(protocol.dimensions), running, number))

@@ -11,10 +11,10 @@ from comity.data import Records
 from comity.errors import Refused, Stopped, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.declaration import DISCLOSING
-from comity.federation.declaring.plan import plan
 from comity.federation.declaring.policy import SIMULATION
 from comity.federation.declaring.protection import Derived
 from comity.federation.owner.host import Host
+from comity.federation.plan import plan
 from comity.federation.protocol import step
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.summary.auction.protocol import AuctionSummary

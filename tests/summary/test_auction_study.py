@@ -8,8 +8,8 @@ from comity.cli.starters import starter
 from comity.errors import Refused, StudyError
 from comity.privacy.loss import Approx
 from comity.protocols.summary import AuctionSummary, PublishedSummary
-from comity.runtime.run import run_study
-from comity.runtime.study import Study
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines": False}
 

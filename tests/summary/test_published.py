@@ -9,8 +9,8 @@ import pytest
 
 from comity.entropy import Stream
 from comity.errors import Refused, StudyError
-from comity.federation.declaring.plan import plan
 from comity.federation.declaring.policy import Policy
+from comity.federation.plan import plan
 from comity.privacy.accounting import Spent
 from comity.privacy.loss import ZCDP, Approx, Pure
 from comity.privacy.mechanisms.mean_weights import STEPS, quantised

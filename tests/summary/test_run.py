@@ -19,7 +19,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.summary.artefact import BoughtRecords, RatioWeights
 from comity.protocols.summary.bought import Bought
 from comity.report.result import Result, load_result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, cloud, consortium, held, summary
 
@@ -84,7 +84,7 @@ def test_the_declaration_says_plainly_what_is_not_private(bought):
 @pytest.mark.parametrize("deliver", ["records", "hashes"])
 def test_a_site_whose_policy_keeps_records_at_home_refuses_before_anything_is_spent(deliver, monkeypatch):
     own = replace(SIMULATION, disclosures=frozenset({"sizes_may_leave"}))
-    monkeypatch.setattr("comity.runtime.simulate.SIMULATION", own)
+    monkeypatch.setattr("comity.runtime.local.consortium.SIMULATION", own)
     terms = {"unit": Unit.RECORD, "neighbours": Neighbours.REPLACE, "grant": Approx(3.0, 1e-5)}
     ledgers = {party: Ledger.in_memory(dataset=party, **terms) for party in (*OWNERS, CONSUMER)}
     with pytest.raises(Refused, match=r"policy\.records_may_leave does not allow it") as refused:

@@ -12,7 +12,7 @@ from comity.data.decoding import decoded
 from comity.errors import SchemaError, StudyError
 from comity.protocols.summary.features import width
 from comity.protocols.summary.kernel_width import width_of_schema
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.synthetic.made import frame, schema
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from comity.data import Records
 from comity.federation.declaring.protection import Derived
 from comity.federation.owner.site import Site
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import CONSUMER, OWNERS, ROLES, consortium, held, summary
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Records, Target
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Loss
 from comity.protocols.synthetic import SyntheticColumns

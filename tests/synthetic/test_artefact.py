@@ -14,7 +14,7 @@ from comity.errors import DataError
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.expected import expected_errors
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .made import NAMES, frame, schema
 

@@ -10,7 +10,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.data import Numeric, Schema
 from comity.entropy import Stream
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.sampling.infinitely_divisible import parts_of
 from comity.protocols.synthetic import SyntheticData
@@ -40,7 +40,7 @@ def views(release, who, values, seed, *, parts=None, count=COUNT):
     total = values + np.zeros(shape)
     for _ in range(who.honest_parts if parts is None else parts):
         own = parts_of(scale.total, scale.part)
-        total += source.laplace_part(scale.total, own, shape, permit=Permit(release.name, 0)) * scale.grid
+        total += source.laplace_part(scale.total, own, shape, permit=simulated(release.name)) * scale.grid
     return total
 
 
@@ -103,7 +103,7 @@ def test_marginals_after_agreement_lose_no_more():
     claimed = claimed_mu(release)
 
     def totals(values, seed):
-        deviation = layout.deviations(built._deviation(release, who, who.size))
+        deviation = layout.deviations(release.opened_deviation(who, who.size))
         seen = views(release, who, values, seed, count=3000)
         return np.array([agree(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products import dealer_product, rlwe_plan
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Summed
 from comity.federation.subprotocols import product
 from comity.privacy.loss import Approx, Pure
@@ -20,7 +20,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticColumns
 from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.columns.holding import PLACES
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.vertical.consortia import NoNoise, hosted, parts
 from tests.vertical.test_resume import Stumbling
@@ -56,7 +56,7 @@ def test_with_a_number_as_target_or_none_and_with_fewer_pairs_the_counts_are_the
 
 @pytest.mark.parametrize(("products", "step"), [("rlwe", "product.evaluate"), ("dealer", "product.absorb")])
 def test_rows_in_several_stretches_are_counted_once(products, step, monkeypatch):
-    monkeypatch.setattr(rlwe_product, "STRETCH_ENTRIES", 1)
+    monkeypatch.setattr(rlwe_plan, "STRETCH_ENTRIES", 1)
     monkeypatch.setattr(product, "STRETCH", 1)
     monkeypatch.setattr(dealer_product, "_BLOCK_WORDS", 512)
     tried, given = built(2, products=products), people(9000)

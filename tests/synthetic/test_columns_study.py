@@ -14,8 +14,9 @@ from comity.errors import ComityError, StudyError
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticColumns, SyntheticData
 from comity.report.result import Result, load_result
-from comity.runtime.run import gather, run_study
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 from .by_columns import people
 from .made import schema

@@ -8,9 +8,9 @@ import pytest
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
-from comity.federation.owner.host import Host
-from comity.federation.owner.life import Life
+from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.site import Site
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.protocols.synthetic.columns.holding import PLACES
 from tests.federation.toy import begin
@@ -26,14 +26,14 @@ LEAST = 20 << (2 * PLACES)
 @pytest.fixture
 def letters(monkeypatch):
     """What each party opened of what others sealed to it."""
-    found, original = {}, Host._open
+    found, original = {}, Mailbox.open
 
-    def reading(host, site, letter):
-        original(host, site, letter)
+    def reading(site, letter):
+        original(site, letter)
         head = Head.of(letter)
-        found.setdefault(host.party, []).append((head, decode(site.effects.state[f"in:{head.name}:{head.sender}"])))
+        found.setdefault(site.party, []).append((head, decode(site.effects.state[f"in:{head.name}:{head.sender}"])))
 
-    monkeypatch.setattr(Host, "_open", reading)
+    monkeypatch.setattr(Mailbox, "open", reading)
     return found
 
 

@@ -13,7 +13,7 @@ from comity.data import Categorical, Classes, Numeric, Schema
 from comity.data.public.adult import adult_schema
 from comity.entropy import Stream
 from comity.errors import StudyError
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes
@@ -210,8 +210,8 @@ def private(values, labels, noise, found, *, narrower=1):
         candidates=3,
         leaves=100,
         stream=Stream.public("audit"),
-        choose=lambda rows: loud.choice.run(noise, rows, permit=Permit("choice", 0)),
-        noise=lambda counts: loud.leaves.run(noise, counts, permit=Permit("leaves", 0)),
+        choose=lambda rows: loud.choice.run(noise, rows, permit=simulated("choice")),
+        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated("leaves")),
     )
 
 

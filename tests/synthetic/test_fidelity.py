@@ -15,7 +15,7 @@ from comity.protocols.synthetic.counting import counting_of
 from comity.protocols.synthetic.downstream import Task, together
 from comity.protocols.synthetic.fidelity import correlations, nearness, partitioned, total_variation
 from comity.report.plots import plotted
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .made import CLASSES, NAMES, NUMBER, frame, schema
 

@@ -20,7 +20,7 @@ from comity.protocols.synthetic.counting import counting_of
 from comity.protocols.synthetic.counts import NoisyCounts
 from comity.protocols.synthetic.moments import middles
 from comity.report.result import Result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .made import frame, schema
 

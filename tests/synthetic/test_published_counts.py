@@ -11,7 +11,7 @@ from comity.audit import epsilon_lower_bound
 from comity.data import Records
 from comity.data.public.adult import census_schema
 from comity.entropy import Stream
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes
@@ -37,7 +37,7 @@ def told(one, other, budget, seed):
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):
         table = np.tile(counts, (DRAWS, 1))
-        noisy = budget.counts.run(noise, table, permit=Permit("counts", 0))
+        noisy = budget.counts.run(noise, table, permit=simulated("counts"))
         seen.append((np.abs(noisy - other).sum(axis=1) - np.abs(noisy - one).sum(axis=1)).astype(float))
     return epsilon_lower_bound(*seen)
 

@@ -16,8 +16,8 @@ from comity.learn import LinearClassifier, LinearRegressor, load_model
 from comity.protocols.synthetic.published.predictor import error
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 from comity.report.result import Result
-from comity.runtime.received import load_received
-from comity.runtime.simulate import simulate
+from comity.runtime.results.received import load_received
+from comity.runtime.simulation.simulate import simulate
 
 COLUMNS = (
     Numeric("age", 0, 100, integer=True),

@@ -12,16 +12,16 @@ import pytest
 from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
-from comity.federation.coordinator.parties import run
-from comity.federation.declaring.plan import plan
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
+from comity.federation.plan import plan
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.parameters import Setting
 from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
-from comity.runtime.simulate import simulate
-from comity.runtime.stacks import require_stacks
+from comity.runtime.local.stacks import require_stacks
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
 
 SCHEMA = Schema(

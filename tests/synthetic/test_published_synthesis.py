@@ -11,7 +11,7 @@ from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
 from comity.learn.fitting.logistic import logistic
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes
 from comity.protocols.synthetic.published.frames import table_of
@@ -199,7 +199,7 @@ def test_without_noise_the_perturbed_fit_is_the_fit():
 
     rows, _ = ball(300, 4)
     labels = (rows[:, 0] > 0).astype(np.int64)
-    found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=Permit("fit", 0))
+    found = objective_perturbation(rows, labels, epsilon=5.0, l2=0.05, source=Quiet(0), permit=simulated("fit"))
     np.testing.assert_allclose(found, logistic(rows, labels, 0.05).weights, atol=1e-6)
 
 
@@ -212,7 +212,7 @@ def test_the_noise_has_the_corrected_norm():
     norms = []
     for seed in range(120):
         w = objective_perturbation(
-            rows, labels, epsilon=epsilon, l2=l2, source=SeededNoise(seed), permit=Permit("fit", 0)
+            rows, labels, epsilon=epsilon, l2=l2, source=SeededNoise(seed), permit=simulated("fit")
         )
         gradient = rows.T @ (1 / (1 + np.exp(-rows @ w)) - labels) / 100 + penalty * w
         norms.append(100 * np.linalg.norm(gradient))
@@ -253,7 +253,12 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times, holds):
         return np.array(
             [
                 objective_perturbation(
-                    rows, labels, epsilon=1.0 * times, l2=1.0, source=SeededNoise(seed), permit=Permit("fit", 0)
+                    rows,
+                    labels,
+                    epsilon=1.0 * times,
+                    l2=1.0,
+                    source=SeededNoise(seed),
+                    permit=simulated("fit"),
                 )[0]
                 for seed in range(first, first + 4000)
             ]
@@ -266,7 +271,12 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times, holds):
 def test_records_outside_the_ball_are_refused():
     with pytest.raises(DataError, match="unit ball"):
         objective_perturbation(
-            np.full((3, 2), 2.0), np.ones(3), epsilon=1.0, l2=1.0, source=SeededNoise(0), permit=Permit("fit", 0)
+            np.full((3, 2), 2.0),
+            np.ones(3),
+            epsilon=1.0,
+            l2=1.0,
+            source=SeededNoise(0),
+            permit=simulated("fit"),
         )
 
 

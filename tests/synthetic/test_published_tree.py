@@ -14,7 +14,7 @@ from comity.data import Bounded, Categorical, Classes, Numeric, Ordinal, Schema
 from comity.entropy import Stream
 from comity.errors import StudyError
 from comity.privacy.loss import ZCDP, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes
@@ -218,8 +218,8 @@ def private_tree(values, labels, noise, budget, shape, *, narrower=1):
         values,
         labels,
         2,
-        choose=lambda number, rows: loud.choice.run(noise, rows, permit=Permit("split", number)),
-        noise=lambda counts: loud.leaves.run(noise, counts, permit=Permit("leaves", 0)),
+        choose=lambda number, rows: loud.choice.run(noise, rows, permit=simulated("split", number)),
+        noise=lambda counts: loud.leaves.run(noise, counts, permit=simulated("leaves")),
     )
 
 

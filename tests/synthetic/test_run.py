@@ -10,12 +10,12 @@ import pytest
 
 from comity.data import Records
 from comity.errors import ComityError, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.protection import Noised, Summed
 from comity.privacy.loss import Pure
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.synthetic import SyntheticData
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.federation.toy import NAMES as TOY

@@ -15,7 +15,7 @@ from comity.audit.bound import mu_lower_bound
 from comity.cli import main
 from comity.data import Categorical, Numeric, Schema
 from comity.errors import DataError, Refused, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import Counts
 from comity.federation.declaring.protection import Summed
 from comity.privacy.accounting import gaussian_budget
@@ -25,7 +25,7 @@ from comity.protocols.synthetic import SyntheticData, second_round
 from comity.protocols.synthetic.layout import LAPLACE, Layout
 from comity.protocols.synthetic.second_round import PAIRS, Recount
 from comity.report.result import Result, load_result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
 from tests.averaging.test_default_audit import SURE, heard
@@ -353,7 +353,7 @@ def told(built, who, rows, seed, count, *, stretched=1.0, whole=False):
         releases = [replace(one, protection=Summed(noise)) for one in releases]
     others, codes = rows
     apart = stretched * (layout.count(codes) - layout.count(others))
-    deviation = [built._deviation(one, who, who.honest_parts) for one in releases]
+    deviation = [one.opened_deviation(who, who.honest_parts) for one in releases]
     found = []
     for side in (1, 0):
         first = heard(releases[0], who, layout.count(others) + side * apart, seed + side, count=count)

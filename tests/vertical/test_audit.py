@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import beta
 
 from comity.audit import epsilon_lower_bound, gdp_lower_bound
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.layout import PLACES
@@ -53,7 +53,7 @@ def scores(tried, who, parts_left, shrink=1.0, seed=0):
         source = SeededNoise(1000 * seed + place)
         drawn = np.zeros((DRAWS, len(moving)))
         for _ in range(parts_left):
-            drawn += noise.draw(source, scale, (DRAWS, len(moving)), permit=Permit("moments", 0), part=True)
+            drawn += noise.draw(source, scale, (DRAWS, len(moving)), permit=simulated("moments"), part=True)
         seen = shift * step + shrink * drawn
         if tried.pure:
             width = scale.total * shrink

@@ -7,9 +7,9 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.errors import StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.privacy.loss import Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.in_one_place import noised
@@ -149,7 +149,7 @@ def ratios(tried, who, weight, inside):
     out = []
     for shift in (0.0, 1.0):
         shape = (40_000, len(step))
-        drawn = release.noise.draw(SeededNoise(int(shift)), scale, shape, permit=Permit("moments", 0))
+        drawn = release.noise.draw(SeededNoise(int(shift)), scale, shape, permit=simulated("moments"))
         seen = drawn + shift * step
         out.append((np.abs(seen) - np.abs(seen - step)).sum(axis=1) / scale.total)
     return out

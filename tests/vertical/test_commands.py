@@ -12,8 +12,8 @@ from comity.cli import main
 from comity.errors import Refused
 from comity.federation.declaring.policy import SIMULATION, Policy
 from comity.learn import load_model
-from comity.runtime.joint_prediction import predict_jointly
-from comity.runtime.study import Study
+from comity.runtime.simulation.joint_prediction import predict_jointly
+from comity.runtime.study.study import Study
 
 from .consortia import people, schema
 
@@ -92,6 +92,8 @@ def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path, co
     else:
         assert (found.loc[wanted.index] == wanted).all()
     assert "EXACT" in said and "not private" in said and "partial score to the other" in said
+    # Whose site puts scores beside identifiers is declared, not read out of it.
+    assert "to the coordinator and north" in said
     new.to_csv(tmp_path / "new.csv", index=False)
     code, out, _ = comity("predict", run, "new.csv", "--jointly", "--json")
     assert code == 0 and len(json.loads(out)) == 60

@@ -14,7 +14,7 @@ from scipy import stats
 
 from comity.data import Bounded, Numeric, Schema
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical import VerticalRegression
 
@@ -57,7 +57,7 @@ def centralised(*, pure):
     release = tried.moments(terms(tried, 0).loss)
     assert release.noise is not None
     scale = release.noise.scale(sensitivity=release.sensitivity, shape=release.shape, grid=release.grid)
-    drawn = release.noise.draw(SeededNoise(1), scale, (100, *release.shape), permit=Permit("moments", 0))
+    drawn = release.noise.draw(SeededNoise(1), scale, (100, *release.shape), permit=simulated("moments"))
     return (drawn * scale.grid).reshape(-1)
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.evaluation.terms import divided
+from comity.federation.declaring.evaluation import divided
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.evaluation import L1, L2, SQUARES, ByColumns, Parts
-from comity.runtime.simulate import encoded, simulate
+from comity.runtime.records.encodings import encoded
+from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
 from tests.vertical.consortia import HELD, people, schema
 

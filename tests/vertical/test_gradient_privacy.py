@@ -13,7 +13,7 @@ from comity.federation.messages.paths import StepPath
 from comity.federation.owner.site import Site
 from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical import ring_rounds
 from comity.protocols.vertical.gradients_in_one_place import InOnePlace
@@ -156,7 +156,7 @@ def audit_scores(tried, who, parts_left, shrink=1.0):
         drawn = np.zeros((draws, len(step)))
         for part in range(parts_left):
             source = SeededNoise(10 * place + part)
-            drawn += noise.draw(source, scale, drawn.shape, permit=Permit("gradient", 0), part=True)
+            drawn += noise.draw(source, scale, drawn.shape, permit=simulated("gradient"), part=True)
         out.append((shift * step + shrink * drawn) @ (step / np.linalg.norm(step) / scale.total))
     return out
 

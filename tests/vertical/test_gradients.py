@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
 from comity.privacy.loss import Approx, Pure
@@ -32,7 +32,7 @@ from comity.protocols.vertical.response import (
 )
 from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.shrinkage import Shrinkage
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
 from .test_resume import Stumbling
@@ -359,12 +359,12 @@ def test_the_multiple_and_the_variance_of_each_column_are_those_that_a_look_sugg
     noise, known = 30 * generator.normal(size=160), generator.normal(size=160)
     # One column has weights of its own, the other is twice what was known of it.
     true = np.where(columns == 0, 2 * known + 3 * generator.normal(size=160), 2 * known)
-    found, weights = Shrinkage.of(columns).fitted(slopes, slopes @ true + noise, known, 900.0)
+    found, weights = Shrinkage.fitted(columns, slopes, slopes @ true + noise, known, 900.0)
     assert found.variances[0] == pytest.approx(9, rel=0.4) and found.variances[1] < 0.3
     off = (weights - true) ** 2
     assert off[:80].mean() == pytest.approx(0.36, rel=0.5) and off[80:].mean() < 0.2
     # Noise alone: nothing of it is taken for weights.
-    _, weights = Shrinkage.of(columns).fitted(slopes, noise, known, 900.0)
+    _, weights = Shrinkage.fitted(columns, slopes, noise, known, 900.0)
     assert (weights**2).mean() < 0.02
 
 

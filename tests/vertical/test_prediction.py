@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused, StudyError
-from comity.federation.coordinator.parties import begin, run
-from comity.federation.declaring.plan import plan
+from comity.federation.coordinator.life import begin, run
 from comity.federation.declaring.policy import Policy
+from comity.federation.plan import plan
 from comity.protocols.vertical.prediction import JointPrediction
 
 from .consortia import HELD, NoNoise, consortium, hosted, people, schema

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, Stopped, StudyError
-from comity.federation.coordinator.parties import run
+from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
 from comity.federation.owner.host import Host
-from comity.federation.owner.life import Life
 from comity.federation.owner.site import Site
+from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
@@ -23,7 +23,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.published.protocol import PublishedVertical
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, protocol, schema

@@ -68,7 +68,7 @@ def test_stretches_do_not_change_the_model(monkeypatch):
     protocol, parties = protocol_of(3, 5, "dealer"), generated(3, 1700, 5)
 
     def model():
-        from comity.runtime.simulate import simulate
+        from comity.runtime.simulation.simulate import simulate
 
         found = simulate(
             protocol,

@@ -8,8 +8,9 @@ import pytest
 from comity.errors import DataError, StudyError
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
-from comity.runtime.run import gather, run_study
-from comity.runtime.study import Study
+from comity.runtime.records.gather import gather
+from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 
 from .consortia import people, schema
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
-from comity.federation.coordinator.parties import begin
+from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
 from tests.federation.wire import pieces, recorded
 

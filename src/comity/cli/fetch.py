@@ -57,7 +57,7 @@ def _at_coordinator(run: str, to: Path | None, out: Path) -> Path:
     from comity.cli.run_folder import read_begun
     from comity.cli.runs import listed
     from comity.errors import BadInput, Stopped
-    from comity.runtime.signed_files import NAME, checked_files
+    from comity.runtime.results.signed_files import NAME, checked_files
     from comity.runtime.site.pack import write_files
 
     named = [one for one in listed(out) if run in (one.run, one.folder, Path(one.folder).name)]

@@ -228,7 +228,7 @@ def write_off(
 
 
 def grant_of(epsilon: str, delta: str, *, least: int | None = 1) -> Pure | Approx:
-    """`least` 0 allows a grant of delta alone, None allows nothing at all."""
+    """A grant as options give it. With `least` 0 it may be of delta alone; with None it may be zero."""
     from comity.errors import BadInput
     from comity.privacy.loss import Approx, Pure
 

@@ -20,7 +20,7 @@ def plan(
 
     Example: comity plan study.toml --all
     """
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
     loaded = Study.load(study, overrides=overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()

@@ -13,8 +13,8 @@ from comity.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from comity.cli.run_folder import Begun
-    from comity.runtime.run import Material
-    from comity.runtime.study import Study
+    from comity.runtime.records.material import Material
+    from comity.runtime.study.study import Study
 
 
 def run(
@@ -69,9 +69,10 @@ def _started(
 ) -> Path:
     from comity.cli.as_run import text_as_run
     from comity.cli.run_folder import Begun, begin, make_folder
-    from comity.runtime.run import can_resume, gather
-    from comity.runtime.simulate import new_run_id
-    from comity.runtime.study import Study
+    from comity.runtime.local.chance import new_run_id
+    from comity.runtime.records.gather import gather
+    from comity.runtime.simulation.run import can_resume
+    from comity.runtime.study.study import Study
 
     study = Study.load(path, overrides=settings)
     with progress_bar(study.name, quiet=quiet) as progress:
@@ -103,8 +104,8 @@ def _started(
 def _resumed(named: Path, path: Path | None, out: Path, *, repeats: int, quiet: bool) -> Path:
     from comity.cli.run_folder import find_folder, read_begun, require_resumable
     from comity.errors import Refused
-    from comity.runtime.run import gather
-    from comity.runtime.study import Study
+    from comity.runtime.records.gather import gather
+    from comity.runtime.study.study import Study
 
     folder = find_folder(named, out)
     begun = read_begun(folder)
@@ -129,7 +130,7 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, r
     from comity.cli.run_folder import describe, site_log
     from comity.errors import BadInput, Refused, Stopped
     from comity.report.result import Result
-    from comity.runtime.run import run_study
+    from comity.runtime.simulation.run import run_study
 
     try:
         with site_log(folder), progress_bar(study.name, quiet=quiet) as progress:
@@ -152,7 +153,7 @@ def _simulate(study: Study, begun: Begun, folder: Path, material: Material, *, r
         )
         raise Stopped(f"{folder}: the run was stopped before its end{why}. {remedy}") from stop
     except (Refused, BadInput) as refusal:
-        # A key of the study decides: the study of this folder stays as it is, and so would the refusal.
+        # The study of this folder stays as it is, and with it a refusal that one of its keys decides.
         if refusal.key.partition(".")[0] in ("study", "privacy", "parties", "simulation", study.protocol_name):
             describe(folder, replace(begun, refused=str(refusal)))
         raise

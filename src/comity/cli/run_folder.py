@@ -85,7 +85,7 @@ def read_begun(folder: Path) -> Begun:
 
 
 def require_resumable(folder: Path, begun: Begun) -> None:
-    """Refuse a run that would end where it ended, or whose sites are gone."""
+    """Refuse to resume a run that would be refused again, or whose sites are gone."""
     if begun.refused:
         raise Refused(
             f"{folder}: this run was refused, and would be again: {begun.refused.removeprefix('refused: ')}. Then "

@@ -2,158 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show, table
+from comity.cli.site_inbox import approve, document_of, inbox, receive, refuse
 from comity.cli.site_init import init
-from comity.runtime.logs import Form
-
-if TYPE_CHECKING:
-    from comity.runtime.site.approving import Considered
-    from comity.runtime.site.inbox import Arrival
+from comity.cli.site_options import DECLINED, SITE, SiteOption, Yes, agreed
+from comity.runtime.site.logs import Form
 
 app = typer.Typer(
     help="An owner's side: studies that arrived, what was approved, and answering.\n\nExample: comity site inbox",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("init")(init)
+for command in (init, receive, inbox, approve, refuse):
+    app.command()(command)
 
-SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
-Hash = Annotated[str, typer.Argument(metavar="HASH", help="The study's hash, or how it begins.", show_default=False)]
-Dataset = Annotated[str | None, typer.Option(help="The dataset that the study may read.", show_default="the only one")]
-Runs = Annotated[int, typer.Option(help="How many runs in all, those that were begun included.", min=1)]
-Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
-SITE = Path("site.toml")
 _REFUSALS = 10
-
-
-@app.command()
-def receive(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A packed study.", show_default=False)],
-    site: SiteOption = SITE,
-    as_json: AsJson = False,
-) -> None:
-    """Take in a packed study that came by another way than the relay. Only those of policy.submitters are taken.
-
-    Example: comity site receive readmission-3d59a0c41b7e.study
-    """
-    from comity.errors import BadInput
-    from comity.runtime.site.desk import Desk
-
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"{file}: the pack can't be read ({error.strerror}); name a file of comity study pack"
-        ) from error
-    arrival = Desk(site).received(raw)
-    state = _state(arrival)
-    show(f"{arrival.study[:12]}  {arrival.name} of {arrival.submitter}: {state}", _document(arrival), as_json=as_json)
-
-
-@app.command()
-def inbox(
-    study: Annotated[
-        str | None, typer.Argument(metavar="[HASH]", help="Show one study in full.", show_default=False)
-    ] = None,
-    dataset: Dataset = None,
-    runs: Runs = 1,
-    site: SiteOption = SITE,
-    as_json: AsJson = False,
-) -> None:
-    """List the studies that arrived, unread ones first; or show one as it concerns you, which marks it read.
-
-    Example: comity site inbox
-
-    Example: comity site inbox 3d59
-    """
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
-
-    loaded = SiteFile.load(site)
-    box = Inbox(loaded.home)
-    if study is not None:
-        box.mark_read(box.find(study).study)
-        arrival, found, _ = _considered(site, study, dataset, runs)
-        show(_text(found), {**_document(arrival), **_page(found)}, as_json=as_json)
-        return
-    arrivals = box.arrivals()
-    rows = [
-        (
-            "" if one.read else "new",
-            one.study[:12],
-            one.name,
-            one.protocol,
-            one.submitter,
-            one.arrived[:16],
-            _state(one),
-        )
-        for one in arrivals
-    ]
-    text = (
-        table(("", "hash", "study", "protocol", "from", "arrived", "state"), rows) if rows else "no study has arrived"
-    )
-    show(text, {"studies": [_document(one) for one in arrivals]}, as_json=as_json)
-
-
-@app.command()
-def approve(
-    study: Hash,
-    dataset: Dataset = None,
-    runs: Runs = 1,
-    yes: Yes = False,
-    site: SiteOption = SITE,
-    as_json: AsJson = False,
-) -> None:
-    """Approve a study for one dataset and a number of runs, after showing what would leave and what would be left.
-
-    The policy of the site file holds whatever is approved. What was approved is the hash: a changed study is another.
-
-    Example: comity site approve 3d59 --dataset patients --runs 1
-    """
-    arrival, found, name = _considered(site, study, dataset, runs)
-    text = _text(found)
-    if not as_json:
-        typer.echo(text)
-    if not _agreed("Approve this study?", yes=yes, as_json=as_json):
-        raise typer.Exit(_DECLINED)
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
-
-    Inbox(SiteFile.load(site).home).approve(arrival.study, dataset=name, runs=runs)
-    said = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all"
-    show(said, {"approved": arrival.study, **_page(found)}, as_json=as_json)
-
-
-@app.command()
-def refuse(
-    study: Hash,
-    why: Annotated[str, typer.Option(help="The reason, kept at this site.")] = "",
-    site: SiteOption = SITE,
-    as_json: AsJson = False,
-) -> None:
-    """Refuse a study, or withdraw its approval. What it drew stays spent; end its open runs with: comity site end RUN
-
-    Example: comity site refuse 3d59 --why "no legal basis yet"
-    """
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.runs import runs_of
-    from comity.runtime.site.site_file import SiteFile
-
-    loaded = SiteFile.load(site)
-    box = Inbox(loaded.home)
-    arrival = box.find(study)
-    box.refuse(arrival.study, why)
-    ledger = loaded.owner().ledger
-    left = [one.run for one in runs_of(ledger) if one.is_of(arrival.study) and one.state == "open"]
-    more = f"; open runs: {', '.join(left)} (comity site end RUN)" if left else ""
-    document = {"refused": arrival.study, "why": why, "open_runs": left}
-    show(f"refused: {arrival.name} {arrival.study[:12]}{more}", document, as_json=as_json)
 
 
 @app.command()
@@ -170,8 +38,8 @@ def serve(
 
     Example: comity site serve --log json
     """
-    from comity.runtime.logs import log_to_stderr
     from comity.runtime.site.desk import Desk
+    from comity.runtime.site.logs import log_to_stderr
     from comity.runtime.site.serving import endpoint_of
 
     log_to_stderr(log)
@@ -220,7 +88,7 @@ def status(
     document = {
         "party": loaded.party,
         "accounts": accounts_document(accounts),
-        "studies": [_document(one) for one in arrivals],
+        "studies": [document_of(one) for one in arrivals],
         "runs": [asdict(one) for one in runs],
         "refusals": [asdict(one) for one in last],
     }
@@ -244,60 +112,9 @@ def end(
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger
-    if not _agreed(f"End run {run} for good?", yes=yes, as_json=as_json):
-        raise typer.Exit(_DECLINED)
+    if not agreed(f"End run {run} for good?", yes=yes, as_json=as_json):
+        raise typer.Exit(DECLINED)
     ended = end_run(ledger, run)
     accounts = ledger.summary()
     text = "\n".join([f"ended: {ended.title} run {ended.run}", *(f"  {account}" for account in accounts)])
     show(text, {"ended": ended.run, "study": ended.mark, "accounts": accounts_document(accounts)}, as_json=as_json)
-
-
-_DECLINED = 4
-
-
-def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, Considered, str]:
-    from comity.runtime.site.approving import considered, dataset_for
-    from comity.runtime.site.inbox import Inbox
-    from comity.runtime.site.site_file import SiteFile
-
-    loaded = SiteFile.load(site)
-    box = Inbox(loaded.home)
-    arrival = box.find(study)
-    given = arrival.decision
-    name = dataset_for(loaded, dataset or (given.dataset if given is not None and given.dataset else None))
-    return arrival, considered(loaded, loaded.owner(), box.study(arrival.study), dataset=name, runs=runs), name
-
-
-def _agreed(question: str, *, yes: bool, as_json: bool) -> bool:
-    import sys
-
-    if yes:
-        return True
-    if as_json or not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} There is nobody to ask here: give --yes.")
-    return typer.confirm(question)
-
-
-def _text(found: Considered) -> str:
-    return "\n".join([found.view.as_text(), *(f"  WARNING        {sentence}" for sentence in found.findings)])
-
-
-def _page(found: Considered) -> dict[str, Any]:
-    return {"view": found.view.as_json(), "findings": list(found.findings)}
-
-
-def _state(arrival: Arrival) -> str:
-    given = arrival.decision
-    if given is None:
-        return "waits for you"
-    if given.decision == "refused":
-        return "refused" + (f": {given.why}" if given.why else "")
-    return f"approved for {given.dataset}, {given.runs} run{'s' * (given.runs > 1)}" + (
-        f", {given.why}" * bool(given.why)
-    )
-
-
-def _document(arrival: Arrival) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(arrival), "state": _state(arrival)}

@@ -34,7 +34,7 @@ def pack(
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput
     from comity.runtime.site.pack import pack as packed
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
     loaded = Study.load(study)
     loaded.plan()

@@ -17,8 +17,8 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "averaging"
 METHODS = ("gradient", "pure")

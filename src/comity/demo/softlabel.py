@@ -13,14 +13,14 @@ from comity.federation.coordinator.parties import Progress
 from comity.federation.coordinator.released import Total
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Entrusted
-from comity.federation.protocol import spec_of
+from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "softlabel"
 METHODS = (DEFAULT, "avg", "soft", "vote")

@@ -19,8 +19,8 @@ from comity.protocols.summary.baselines import accuracy
 from comity.protocols.summary.features import width
 from comity.protocols.summary.herding import herd_towards
 from comity.report.result import Result
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "summary"
 METHODS = ("one-shot",)

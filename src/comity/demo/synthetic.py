@@ -18,8 +18,8 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.downstream import Task
 from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "synthetic"
 METHODS = ("delta", "pure")

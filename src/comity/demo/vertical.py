@@ -17,7 +17,7 @@ from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.in_one_place import noised
 from comity.report.result import Result
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 NAME = "vertical"
 METHODS = ("Gaussian", "pure")

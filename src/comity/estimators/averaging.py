@@ -22,7 +22,7 @@ from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.objectives import Kind
 from comity.protocols.averaging.protocol import Solver
-from comity.runtime.outcome import Outcome
+from comity.runtime.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
 

@@ -18,12 +18,7 @@ def draws_of(protocol: Protocol, who: Consortium) -> list[Draw]:
     The records of a table are dealt to simulated parties, and a unit lies in one of them only, so that what one party
     pays is what the table pays.
     """
-    return [
-        Draw(release.name, index, release.loss, type(release.noise).__name__, release.sensitivity)
-        for release in protocol.declare(who).paid_by(next(iter(who.parties)), who)
-        if release.loss is not None
-        for index in range(release.times)
-    ]
+    return protocol.declare(who).draws(next(iter(who.parties)), who)
 
 
 def losses_of(draws: list[Draw]) -> Counter[Loss]:

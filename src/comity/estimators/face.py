@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
+from comity.entropy import fresh_seed
 from comity.errors import StudyError
 from comity.estimators.bounds import row_bound, rows_clipped, rows_told
 from comity.estimators.debit import debit, draws_of, losses_of, name_of, opened
@@ -22,15 +23,18 @@ from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
 from comity.estimators.table import Floats, rows_in_ball, seed_of
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.released.classifiers import LinearClassifier
 from comity.privacy.ledger import Ledger
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
 from comity.report.result import Result
-from comity.runtime.outcome import Guarantee, Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.records.material import Material
+from comity.runtime.results.outcome import Guarantee, Outcome
+from comity.runtime.simulation.ledgers import in_memory
+from comity.runtime.simulation.simulated import simulated
 
 
 class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -88,7 +92,7 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if not self.epsilon > 0:
             raise StudyError(f"epsilon must be positive, found {self.epsilon}", key="epsilon")
         seed = seed_of(self.random_state)
-        loss: Loss = Approx(self.epsilon, self.delta) if self.delta else Pure(self.epsilon)
+        loss = loss_of(self.epsilon, self.delta)
         who = Consortium(parties=tuple(parties), loss=loss, unit=unit, colluders=colluders)
         draws = draws_of(protocol, who)
         around = surroundings(X)
@@ -106,17 +110,9 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             ledger=None if charge is None else charge.ledger,
             family=self._marked() if charge is None else None,
         )
-        outcome = simulate(
-            protocol,
-            parties=parties,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=unit.value,
-            colluders=colluders,
-            seed=seed,
-            study="estimator",
-            settings=settings,
-        )
+        agreed = Agreed(fresh_seed().hex(), protocol, who, "estimator")
+        outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
+        outcome = replace(outcome, settings=dict(settings))
         self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
         return outcome
 

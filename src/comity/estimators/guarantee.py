@@ -18,7 +18,7 @@ from comity.federation.declaring.payers import describe
 from comity.privacy.ledger import Account
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
-from comity.runtime.outcome import Guarantee
+from comity.runtime.results.outcome import Guarantee
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _unpaid(charge: Charge | None, tally: Tally) -> Iterator[str]:
 
 
 def _chosen(tally: Tally) -> Iterator[str]:
-    """One model that was asked about its records is what it was; among several, answers can choose."""
+    """Answers about the records can choose among several models; a single one stays what it is."""
     if tally.fits < 2:
         return
     if tally.asked:

@@ -23,7 +23,7 @@ from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.protocols.vertical import GradientRegression, VerticalRegression
-from comity.runtime.outcome import Outcome
+from comity.runtime.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
 

@@ -1,106 +1,43 @@
 """Protocol and step: how a method is written.
 
-A protocol declares its releases, coordinates steps, and holds the steps that run at the sites. A sub-protocol is a
-protocol mounted under a name; its steps are asked for as `name.step`. Two are always there: `run` (begin, end) and
-`sum` (the secure sum).
+A protocol declares its releases, coordinates steps, and holds the steps that run at the sites.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from comity.artefacts.artefact import Artefact
 from comity.data import Records
-from comity.errors import Refused, StudyError
+from comity.errors import StudyError
+from comity.federation.assessment import Assessment, of_predictor
 from comity.federation.baseline import Baseline
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.evaluation import Evaluation
+from comity.federation.evaluation.card import Predicts
+from comity.federation.evaluation.protocol import Measuring, WholeRecords
+from comity.federation.messages.delivered import Received
+from comity.federation.part import Part
+from comity.federation.step import step
 from comity.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from comity.artefacts.artefact import Artefact
-    from comity.federation.assessment import Assessment
-    from comity.federation.coordinator.delivery import Received
     from comity.federation.coordinator.parties import Parties
-    from comity.federation.evaluation.card import Predicts
-    from comity.federation.evaluation.protocol import Measuring
-    from comity.federation.evaluation.terms import Evaluation
 
-Step = TypeVar("Step", bound=Callable[..., Any])
-
-SUM = "sum"
-STANDING = ("run", SUM)
-"""What is mounted in every run."""
-EVALUATION = "evaluation"
-"""What is mounted where a study has an evaluation, and how the names of its own parts begin."""
+__all__ = ["Protocol", "presented_to", "step"]
 
 
-@dataclass(frozen=True)
-class StepSpec:
-    name: str
-    sends: str | None
-    stacked: bool
-    times: int
-    takes: tuple[str, ...]
-    per_sum: bool
-    per_circle: bool
-    gives: tuple[str, ...] = ()
-    may_give: tuple[str, ...] = ()
+class Protocol(Part):
+    """A whole method. Subclasses are frozen dataclasses whose fields are the study's parameters."""
 
-    def is_given(self, names: Collection[str]) -> bool:
-        """Whether a reply may hold values of these names, and of no others."""
-        return set(self.gives) <= set(names) <= {*self.gives, *self.may_give}
-
-
-def step(
-    *,
-    sends: str | None = None,
-    gives: Sequence[str] = (),
-    may_give: Sequence[str] = (),
-    stacked: bool = False,
-    times: int = 1,
-    per_sum: bool = False,
-    per_circle: bool = False,
-) -> Callable[[Step], Step]:
-    """Mark a method as run at a site. Its parameters after `site` are declared releases; `sends` names the release it
-    contributes to or computes, `gives` those that it returns to the coordinator (beside that, if need be), `may_give`
-    those that some parties return. Both ends check it: a reply with a value more or less is no reply. Where it fails
-    before its draw its party contributes neutrally, but not where it gives anything else, for which nothing is neutral.
-    `stacked` promises that the body broadcasts over leading axes, so that a simulation may run many parties at once.
-    `times` limits how often a run may ask for a step that contributes nothing; `per_sum` allows it once for each secure
-    sum of the run instead, under the sum's label, and `per_circle` once for each set of parties that sum
-    together, under their place."""
-    if stacked and (gives or may_give):
-        raise ValueError("a step that runs on stacks of parties contributes and gives nothing else")
-
-    def mark(function: Step) -> Step:
-        takes = tuple(inspect.signature(function).parameters)[2:]
-        function.__dict__["spec"] = StepSpec(
-            function.__name__, sends, stacked, times, takes, per_sum, per_circle, tuple(gives), tuple(may_give)
-        )
-        return function
-
-    return mark
-
-
-def spec_of(function: Callable[..., Any]) -> StepSpec:
-    spec = getattr(function, "spec", None)
-    if not isinstance(spec, StepSpec):
-        raise Refused(f"{getattr(function, '__name__', function)!r} is not a step", code="no-step")
-    return spec
-
-
-class Protocol:
-    """Frozen, public, stateless. Subclasses are frozen dataclasses whose fields are the study's parameters."""
-
-    name: ClassVar[str] = ""
     version: ClassVar[int] = 2
     variant: ClassVar[str] = "default"
-    """By what an owner's policy knows a form of the method: `published` is that of the paper."""
+    """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
-    """What the releases of this method call parties that do not all do the same."""
+    """What its releases call the parties, where these do not all do the same."""
 
     @property
     def stackable(self) -> bool:
@@ -108,17 +45,10 @@ class Protocol:
         return True
 
     @property
-    def parts(self) -> Mapping[str, Protocol]:
-        """Sub-protocols by the name that they are mounted under."""
-        return {}
-
-    @property
     def scratch(self) -> int:
-        """Numbers that a step holds for one party beside its contribution, where that is more: sizes stacks of it."""
+        """How many numbers a step holds for one party, where these are more than its contribution: stacks are sized by
+        it."""
         return 0
-
-    def declare(self, who: Consortium) -> Declaration:
-        raise NotImplementedError(f"{type(self).__name__} declares nothing")
 
     def accepted(self, who: Consortium) -> Declaration:
         """What it declares in this consortium, with its parts; or the refusal of whatever public figures rule out."""
@@ -130,7 +60,8 @@ class Protocol:
     def declared(self, who: Consortium) -> Declaration:
         """Everything that a run declares: the method's releases, and those of its evaluation where the study has one.
 
-        Only what stands here for the evaluation is of the set-aside part; a method that says so of its own is refused.
+        Only releases that are added here, for the evaluation, are of the set-aside part; a method that claims it of its
+        own is refused.
         """
         own = self.declare(who)
         if own.aside:
@@ -159,8 +90,6 @@ class Protocol:
 
     def measured(self, who: Consortium) -> Measuring:
         """How the presented model is measured on records that were set aside."""
-        from comity.federation.evaluation.protocol import WholeRecords
-
         if self.predicts is None:
             raise StudyError(
                 f"[evaluation] measures a model that predicts, and {self.titled(who)} releases none; leave it out",
@@ -201,8 +130,6 @@ class Protocol:
         """Simulation only: how good what was presented is, on test records. `train` are the parties' own records, or
         None where nobody asked for comparisons. This is for models that predict; a method whose quality is not one
         number has its own."""
-        from comity.federation.assessment import of_predictor
-
         compared = [] if train is None else self.compare(train, test)
         return of_predictor(presented, test, self.score(presented, test), compared)
 
@@ -220,8 +147,8 @@ class Protocol:
 
     @property
     def charged_once(self) -> str:
-        """Why the charges of several ledgers are about one loss that is lost once; empty where they are not, and a
-        person with records at several parties loses more than each of them is charged."""
+        """Why several ledgers are charged for what is one and the same loss. Empty where each charge is a loss of its
+        own: then a person with records at several parties loses more than any one of them is charged."""
         return ""
 
     def protected(self, who: Consortium) -> int | None:
@@ -240,22 +167,10 @@ class Protocol:
         """Further lines for the plan: what a reader should know that no release says by itself."""
         return ()
 
-    def find(self, name: str) -> Callable[..., Any]:
-        """The step of this name, which is the one it was written under: an alias would be a second way to ask."""
-        function: Callable[..., Any] | None = getattr(self, name, None)
-        spec = getattr(function, "spec", None)
-        if not isinstance(spec, StepSpec) or spec.name != name:
-            raise Refused(f"there is no step {name!r}", code="no-step")
-        assert function is not None
-        return function
 
-    def part(self, mount: str) -> Protocol:
-        """What is mounted under a name: a part of this protocol, or one that every run has."""
-        from comity.federation.owner.life import Life
-        from comity.federation.subprotocols.secure_sum import SecureSum
-
-        standing: Mapping[str, Protocol] = dict(zip(STANDING, (Life(), SecureSum())))
-        found = standing.get(mount) or self.parts.get(mount)
-        if found is None:
-            raise Refused(f"nothing is mounted as {mount!r}", code="no-step")
-        return found
+def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:
+    """What a receiver works with, or None where it was not released what that takes."""
+    try:
+        return protocol.present_received(found, who)
+    except KeyError:
+        return None

@@ -1,5 +1,5 @@
-"""What a grant is counted in. A ledger is spent as its owner goes, with a look at what came before; kinds of loss
-can't be mixed that way, so each grant adds up in one kind, fixed when it is granted.
+"""What a grant is counted in. A ledger is spent study by study, each chosen after a look at earlier results; losses of
+different kinds can't be mixed that way, so each grant adds up in one kind, fixed when it is granted.
 
     pure          Σε against the ε granted.
     gaussian      Σμ² against the largest μ whose exact curve passes below the (ε, δ) granted.

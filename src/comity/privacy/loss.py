@@ -24,7 +24,7 @@ LOSSES = Context(prec=60, rounding=ROUND_CEILING)
 """The arithmetic of losses: sixty digits, then upwards."""
 
 LEAST, MOST = Decimal("1e-300"), Decimal("1e300")
-"""Figures of losses are 0 or lie between these, so that whatever computes with them in doubles can."""
+"""Figures of losses are 0 or lie between these, so that doubles can hold them."""
 
 _DIGITS = 400
 _EXACT = Context(prec=2 * _DIGITS)
@@ -133,6 +133,11 @@ class Approx:
 
 
 Loss = Pure | GDP | ZCDP | Approx
+
+
+def loss_of(epsilon: Number, delta: Number) -> Pure | Approx:
+    """What a person who writes ε and δ means: a δ of 0 is pure differential privacy."""
+    return Approx(epsilon, delta) if delta else Pure(epsilon)
 
 
 def parse_loss(text: str) -> Loss:

@@ -13,9 +13,10 @@ from comity.errors import Refused
 class Permit:
     """Leave to draw the noise of release `release`, number `index`, once.
 
-    Drawing is spending, so whoever reserves the loss hands out one permit per draw that it will debit, and a
-    source of noise takes the permit before it draws. A second use is refused, from whichever thread it comes;
-    so is a copy, which would be a second draw for one debit.
+    Drawing is spending: a ledger's transaction, and a step's effects before their commit, hand out one permit for each
+    draw that they debit, and a source of noise takes it before it draws. A second use is refused, from whichever
+    thread; so is a copy, which would be a second draw for one debit. Nobody else makes one, except by the two functions
+    below.
     """
 
     __slots__ = ("_taken", "index", "release")
@@ -96,3 +97,15 @@ class _Several(Permit):
     @property
     def used(self) -> bool:
         return self._left == 0
+
+
+def entrusted(release: str, index: int) -> Permit:
+    """For the noise of a trusted coordinator. The parties were debited when they entrusted their values to it; that it
+    draws once for each debit is kept by its journal."""
+    return Permit(release, index)
+
+
+def simulated(release: str, index: int = 0) -> Permit:
+    """For noise that no ledger is debited for: where one person holds all records, in a simulation or an audit. What
+    answers for an owner never takes one."""
+    return Permit(release, index)

@@ -11,7 +11,7 @@ import math
 from decimal import ROUND_UP, Context, Decimal
 
 from comity.privacy.loss import shown_small
-from comity.runtime.outcome import Guarantee
+from comity.runtime.results.outcome import Guarantee
 
 _ONE = {"a record": "one record", "a person": "the records of one person", "a whole party": "all records of one party"}
 # Beyond so many nines the figure says nothing that "certain" does not.

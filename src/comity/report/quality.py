@@ -47,7 +47,7 @@ def measured_privately(result: Result) -> tuple[str, ...]:
 
 
 def not_covered(result: Result) -> str | None:
-    """Of figures that stand beside a guarantee which does not hold for them; None where nothing was measured."""
+    """A word on figures that the guarantee beside them does not cover; None where nothing was measured."""
     if not result.assessment.measured:
         return None
     if result.error is None:

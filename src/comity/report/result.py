@@ -23,9 +23,9 @@ from comity.federation.baseline import Baseline
 from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.payers import Payer
-from comity.federation.declaring.plan import Plan, PlanRow
 from comity.federation.declaring.protection import Perturbed
 from comity.federation.evaluation.figures import Figures
+from comity.federation.plan import Plan, PlanRow
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -34,9 +34,9 @@ from comity.report.page import render_result
 from comity.report.quality import not_covered
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
-from comity.runtime.outcome import Account, Guarantee, Outcome
-from comity.runtime.received import safe_name, save_received
-from comity.runtime.released import Released, load_released, released_of, save_released
+from comity.runtime.results.outcome import Account, Guarantee, Outcome
+from comity.runtime.results.received import safe_name, save_received
+from comity.runtime.results.released import Released, load_released, released_of, save_released
 
 _FORMAT = "comity-result-3"
 

@@ -20,12 +20,12 @@ from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, sign_ask
 from comity.federation.messages.sealed_channel import Purpose, sealed
-from comity.runtime.deployed import hand_over, run_deployed
+from comity.runtime.deployment.deployed import hand_over, run_deployed
 from comity.runtime.nats import endpoint
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.frames import Frame
 from comity.runtime.site.refusals import Refusals
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.federation.toy import ask_for
 from tests.runtime.sites import NAMES, Sites, approve
 

@@ -10,7 +10,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.site.pack import _signed
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 from tests.runtime.sites import keys_table
 
 from .matrix import attack

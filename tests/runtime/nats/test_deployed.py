@@ -18,8 +18,8 @@ from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.channel import Patience
 from comity.federation.messages.codec import encode
 from comity.report.result import Result, load_result
-from comity.runtime.coordinating import coordinator
-from comity.runtime.deployed import hand_over, run_deployed
+from comity.runtime.deployment.coordinating import coordinator
+from comity.runtime.deployment.deployed import hand_over, run_deployed
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.nats import endpoint, trying
 from comity.runtime.nats.channel import NatsChannel

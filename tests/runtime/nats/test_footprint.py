@@ -19,7 +19,12 @@ FOREIGN = {"matplotlib", "sklearn", "joblib", "jinja2", "opendp", "numba", "llvm
 """What no process of a site imports, whatever it answers. What else a study needs comes with the
 study."""
 LATER = {"pandas", "pyarrow", "scipy.optimize", "scipy.stats", "scipy.linalg", "scipy.sparse", "gmpy2"}
-OURS = ("comity.runtime.simulate", "comity.runtime.run", "comity.runtime.local.cohort", "comity.runtime.local_models")
+OURS = (
+    "comity.runtime.simulation.simulate",
+    "comity.runtime.simulation.run",
+    "comity.runtime.local.cohort",
+    "comity.runtime.records.local_models",
+)
 ABOVE = ("comity.report", "comity.bench", "comity.reproduce", "comity.demo", "comity.estimators", "comity.audit")
 
 # As `comity site serve` does before it reads its site file.

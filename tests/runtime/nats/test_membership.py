@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from comity.errors import BadInput, Refused
 from comity.federation.declaring.consortium import COORDINATOR
-from comity.runtime.nats import channel, consortium, frames, relay, subjects
+from comity.runtime.nats import consortium, frames, relay, replies, subjects
 from comity.runtime.nats.certificates import (
     Authority,
     Issued,
@@ -247,7 +247,7 @@ def test_settings_that_no_reload_can_change_do_not_depend_on_the_members(tmp_pat
 
 
 def test_what_is_pulled_at_once_stays_below_what_the_relay_keeps_for_a_connection():
-    assert channel.PULLED * frames.LONGEST <= PENDING / 4
+    assert replies.PULLED * frames.LONGEST <= PENDING / 4
 
 
 def test_joining_sends_a_request_and_takes_a_certificate(tmp_path):

@@ -16,8 +16,7 @@ import pytest
 
 from comity.federation.messages.asking import ABSENT, FAILED, LATE, SILENT, Replied
 from comity.federation.messages.channel import Patience
-from comity.runtime.nats import channel as channels
-from comity.runtime.nats import consortium, desk
+from comity.runtime.nats import consortium, desk, replies
 from comity.runtime.nats import link as links
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.frames import PIECE, Frame, Kind
@@ -100,7 +99,7 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
     line.end_sites()
     asking = channel.ask({"ash": other})
     wait_until(lambda: len(made) == 1)
-    wait_until(lambda: not channel._held)
+    wait_until(lambda: not channel._making._held)
     line.sites["ash"] = Site(line.loop, line.loopback, "ash", echo)
     with pytest.raises(Exception, match="another when it is made again"):
         outcomes(asking)
@@ -108,13 +107,13 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
 
 @pytest.mark.deploy
 def test_pieces_on_their_way_stay_few_however_many_parties(line, monkeypatch):
-    monkeypatch.setattr(channels, "PULLED", 6)
+    monkeypatch.setattr(replies, "PULLED", 6)
     names = [f"site-{number}" for number in range(12)]
     channel = line.channel(dict.fromkeys(names, lambda raw: LONG))
     most, send = [], channel._link.send
 
     async def counted(subject, frame, answer_to=""):
-        most.append(sum(call.reply.under_way for call in channel._pulling if call.reply is not None))
+        most.append(sum(call.reply.under_way for call in channel._replies._pulling if call.reply is not None))
         await send(subject, frame, answer_to)
 
     channel._link.send = counted
@@ -340,7 +339,7 @@ def test_an_ask_whose_message_is_on_its_way_to_the_loop_is_excused_too(line, mon
     # What was made for the loop does not reach it.
     monkeypatch.setattr(channel, "_soon", lambda *_: None)
     with channel.ask(asks({"ash": b"?"}), patience=Patience(silent=SOON)) as asking:
-        wait_until(lambda: not channel._waiting)
+        wait_until(lambda: not channel._making.waiting)
         begun = asking._open["ash"]
         # As if nothing of this process had run for long.
         channel._ticked -= 100

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from comity.bench.kernels.product_stream import stream_apart, write
-from comity.crypto.products import dealer_product, rlwe_product
+from comity.crypto.products import dealer_product, rlwe_plan, rlwe_product
 from comity.crypto.products.additive import join, lower_from_word, raise_to_word
 from comity.crypto.products.fixed_point import FixedPoint
 from comity.entropy import Stream
@@ -101,7 +101,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
     exact = _encoded(form, x, y)
     _rlwe_turn((x[:100], y[:100]), form, None)
     turns = [(_clear(x, y), _rlwe_turn((x, y), form, exact)) for _ in range(repeats)]
-    plan = rlwe_product.Plan.choose(rows, columns, columns, form, form)
+    plan = rlwe_plan.Plan.choose(rows, columns, columns, form, form)
     encryptor, evaluator = (statistics.median(turn.seconds[side] for _, turn in turns) for side in range(2))
     note = (
         f"CPU of both parties, N={plan.parameters.degree}, q=2^{plan.parameters.modulus}, shares of {plan.bits} "
@@ -114,7 +114,7 @@ def _measure_rlwe(rows: int, columns: int, places: int, repeats: int) -> dict[st
 
 def _rlwe_turn(matrices: tuple[Matrix, Matrix], form: FixedPoint, exact: NDArray[np.int64] | None) -> _Turn:
     x, y = matrices
-    plan = rlwe_product.Plan.choose(len(x), x.shape[1], y.shape[1], form, form)
+    plan = rlwe_plan.Plan.choose(len(x), x.shape[1], y.shape[1], form, form)
     started = process_time()
     encryptor = rlwe_product.Encryptor(plan)
     encrypting = process_time() - started

@@ -19,9 +19,10 @@ from comity.crypto.sealing.sealed import Identity
 from comity.crypto.sealing.signatures import unremembered
 from comity.data import Records
 from comity.entropy import derive
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import Parties, run
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release

@@ -20,8 +20,8 @@ from comity.entropy import Stream
 from comity.privacy.accounting import zcdp_rho
 from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.rule import ROUNDS, penalty_for
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 
 EPSILON, DELTA = 1.0, 1e-5
 

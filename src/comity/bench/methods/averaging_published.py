@@ -12,7 +12,7 @@ from comity.data import Records
 from comity.entropy import Stream
 from comity.learn.fitting.logistic import logistic
 from comity.protocols.averaging import PublishedAverage
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 _L2 = 0.1
 

@@ -34,7 +34,7 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel import PublishedSoftLabel
 from comity.runtime.local.cohort import Block, Cohort
-from comity.runtime.numbered import Numbered
+from comity.runtime.local.numbered import Numbered
 
 L2 = 1e-4
 GRADIENT_NORM = 1e-9

@@ -25,7 +25,7 @@ from comity.entropy import Stream
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.downstream import Examples, Task
 from comity.protocols.synthetic.fidelity import total_variation
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 Integers = NDArray[np.int64]
 

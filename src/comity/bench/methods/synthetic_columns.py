@@ -19,8 +19,8 @@ from comity.data.public.adult import census_schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.protocols.synthetic.columns.protocol import SyntheticColumns
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 
 ROWS, OWNERS = 44_000, 3
 # Seconds of the processor and gigabytes that a run may take with rlwe at this size.

@@ -13,7 +13,7 @@ from comity.data import Records
 from comity.data.public.adult import adult, adult_columns, adult_schema
 from comity.entropy import Stream
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 DELTA = 1e-5
 ABSENT = "diffprivlib: absent; make bench-vertical installs it, in an environment of its own"

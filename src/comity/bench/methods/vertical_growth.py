@@ -20,8 +20,8 @@ from comity.data import Bounded, Numeric, Records, Schema
 from comity.entropy import Stream
 from comity.errors import ComityError
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.runtime.outcome import Outcome
-from comity.runtime.simulate import simulate
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.simulation.simulate import simulate
 
 Floats = NDArray[np.float64]
 

@@ -26,13 +26,13 @@ from comity.bench.kernels.securesum_runs import coordinator_of, host_of, keys_of
 from comity.bench.running.other_processes import peak, processor_time
 from comity.crypto.sealing import key_file
 from comity.federation.coordinator.journal import Journal
-from comity.federation.coordinator.parties import run, whole_run
+from comity.federation.coordinator.life import run, whole_run
 from comity.federation.messages.channel import Channel, Patience
 from comity.federation.messages.sealed_channel import SealedChannel, opened_ask
 from comity.federation.owner.host import Answer, Host
 from comity.privacy.randomness import ReleasedNoise
-from comity.runtime.coordinating import coordinator
-from comity.runtime.deployed import hand_over, run_deployed
+from comity.runtime.deployment.coordinating import coordinator
+from comity.runtime.deployment.deployed import hand_over, run_deployed
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.nats import trying
 from comity.runtime.nats.channel import NatsChannel
@@ -41,7 +41,7 @@ from comity.runtime.nats.serving import serve
 from comity.runtime.nats.subjects import COORDINATOR
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import Inbox
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 BAR = 1.3
 """Of a deployed averaging run over 10 sites to the local one."""

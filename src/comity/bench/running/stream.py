@@ -31,7 +31,7 @@ from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
 from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.rule import ROUNDS
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 COLUMNS, SMALL = 20, 10_000
 _WRITTEN = 1 << 18

@@ -63,7 +63,7 @@ class Degree:
 
 @lru_cache(maxsize=64)
 def choose(parties: int, colluders: int, dropouts: int) -> Degree:
-    """Degree, threshold and quorum for so many colluders and drop-outs; refused where there are none."""
+    """Degree, threshold and quorum for so many colluders and drop-outs; refused where none will do."""
     complete = (parties + colluders) // 2 + 1
     fits = complete <= parties - dropouts
     if parties <= COMPLETE and not fits:

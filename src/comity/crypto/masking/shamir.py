@@ -13,10 +13,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations, islice
 from math import prod
-
-import gmpy2
+from typing import TYPE_CHECKING
 
 from comity.errors import Malformed
+
+# gmpy2 is imported where it is used: it takes 50 ms, which a site that waits for its first study need not spend.
+if TYPE_CHECKING:
+    import gmpy2
 
 PRIME = 2**521 - 1
 SHARE_BYTES = 66
@@ -32,6 +35,8 @@ def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, byt
     places = list(points)
     if len(set(places)) != len(places) or any(not 0 < x < PRIME for x in places) or not 0 < threshold <= len(places):
         raise ValueError(f"{threshold} of {len(places)} distinct positive points can't share a secret")
+    import gmpy2
+
     prime = gmpy2.mpz(PRIME)
     coefficients = [gmpy2.mpz(secrets.randbelow(PRIME)) for _ in range(threshold - 1)]
     coefficients.append(gmpy2.mpz(int.from_bytes(secret, "big")))
@@ -48,6 +53,8 @@ def split(secret: bytes, threshold: int, points: Iterable[int]) -> dict[int, byt
 def _weights(points: tuple[int, ...]) -> tuple[gmpy2.mpz, ...]:
     """What each share counts for at zero: Π x_j / (x_j − x_i) over the other points. The same points come again for
     every secret of a sum."""
+    import gmpy2
+
     everything = prod(points)
     out = []
     for x in points:
@@ -58,6 +65,8 @@ def _weights(points: tuple[int, ...]) -> tuple[gmpy2.mpz, ...]:
 
 def join(shares: Mapping[int, bytes]) -> bytes:
     """The secret from exactly `threshold` shares (Lagrange interpolation at zero)."""
+    import gmpy2
+
     total = gmpy2.mpz(0)
     for weight, share in zip(_weights(tuple(shares)), shares.values()):
         total += weight * int.from_bytes(share, "big")

@@ -3,12 +3,13 @@
 Construction: P. Paillier, Public-key cryptosystems based on composite degree residuosity classes (1999), with g = 1 + n
 and the randomness of I. Damgård, M. Jurik, J. B. Nielsen, A generalization of Paillier's public-key system with
 applications to electronic voting (2010): n = p·q with p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, h = −x² mod n, and
-Enc(m) = (1 + n·m) · (h^n)^r mod n² with r of half the bits of n. Fixed-base tables give the powers (`paillier_tables`),
+Enc(m) = (1 + n·m) · (h^n)^r mod n² with r of half the bits of n. Fixed-base tables give the powers (`tables`),
 the Chinese remainder theorem the decryption.
 
 Assumptions: deciding n-th residues modulo n² is hard, and powers of h with half-length exponents look like powers with
-full ones (O. Goldreich and V. Rosen, 2003, derive the like from factoring). A modulus of 2048 bits stands for 112 bits
-of security, 3072 for 128; r has 1024 and 1536 bits, far above twice that. A quantum computer breaks all of it.
+full ones (O. Goldreich and V. Rosen, 2003, derive a similar statement from factoring). A modulus of 2048 bits stands
+for 112 bits of security, 3072 for 128; r has 1024 and 1536 bits, far above twice that. A quantum computer breaks all of
+it.
 
 Adversary: semi-honest parties, any number of whom may collude as long as they lack the private key.
 - Whoever lacks the key learns nothing from ciphertexts, not even which of them are equal.

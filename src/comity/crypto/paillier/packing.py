@@ -5,7 +5,7 @@ summands, so that slots never reach into their neighbours: a vector counts its l
 stands for, a factor k counting |k| times), the load is public, and what would exceed `terms` is refused before it is
 computed. Encryption refuses values out of range, decoding refuses slots beyond what the load allows.
 
-Adversary, assumption and what each participant learns are those of `paillier`; length and load are public.
+Adversary, assumption and what each participant learns are those of `cryptosystem`; length and load are public.
 """
 
 from __future__ import annotations

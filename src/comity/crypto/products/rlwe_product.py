@@ -8,7 +8,7 @@ zeros. The evaluator (B) returns, for its columns j,
     v_ij = Σ_blocks ⟨C_i, y_j⟩ + ⟨C_0i, u_j⟩ + ρ_ij    one number modulo q; ρ_ij uniform modulo q
 
 and keeps −⌊ρ_ij/Δ⌋. The encryptor takes ⌊(v_ij − ⟨s_i, h̃_j⟩)/Δ⌋. Both modulo 2^k, they add up to (Xᵀ Y)_ij, or to one
-unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs into the
+unit beside it with the probability `Plan.carry_probability` (the errors make a carry); the unit belongs in the
 sensitivity of what is opened.
 
 Adversary: semi-honest; either party, with everybody else in the study on its side. Assumption: ring learning with
@@ -18,14 +18,13 @@ Secrets and the public polynomial are fresh for each message, the latter drawn f
 chooses it. Only truncated shares leave these classes: the bits below Δ hold ⟨e_i, y_j⟩.
 
 A message of many rows goes in stretches of `STRETCH_BLOCKS` blocks, or fewer where many columns are multiplied at the
-same time. Each has streams of its own, so that a side that kept its seed, and the evaluator its sums, goes on at any
-stretch with what one stretch takes of memory.
+same time (`rlwe_plan`). Each has streams of its own, so that a side that kept its seed, and the evaluator its sums,
+goes on at any stretch with what one stretch takes of memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,133 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.compiled import compiled
-from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
 from comity.crypto.products.inner_products import add_narrow_products
-from comity.crypto.products.rlwe import (
-    ALLOWED,
-    ERROR_VARIANCE,
-    LARGEST_ERROR,
-    ColumnSecrets,
-    Errors,
-    Parameters,
-    ProductSum,
-    public_block,
-    ternary,
-)
+from comity.crypto.products.rlwe import ColumnSecrets, Errors, ProductSum, public_block, ternary
+from comity.crypto.products.rlwe_plan import Plan
 from comity.entropy import Stream, derive, fresh_seed
-from comity.errors import Malformed, Refused
+from comity.errors import Malformed
 
 NONCE_BYTES = 32
-STRETCH_BLOCKS = 16
-STRETCH_ENTRIES = 1 << 22
-"""Rows times columns of all parties between two asks, where they are more: what is in memory at once does not grow with
-either."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The public figures of one product, checked: rows, columns, largest integers, and the bits k of the shares."""
-
-    rows: int
-    columns_a: int
-    columns_b: int
-    largest_a: int
-    largest_b: int
-    bits: int
-    parameters: Parameters
-    together: int = 0
-    """Columns of all parties that are multiplied in the same stretches."""
-
-    @classmethod
-    def choose(
-        cls,
-        rows: int,
-        columns_a: int,
-        columns_b: int,
-        a: FixedPoint,
-        b: FixedPoint,
-        *,
-        noise: int = 0,
-        bits: int = 0,
-        together: int = 0,
-    ) -> Plan:
-        """The smallest listed parameters with room for the product and `noise` units; at least `bits` bits wide."""
-        needed = product_bits(rows, a, b, noise=noise)
-        width = max(needed, bits)
-        for parameters in ALLOWED:
-            fits = max(a.largest, b.largest) <= parameters.largest and width <= parameters.bits
-            if fits and _worst_error(parameters, rows, b.largest).bit_length() <= 32 * parameters.words - width:
-                return cls(rows, columns_a, columns_b, a.largest, b.largest, width, parameters, together)
-        require(needed, ALLOWED[-1].bits)
-        raise Refused(
-            f"integers up to {max(a.largest, b.largest)} with shares of {width} bits fit no listed parameters; "
-            "use at most 16 binary places for values bounded by 1",
-            code="headroom",
-        )
-
-    def __post_init__(self) -> None:
-        if self.parameters not in ALLOWED:
-            raise Refused(f"only listed ring parameters may be used, found {self.parameters}", code="parameters")
-        if not 1 <= self.columns_a <= self.columns_b or self.rows < 1:
-            raise Malformed(
-                f"rows, and no more columns at the encryptor than at the evaluator, were expected, found {self.rows} "
-                f"rows and {self.columns_a} against {self.columns_b} columns"
-            )
-        if max(self.largest_a, self.largest_b) > self.parameters.largest:
-            raise Refused(f"integers up to {self.parameters.largest} were expected in these parameters")
-        require((self.rows * self.largest_a * self.largest_b).bit_length() + 1, self.bits)
-        require(self.bits, self.parameters.bits)
-        # With errors below Δ, whatever they are, a share pair is never off by more than one unit.
-        worst = _worst_error(self.parameters, self.rows, self.largest_b)
-        if worst.bit_length() > self.shift:
-            raise Refused(f"errors up to {worst} could exceed one unit of shares of {self.bits} bits", code="headroom")
-
-    @property
-    def shift(self) -> int:
-        """log2 Δ, in the words."""
-        return 32 * self.parameters.words - self.bits
-
-    @property
-    def block_rows(self) -> int:
-        return self.parameters.degree
-
-    @property
-    def stretch_blocks(self) -> int:
-        """Blocks of a stretch."""
-        columns = max(self.together, self.columns_a + self.columns_b)
-        return max(1, min(STRETCH_BLOCKS, STRETCH_ENTRIES // (columns * self.block_rows)))
-
-    @property
-    def stretches(self) -> list[slice]:
-        """The rows of each stretch."""
-        length = self.stretch_blocks * self.block_rows
-        return [slice(start, min(start + length, self.rows)) for start in range(0, self.rows, length)]
-
-    @property
-    def carry_probability(self) -> float:
-        """Bound on the probability that any entry is off by its one unit: the mean of |error| over Δ, per entry."""
-        variance = ERROR_VARIANCE * (self.rows * self.largest_b**2 + 2 * self.parameters.degree * 2 / 3)
-        return self.columns_a * self.columns_b * math.sqrt(variance) * 2.0 ** (self.parameters.idle - self.shift)
-
-    @property
-    def message_bytes(self) -> tuple[int, int]:
-        """From the encryptor, and back."""
-        degree, word = self.parameters.degree, 4 * self.parameters.words
-        return (
-            word * self.columns_a * (degree + self.rows),
-            word * self.columns_b * (degree + self.columns_a),
-        )
-
-
-def _worst_error(parameters: Parameters, rows: int, largest: int) -> int:
-    """The largest that all errors of one entry can add up to, in the words."""
-    return (LARGEST_ERROR * (rows * largest + 2 * parameters.degree)) << parameters.idle
-
-
-def pairs(columns: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Every pair of parties as (encryptor, evaluator): fewer columns first, then by name."""
-    order = sorted(columns, key=lambda name: (columns[name], name))
-    return [(order[i], order[j]) for j in range(len(order)) for i in range(j)]
 
 
 @dataclass(frozen=True)
@@ -287,7 +166,7 @@ class Encryptor(_Side):
 
     def encrypt(self, values: NDArray[np.int32], out: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
         """The next block of rows: (columns_a, rows) integers, as `FixedPoint.columns` makes them; into `out`, if it is
-        given, which then is what a message before was."""
+        given, in place of the message that was there."""
         _check_values(values, (self.plan.columns_a, self._length), self.plan.largest_a)
         return self._encrypt(values, out)
 

@@ -13,7 +13,7 @@ Learned      matcher: the size of each list and of every overlap of some of them
 
 The key is all that protects the ids. Ids are seldom secrets: whoever has the key and the pseudonyms, say a matcher and
 one party that talk to each other, can try every possible id (10^9 of them take minutes) and read the lists of all.
-Where that is to be feared, `psi_ecdh` holds without that trust.
+Where that is to be feared, `comity.crypto.psi.ecdh` holds without that trust.
 """
 
 from __future__ import annotations

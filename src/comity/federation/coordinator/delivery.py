@@ -1,79 +1,18 @@
-"""What each receiver gets of a run, and keeps.
-
-A party is sent releases in two ways. Values that a step takes (an iterate, a list) arrive with that step's ask, and are
-kept in the commit of its reply. What the method makes at its end, opened sums and what a trusted coordinator perturbed
-arrive with `run.end`: in clear what all parties receive, in a box for its key of the run what is for a role or a party
-alone. The first of a run under a name counts, a different one is refused, and a party takes nothing that was not
-declared to it, of its declared form. What a step delivers to its own owner never crosses at all.
-
-Received values outlive the run in the owner's file, unlike its state: they are what was paid for.
-"""
+"""What the coordinator sends each receiver at the end of a run, and signs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from comity.errors import Malformed
-from comity.federation.coordinator.kept import is_kept
-from comity.federation.declaring.agreed import Agreed
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
-from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.forms import Array, Count, Each, Fields, Form
-from comity.federation.declaring.protection import Summed
-from comity.federation.messages.codec import decode
-from comity.federation.messages.paths import END
-from comity.federation.messages.vouched import Signatures
-from comity.federation.protocol import Protocol, StepSpec
-
-if TYPE_CHECKING:
-    from comity.federation.evaluation.figures import Figures
-
-OWN = ""
-"""The path of what a step delivers to its own owner: no ask carries it."""
-SIGNATURES = ":signatures"
-"""The name of the coordinator's signatures on the rest, which no release has."""
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """What a party has of a run: `releases` by their names, and its `own` values, which nobody else was sent.
-
-    `signatures` are the coordinator's on the releases (`federation.vouched`), by name and path; of a release that is a
-    list they are in its order, and one without has none that lasts.
-    """
-
-    releases: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)
-    signatures: Signatures = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Named:
-    """Values by the names of releases; whoever receives them looks at each by the release that it is named for."""
-
-    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
-        return type(value) is dict and all(type(name) is str for name in value)
-
-
-def form_of(release: Release, who: Consortium) -> Form:
-    """Of one value of a release, as its receivers get it at the end of a run."""
-    if isinstance(release.protection, Summed):
-        return Fields({"sum": Array(release.shape), "parties": Count(who.size)})
-    return release.form if release.source == COORDINATOR else Each(release.form)
-
-
-def check_received(release: Release, value: Any, party: str, who: Consortium, dims: Mapping[str, int]) -> None:
-    """Refuse what was not declared to this party, or has another form; a release of several times is a list."""
-    sent = release.to != ITSELF and (release.source == COORDINATOR or is_kept(release))
-    if not who.includes(release.to, party) or not sent:
-        raise Malformed(f"{release.name} is not declared as released to {party}", code="undeclared", key=release.name)
-    several = type(value) is list and release.times > 1
-    values = value if several else [value]
-    form = form_of(release, who)
-    if len(values) > release.times or not all(form.fits(one, dims, who) for one in values):
-        raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
+from comity.crypto.sealing.sealed import Identity
+from comity.federation.agreed import Agreed
+from comity.federation.coordinator.kept import Sent
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF
+from comity.federation.messages.codec import encode
+from comity.federation.messages.vouched import vouch
+from comity.federation.part import STANDING
+from comity.federation.step import StepSpec
 
 
 def at_the_end(
@@ -101,47 +40,24 @@ def _taken(agreed: Agreed) -> set[str]:
     specs = (
         getattr(getattr(type(protocol), name, None), "spec", None)
         for mount, protocol in agreed.mounts.items()
-        if mount not in ("run", "sum")
+        if mount not in STANDING
         for name in dir(type(protocol))
     )
     return {name for spec in specs if isinstance(spec, StepSpec) for name in spec.takes}
 
 
-def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration) -> Received:
-    """From a site's file: by name, the values in the order in which they came, each under the path of its ask."""
-    releases: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    signed: Signatures = {}
-    paths: dict[str, list[str]] = {}
-    for name, by_path in stored.items():
-        values = {path: decode(raw) for path, raw in by_path.items()}
-        if name == SIGNATURES:
-            signed = values[str(END)]
-        elif OWN in values:
-            own[name] = values[OWN]
-        elif str(END) in values:
-            releases[name], paths[name] = values[str(END)], [str(END)]
-        else:
-            several = declaration[name].times > 1 or len(values) > 1
-            releases[name] = list(values.values()) if several else next(iter(values.values()))
-            paths[name] = list(values)
-    # Of what is shown, all or nothing: half of a list proves nothing about it.
-    lasting = {
-        name: {path: signed[name][path] for path in used}
-        for name, used in paths.items()
-        if set(used) <= set(signed.get(name, ()))
-    }
-    return Received(releases, own, lasting)
-
-
-def presented_to(protocol: Protocol, found: Received, who: Consortium) -> Any:
-    """What a receiver works with, or None where it was not released what that takes."""
-    try:
-        return protocol.present_received(found, who)
-    except KeyError:
-        return None
-
-
-def measured_by(agreed: Agreed, found: Received) -> Figures | None:
-    """What the run's evaluation says to this receiver; None where there is none, or it was not released to it."""
-    return None if agreed.measuring is None else agreed.measuring.figures(found.releases, agreed.consortium)
+def by_party(agreed: Agreed, keys: Identity, run: str, sent: Iterable[Sent]) -> dict[str, dict[str, dict[str, bytes]]]:
+    """For each party the signatures of what was released to it."""
+    who = agreed.consortium
+    found: dict[str, dict[str, dict[str, bytes]]] = {party: {} for party in who.parties}
+    for one in sent:
+        entitled = [party for party in who.parties if who.includes(agreed.declaration[one.name].to, party)]
+        # What all were sent is signed once.
+        common = None if one.own else vouch(keys, agreed.study, run, one.name, one.path, encode(one.value))
+        for party in entitled:
+            if common is not None:
+                found[party].setdefault(one.name, {})[one.path] = common
+            elif party in one.own:
+                signature = vouch(keys, agreed.study, run, one.name, one.path, encode(one.own[party]))
+                found[party].setdefault(one.name, {})[one.path] = signature
+    return found

@@ -67,8 +67,8 @@ class Cancelling:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """How a round is waited for. `need` replies must count, of each of the groups in `needed` as many as stand there;
-    with `unanimous` one refusal decides."""
+    """How a round is waited for. `need` replies must count, and of each group in `needed` as many as it says; with
+    `unanimous` one refusal decides."""
 
     need: int
     needed: Needed = ()
@@ -146,7 +146,7 @@ def exchanged(
 
 
 def _is_decided(done: Round, asked: int, terms: Terms) -> bool:
-    """Whether nothing that is still to come changes how the ask ends."""
+    """Whether the ask will end the same way whatever still comes."""
     said_no = any(one.code != "stopped" for one in done.refusals.values())
     enough = len(done.answered) >= terms.need and not lacking(terms.needed, done.answered)
     return enough or asked - len(done.faults) < terms.need or (terms.unanimous and said_no)

@@ -48,7 +48,7 @@ NONCE = "run:nonce"
 RELEASED = "run:released"
 ABANDONED = "run:abandoned"
 BEGUN = "run:begun"
-# Stands in mail of which a letter may lack its box: by chance too, which costs no more than reading it.
+# Mail without this has every box in it, and need not be read; mail may have it by chance, and is read for nothing.
 _BULK = b"bulk"
 _LASTING = (NONCE, RELEASED, ABANDONED, BEGUN)
 

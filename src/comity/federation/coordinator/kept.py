@@ -1,4 +1,4 @@
-"""What a run paid for, as its receivers got it: it belongs into their results.
+"""What a run paid for, as its receivers got it: it belongs in their results.
 
 Kept are opened sums, values that a site or a trusted coordinator noised or computed privately, and whatever is made
 from those and sent. The rest carries a run and has no place in a result: sealed mail is deleted with the run, public
@@ -12,17 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from comity.federation.declaring.consortium import ITSELF
 from comity.federation.declaring.declaration import Declaration, Release
-from comity.federation.declaring.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
-
-
-def is_kept(release: Release) -> bool:
-    """Whether its value belongs into the results of its receivers. Noise that was selected under encryption is opened
-    with what is derived from it, never by itself; what a site computed for its own later steps crosses nowhere, and is
-    its owner's where a step delivers it."""
-    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Curated | Derived)
-    return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
+from comity.federation.declaring.protection import Summed
+from comity.federation.messages.delivered import is_kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +71,7 @@ class Kept:
 
     @property
     def sent(self) -> list[Sent]:
-        """What asks brought to parties, of what is theirs to keep."""
+        """What parties were sent with asks, and may keep."""
         return list(self._sent.values())
 
     def values(self, declaration: Declaration) -> dict[str, Any]:

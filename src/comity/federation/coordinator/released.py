@@ -13,7 +13,7 @@ from comity.errors import Malformed, Refused
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Correlated, Curated, Perturbed
-from comity.privacy.permit import Permit
+from comity.privacy.permit import entrusted
 from comity.privacy.randomness import NoiseSource
 
 
@@ -64,7 +64,7 @@ def perturbed(
     before = once(record(index - 1), _undrawn)["state"] if correlated is not None and index else None
 
     def draw() -> dict[str, Any]:
-        permit, state = Permit(release.name, index), None
+        permit, state = entrusted(release.name, index), None
         if correlated is None:
             drawn = noise.draw(drawn_from, scale, release.shape, permit=permit)
         else:
@@ -82,14 +82,14 @@ def curated(
     source: NoiseSource | None,
     once: Callable[[str, Callable[[], Any]], Any],
 ) -> Any:
-    """What the release's mechanism makes of a trusted coordinator's values, the time number `index`: drawn once and
-    journalled with what was drawn."""
+    """What the release's mechanism makes of a trusted coordinator's values when it is run for the `index`-th time:
+    drawn once, and journalled."""
     if not isinstance(release.protection, Curated) or source is None:
         raise Refused(f"{release.name} is not declared as computed by a trusted coordinator", code="undeclared")
     _require_times(release, index)
     mechanism, drawn_from = release.protection.mechanism, source
     mechanism.check(values)
-    permit = Permit(release.name, index)
+    permit = entrusted(release.name, index)
 
     found = once(f"noise:{release.name}/{index}", lambda: mechanism.run(drawn_from, values, permit=permit))
     if not release.form.fits(found, {}, who):

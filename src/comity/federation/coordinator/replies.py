@@ -15,7 +15,7 @@ from typing import Any
 
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.protection import Summed
 from comity.federation.messages import heads
@@ -23,7 +23,7 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head, Letter, is_parted
 from comity.federation.messages.paths import StepPath
 from comity.federation.messages.sealed_values import opened_values
-from comity.federation.protocol import StepSpec
+from comity.federation.step import StepSpec
 
 _WORD = 48
 _MOST = 5

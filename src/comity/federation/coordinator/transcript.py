@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal, Trace
-from comity.federation.declaring.agreed import Agreed
 from comity.federation.declaring.protection import Entrusted, EntrustedRounds
 
 

@@ -16,8 +16,8 @@ from comity.privacy.loss import shown
 class Period:
     """A ceiling on what all studies together spend of one dataset within so many days, by the owner's own clock.
 
-    The grant of the ledger is what its owner promises for ever; this is how fast it may go. A clock that was behind
-    when a run was paid for makes nothing look older than it is; one that is ahead lets the ceiling forget early.
+    The grant of the ledger is what its owner promises for ever; this is how fast it may go. Where the clock was behind
+    when a run was paid for, the run still counts; where it is ahead, the ceiling forgets early.
     """
 
     epsilon: Decimal

@@ -9,7 +9,7 @@ from functools import cached_property
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.evaluation.terms import Evaluation
+from comity.federation.declaring.evaluation import Evaluation
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
 
@@ -28,9 +28,9 @@ class Consortium:
     """The parties of a study and the terms on which they meet.
 
     `colluders` (t) parties may pool what they saw with the coordinator; `dropouts` may vanish, and no sum of fewer than
-    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts. All of the
-    colluders and all that vanish may be among the few that a sum is over: `within` counts so. `loss` is what the method
-    may lose; what its `evaluation` may is said there.
+    `survivors` = K − dropouts parties is opened. Shared noise is laid out for survivors − t honest parts. All colluders
+    and all that vanish may be among the few parties of one sum: `within` counts them all there. `loss` is what the
+    method may cost; `evaluation` says what measuring may.
     """
 
     parties: Sequence[str]
@@ -161,3 +161,8 @@ class Consortium:
 def worded(named: Named) -> str:
     """Whom a release comes from or goes to, for people."""
     return named if isinstance(named, str) else ", ".join(named)
+
+
+def usual_colluders(parties: int, dropouts: int) -> int:
+    """How many collude where nobody said: one, as long as another party stays honest."""
+    return 1 if parties - dropouts > 1 else 0

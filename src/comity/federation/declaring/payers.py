@@ -100,8 +100,8 @@ def in_words(paid: Sequence[Payer]) -> str:
 
 
 def at_two_parties(declaration: Declaration, who: Consortium, doubled: Mapping[str, Loss]) -> Spent:
-    """The most that a unit at two parties loses: for a release that both pay for the loss of two units at once, for
-    one that only one of them pays for its own."""
+    """The most that a unit at two parties loses: two units' loss for a release that both pay for, one unit's for a
+    release that only one of them pays for."""
     found = groups(declaration, who)
     pairs = ((a, b) for a, b in combinations_with_replacement(found, 2) if a is not b or len(a.parties) > 1)
     return max(

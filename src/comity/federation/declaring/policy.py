@@ -116,7 +116,7 @@ class Policy:
                 )
 
     def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:
-        """Whatever leaves exactly as it is needs its own word in the policy; the parts of a protocol included."""
+        """Whatever leaves exactly as it is must be named in the policy, also where a part of the protocol sends it."""
         for release in declaration.disclosures(party, who):
             assert isinstance(release.protection, Disclosed)
             needed = release.protection.policy

@@ -14,30 +14,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
-from comity.federation.evaluation.terms import Evaluation
-from comity.federation.owner.rows import Rows
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.owner.rows import Rows
+    from comity.federation.owner.site import Site
+    from comity.federation.protocol import Protocol
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +49,7 @@ MODEL, SUMS, QUALITY = "model", "evaluation", "quality"
 
 
 @dataclass(frozen=True, eq=False)
-class Measuring(Protocol):
+class Measuring(Part):
     """What every way of measuring has in common: one sum that is paid for, of the set-aside part."""
 
     name: ClassVar[str] = "evaluation"
@@ -85,11 +88,6 @@ class Measuring(Protocol):
     def quality(self, size: int) -> Release:
         return Release(name=QUALITY, source=COORDINATOR, to=EVERYONE, protection=Derived(SUMS), form=Array((size + 1,)))
 
-    def deviation(self, release: Release, who: Consortium, parties: int) -> float:
-        """Of the noise in an opened entry, in its own units, every survivor having added its part."""
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(parties / release.summed_over(who).honest_parts)
-
     def source(self, who: Consortium) -> Named:
         """Those that pay for the method, where all of it comes from the same ones."""
         paid = {release.source for release in self.method.declare(who).releases if release.loss is not None}
@@ -122,7 +120,7 @@ class WholeRecords(Measuring):
         units, share = self.method.protected(who), self.terms(who).share
         # The method declares the records that it trains on.
         aside = None if units is None else float(units) if who.unit is Unit.PARTY else units * share / (1 - share)
-        rough = self.deviation(self._sums(card, who), who, who.size)
+        rough = self._sums(card, who).opened_deviation(who, who.size)
         return Card(card.predicts, bins_for(aside, rough), who.unit, who.neighbours)
 
     def _sums(self, card: Card, who: Consortium) -> Release:
@@ -167,6 +165,6 @@ class WholeRecords(Measuring):
         if quality is None:
             return None
         card, party = self.card(who), who.unit is Unit.PARTY
-        deviation = self.deviation(self._sums(card, who), who, round(float(quality[-1])))
+        deviation = self._sums(card, who).opened_deviation(who, round(float(quality[-1])))
         of = "parties, each weighing the same" if party else "records"
         return figures_of(card, np.asarray(quality[:-1], np.float64), deviation, z=self.z(who), of=of)

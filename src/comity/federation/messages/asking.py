@@ -58,8 +58,8 @@ class Asking:
     them from afar says `alive`. Leaving the `with` block closes the ask, whatever is still open.
 
     With `every`, replies are taken out together: at the latest so many seconds after they came, and while they are, a
-    carrier that can wait does. Where carrier and whoever iterates are threads of one interpreter, one of them at work
-    at a time costs less than both in turns.
+    carrier that can wait does. Where the carrier and whoever iterates are threads of one interpreter, it costs less to
+    let one of them work at a time than to switch between them.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Asking:
 
     def claim(self, party: str, size: int) -> bool:
         """Room for a reply of this size that is about to be pulled; False while others fill it, or where it no longer
-        counts. Without one waiting there is room for any."""
+        counts. While none waits there is room for one of any size."""
         if not self.fits(party, size):
             return False
         with self._changed:

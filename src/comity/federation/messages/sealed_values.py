@@ -1,10 +1,10 @@
 """Values between the coordinator and one site that nobody else may read: each crosses as a box for its receiver.
 
 A release is `sealed` if its protection says so, whoever its two ends are. Between parties that is a letter
-(`federation.letters`). Between the coordinator and a site the value stands in an ask or a reply, which its sender
-signs; here it is put into a box (HPKE) that opens for its receiver alone, and as this value of this ask alone: study,
-run, path, sender, receiver and name are part of what is authenticated. Whoever records the wire or reads the journal
-keeps the box.
+(`federation.messages.letters`). Between the coordinator and a site the value stands in an ask or a reply, which its
+sender signs; here it is put into a box (HPKE) that opens for its receiver alone, and as this value of this ask alone:
+study, run, path, sender, receiver and name are part of what is authenticated. Whoever records the wire or reads the
+journal keeps the box.
 
 Why it matters: a dealer's hand is independent of all records, and yet with it a peer reads the rows that it masks.
 """

@@ -11,17 +11,13 @@ values that were released to it and no others: a digest of a value is something 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.messages.codec import encode
-
-if TYPE_CHECKING:
-    from comity.federation.coordinator.kept import Sent
-    from comity.federation.declaring.agreed import Agreed
 
 SIGNATURE_BYTES = 64
 
@@ -50,23 +46,6 @@ def check_vouched(
 ) -> None:
     """Raises Malformed where the coordinator has not signed this value."""
     coordinator.verify(signature, _said(study, run, name, path, value))
-
-
-def by_party(agreed: Agreed, keys: Identity, run: str, sent: Iterable[Sent]) -> dict[str, dict[str, dict[str, bytes]]]:
-    """For each party the signatures of what was released to it."""
-    who = agreed.consortium
-    found: dict[str, dict[str, dict[str, bytes]]] = {party: {} for party in who.parties}
-    for one in sent:
-        entitled = [party for party in who.parties if who.includes(agreed.declaration[one.name].to, party)]
-        # What all were sent is signed once.
-        common = None if one.own else vouch(keys, agreed.study, run, one.name, one.path, encode(one.value))
-        for party in entitled:
-            if common is not None:
-                found[party].setdefault(one.name, {})[one.path] = common
-            elif party in one.own:
-                signature = vouch(keys, agreed.study, run, one.name, one.path, encode(one.own[party]))
-                found[party].setdefault(one.name, {})[one.path] = signature
-    return found
 
 
 def _said(study: str, run: str, name: str, path: str, value: bytes) -> bytes:

@@ -30,3 +30,10 @@ class Effects:
         """Note the debit before the noise exists. If the commit does not come through, the noise is never sent."""
         self.draws.append((release, index))
         return Permit(release, index)
+
+    def forget_all_but_draws(self) -> None:
+        """What was drawn is spent; nothing else of a step that failed after it happens."""
+        self.mail.clear()
+        self.boxes.clear()
+        self.state.clear()
+        self.delivered.clear()

@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.entropy import fresh_seed
-from comity.errors import BadInput, ComityError, Malformed, Refused, Stopped
-from comity.federation.coordinator.delivery import Received, received
-from comity.federation.coordinator.kept import is_kept
-from comity.federation.declaring.agreed import Agreed
+from comity.errors import BadInput, ComityError, Refused, Stopped
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.booking import Booking
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.forms import Count
 from comity.federation.declaring.policy import Policy
 from comity.federation.evaluation.split import is_aside, only
 from comity.federation.messages import heads
 from comity.federation.messages.ask import Ask
-from comity.federation.messages.codec import decode, encode
+from comity.federation.messages.codec import encode
+from comity.federation.messages.delivered import Received, received
 from comity.federation.messages.envelope import Digests, sign_reply, verify_ask
-from comity.federation.messages.letters import Head, Letter, unseal
 from comity.federation.messages.paths import ABANDON, BEGIN, END, READY, StepPath
-from comity.federation.messages.sealed_values import opened_values, sealed_values
+from comity.federation.owner.life_site import LifeSite
+from comity.federation.owner.running import Running
 from comity.federation.owner.site import Site
+from comity.federation.owner.standing import NONCE
 from comity.federation.owner.store import Store
-from comity.federation.protocol import SUM, StepSpec
-from comity.federation.subprotocols.sum_site import SumSite
+from comity.federation.owner.sum_site import SumSite
+from comity.federation.owner.turns import Turns
+from comity.federation.part import RUN, SUM
 from comity.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
     from comity.data import Held
 
 log = logging.getLogger("comity.site")
+
+# What a step sees beyond what a step of a method may use.
+_KINDS: Mapping[str, type[Site]] = {RUN: LifeSite, SUM: SumSite}
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Host:
     """Data, keys, store, policy, noise and own model of one party. A deployment calls `answer` and nothing else.
 
     `agreed` is what the owner approved, `policy` its own terms: there is no host without either. `chance` gives the key
-    by which records are set aside; only a simulation that is to be repeated gives another than fresh ones. By `digest`
-    a run knows the records that it began with; a simulation, which looks at all records at once, needs none.
+    by which records are set aside; only a simulation that is to be repeated gives any but fresh ones. By `digest` a run
+    knows the records that it began with; a simulation, which has all records at once, needs none.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Host:
         self.chance = chance
         self._digest = digest
         self._parts: tuple[bytes, Held, Held] | None = None
-        self._turns = _Turns()
+        self._turns = Turns()
         # What can't be kept as declared is found before anything is asked.
         _ = agreed.declaration, agreed.letters
 
@@ -139,7 +140,7 @@ class Host:
         self.permit(self.store.runs_of(self.agreed.study, other_than=run))
 
     def permit(self, runs: int) -> None:
-        """Refuse what the owner's terms rule out, of a run that comes after so many others of the study."""
+        """Refuse a run that the owner's terms rule out, after so many others of the study."""
         agreed = self.agreed
         self.policy.check(
             study=agreed.study,
@@ -208,19 +209,22 @@ class Host:
             self.store.look_at(head, partial(heads.verify, self.keys.public, self.party, head))
 
     def _step(self, ask: Ask, digest: bytes) -> bytes:
-        agreed = self.agreed
+        agreed, mount = self.agreed, ask.path.mount
         function, spec = agreed.step(ask.path)
-        declared = agreed.declared(ask.path.mount)
-        kind = SumSite if ask.path.mount == SUM else Site
-        site = kind(self, ask.run, ask.path, spec.sends)
+        site = _KINDS.get(mount, Site)(self, ask.run, ask.path, spec.sends)
         if self._digest is not None and ask.path not in (READY, BEGIN, END, ABANDON):
             site.require_same_records()
-        values = self._opened(site, ask, spec, declared)
+        running = Running(agreed, site, function, spec, agreed.declared(mount))
+        given = running.given(ask.values)
         if ask.path == BEGIN:
-            site.bind(ask.nonce)
+            # From here on the run belongs to the journal with this nonce.
+            site.effects.state[NONCE] = ask.nonce
         for letter in ask.mail:
-            self._open(site, letter)
-        reply = self._run(site, function, spec, declared, values)
+            site.open(letter)
+        if spec.sends is not None:
+            # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
+            _ = self.records
+        reply = running.reply(running.outcome(given))
         if site.effects.look_ahead:
             return self.store.looked_ahead(self.booking(), ask.run, reply, keys=self.keys, party=self.party)
         return self.store.commit(
@@ -245,120 +249,3 @@ class Host:
             most=self.policy.allowed(agreed.study),
             period=self.policy.period,
         )
-
-    def _opened(self, site: Site, ask: Ask, spec: StepSpec, declared: Declaration) -> dict[str, Any]:
-        """The values of an ask in clear, each of its declared form."""
-        if set(ask.values) != set(spec.takes):
-            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(ask.values)}", code="form")
-        sealed = any(declared[name].sealed for name in ask.values)
-        values = opened_values(ask.values, declared, site.run_key(), site.heads(COORDINATOR)) if sealed else ask.values
-        for key, value in values.items():
-            release = declared[key]
-            release.check(value, COORDINATOR, self.party, self.who, site.dims)
-            if isinstance(release.form, Count):
-                if site.kept(f"dim:{key}", value) != value:
-                    raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
-                site.keep(f"dim:{key}", value)
-            if is_kept(release) and release in self.declaration.releases:
-                site.arrived(release, value)
-        return values
-
-    def _open(self, site: Site, letter: Letter) -> None:
-        """Hold a letter that is for this run and party. One that its sender did not write as it should is as good as
-        one that never came: were it refused, a bad sender would end the turn of those that it writes to."""
-        head = Head.of(letter)
-        if (head.study, head.run, head.to) != (self.agreed.study, site.run, self.party):
-            raise Malformed("a sealed message belongs to another study, run or party", code="sealed")
-        sender = self.identity_of(head.sender)
-        try:
-            release = self.agreed.letter(head.path, head.name)
-            raw = unseal(site.run_key(), sender, head, letter)
-            release.check(decode(raw), head.sender, self.party, self.who, site.dims)
-        except Refused as error:
-            log.warning("%s ignores a letter of %r: %s", self.party, head.sender, error)
-            return
-        if not site.hold(head.name, head.sender, head.path, raw):
-            log.warning("%s ignores a second letter %r of %r", self.party, head.name, head.sender)
-
-    def _may_be_neutral(self, spec: StepSpec) -> bool:
-        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
-        none for what a step gives beside its contribution."""
-        if spec.gives:
-            return False
-        bound = None if spec.sends is None else self.declaration[spec.sends].bound
-        return bound is not None and bound.neutral_within
-
-    def _run(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        spec: StepSpec,
-        declared: Declaration,
-        given: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        if spec.sends is not None:
-            # Records that can't be read at all are found here: a stop that its owner must see, whatever the bound.
-            _ = self.records
-        try:
-            values = function(site, **given) or {}
-            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
-            self._check_given(site, spec, declared, values)
-        except (Exception, SystemExit) as error:
-            if site.effects.draws:
-                log.exception("%s failed in %s", self.party, spec.name)
-                return _stopped(site)
-            of_data = isinstance(error, BadInput) or not isinstance(error, ComityError)
-            if not of_data or not self._may_be_neutral(spec):
-                if isinstance(error, ComityError):
-                    raise
-                log.exception("%s failed in %s", self.party, spec.name)
-                raise Refused(f"{spec.name} failed; see the log of this site", code="stopped") from None
-            # A failed fit takes part neutrally: a party that is missing because of its data would be a release.
-            log.exception("%s failed in %s and takes part neutrally", self.party, spec.name)
-            values = {}
-            site.contribute(None)
-        if any(declared[key].sealed for key in values):
-            values = sealed_values(values, declared, site.coordinator_key(), site.heads(self.party, COORDINATOR))
-        if site.contribution is not None:
-            assert spec.sends is not None
-            values = {**values, spec.sends: site.contribution}
-        reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
-        return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
-
-    def _check_given(self, site: Site, spec: StepSpec, declared: Declaration, values: Mapping[str, Any]) -> None:
-        if not spec.is_given(values):
-            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
-        for key, value in values.items():
-            declared[key].check(value, self.party, COORDINATOR, self.who, site.dims)
-
-
-def _stopped(site: Site) -> dict[str, Any]:
-    """After a draw there is no way back: it is spent, and "stopped" is the answer for ever."""
-    site.effects.mail.clear()
-    site.effects.boxes.clear()
-    site.effects.state.clear()
-    site.effects.delivered.clear()
-    return {"stopped": True}
-
-
-class _Turns:
-    """One answer at a time for each run. An ask that is repeated while it is answered waits for the stored reply, and
-    two different ones can't both find that something was not given out yet: what one step keeps, the next one sees."""
-
-    def __init__(self) -> None:
-        self._guard = Lock()
-        self._locks: dict[str, tuple[Lock, int]] = {}
-
-    @contextmanager
-    def of(self, run: str) -> Iterator[None]:
-        with self._guard:
-            lock, waiting = self._locks.get(run, (Lock(), 0))
-            self._locks[run] = lock, waiting + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._guard:
-                lock, waiting = self._locks.pop(run)
-                if waiting > 1:
-                    self._locks[run] = lock, waiting - 1

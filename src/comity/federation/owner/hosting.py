@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from comity.crypto.sealing.sealed import Identity
 from comity.data import digest_of
 from comity.errors import Refused
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.policy import Policy
 from comity.federation.owner.host import Host

@@ -77,8 +77,12 @@ class Registry:
             try:
                 verify_ask(asker, self.party, raw, digests)
             except Refused as error:
-                why = "its coordinator did not sign this for us" if host else "it is not served here"
-                refusal = Refused(f"study {(named or '?')[:12]!r}: {why} ({error})", code="study")
+                why = (
+                    f"its coordinator did not sign this for us ({error})"
+                    if host
+                    else "it is not served here; comity site inbox tells whether it waits for you"
+                )
+                refusal = Refused(f"study {(named or '?')[:12]!r}: {why}", code="study")
             else:
                 assert host is not None
                 return host.answered(raw, digests)

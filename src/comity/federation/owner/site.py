@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.crypto.sealing.sealed import Identity, PublicIdentity
-from comity.entropy import Stream, derive, fresh_seed
+from comity.entropy import derive
 from comity.errors import BadInput, Malformed, Refused, Stopped
-from comity.federation.coordinator.delivery import OWN, SIGNATURES, Named, check_received
-from comity.federation.declaring.agreed import is_release_name
 from comity.federation.declaring.bounds import Opened
-from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium
-from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.consortium import COORDINATOR, ITSELF
 from comity.federation.declaring.protection import Computed, Entrusted, EntrustedRounds, Selected, Summed
-from comity.federation.messages import heads as ledger_heads
-from comity.federation.messages.codec import decode, encode
-from comity.federation.messages.letters import Head, seal, seal_in_common
+from comity.federation.declaring.release import Release, is_release_name
+from comity.federation.messages.codec import encode
+from comity.federation.messages.delivered import OWN
 from comity.federation.messages.paths import StepPath
-from comity.federation.messages.sealed_values import opened_value
-from comity.federation.messages.vouched import Signatures, SignaturesForm, check_vouched
-from comity.federation.owner.effects import Effects
+from comity.federation.owner.mailbox import Mailbox
 from comity.federation.owner.rows import Rows
-from comity.federation.owner.standing import NONCE
 
 if TYPE_CHECKING:
     from comity.data import Held, Records
@@ -34,35 +27,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("comity.site")
 
-_SECRET = "run:secret"
-_COORDINATOR_KEY = "run:coordinator"
-_KEY_OF = "run:key:"
-_PARTS = "run:parts"
+PARTS = "run:parts"
+"""Where the key is kept by which the run sets records aside."""
 _RECORDS = "run:records"
-YOURS = "yours"
-"""The name under which a run's end brings what is for one party alone."""
 
 
-class Site:
-    """What one step may use. `label` is the index of this ask; `dims` are the public sizes that the run has learnt."""
+class Site(Mailbox):
+    """What a step of a method may use."""
 
     def __init__(self, host: Host, run: str, path: StepPath, sends: str | None) -> None:
-        self._host = host
-        self._study = host.agreed.study
-        self._run = run
-        self._path = path
+        super().__init__(host, run, path)
         self._sends = sends
-        self.label = path.label
-        self._aside = host.agreed.is_aside(path.mount)
-        self.party = host.party
-        self.consortium: Consortium = host.agreed.consortium
-        self.effects = Effects()
         # What leaves under the name of the release that the step sends.
         self.contribution: Any = None
         self.contributed = False
-        self.dims: Mapping[str, int] = _Dimensions(self)
-        self._run_key: Identity | None = None
-        self._written: set[tuple[str, str]] = set()
 
     # The owner's records.
 
@@ -93,7 +71,7 @@ class Site:
         measuring = self._host.agreed.measuring
         if measuring is not None and measuring.common:
             return derive(self._study.encode(), "set aside")
-        key: bytes | None = self.kept(_PARTS)
+        key: bytes | None = self.kept(PARTS)
         if key is None:
             raise Refused("this run has set no records aside here, because it has not begun", code="unreserved")
         return key
@@ -102,9 +80,9 @@ class Site:
         """Σ `part(rows)` over blocks of this owner's records, which need not fit into memory; over one block where they
         are there already.
 
-        `part` bounds each record by itself, as it would with all of them before it: where blocks begin is no secret
-        and no promise. Every record is in one block of one pass. What goes wrong while they are read is a stop that
-        the owner sees, whatever the bound of the release: it is no failed fit that may be answered neutrally.
+        `part` bounds each record by itself, since nothing is promised about where blocks begin. Every record is in one
+        block of one pass. What goes wrong while they are read is a stop that the owner sees, whatever the bound of the
+        release: it is no failed fit that may be answered neutrally.
         """
         found: NDArray[np.float64] | None = None
         records = self.records
@@ -222,8 +200,8 @@ class Site:
         return result
 
     def _require_source(self, release: Release) -> None:
-        """This party pays for it, and out of the part of the records that this step sees: by what it reads, and not by
-        what anybody says of it."""
+        """This party is a source of the release, and the release is of the part of the records that this step reads,
+        whatever a method says of it."""
         if (release.name in self._host.agreed.declaration.aside) != self._aside:
             raise Refused(f"{self._path} does not see the records of {release.name}", code="undeclared")
         if not self.consortium.includes(release.source, self.party):
@@ -250,78 +228,6 @@ class Site:
         permit = self.effects.draw(release.name, 0)
         return noise.draw(self._host.noise, scale, release.shape, permit=permit)
 
-    # Towards another party.
-
-    def send(self, to: str, name: str, value: Any, key: PublicIdentity | None = None) -> None:
-        """Seal a declared value to a party's key of this run and sign it; the coordinator relays it with the next ask.
-
-        `key` is that key where a step was shown it; without one it is taken from those that `run.meet` brought.
-        """
-        self._check_sealed([to], name, value)
-        sealed = seal(self._host.keys, key or self._key_of(to), self._head(to, name), encode(value))
-        self.effects.mail.append(sealed)
-
-    def send_all(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        """`send` to several parties, for a value so large that it should be encrypted, relayed and journalled once."""
-        heads = {to: self._head(to, name) for to in receivers}
-        self._check_sealed(heads, name, value)
-        letters, box = seal_in_common(self._host.keys, {to: self._key_of(to) for to in heads}, heads, encode(value))
-        self.effects.mail += letters
-        self.effects.boxes.append(box)
-
-    def post(self, name: str, value: Any) -> None:
-        """A letter to oneself: `received` gives it like those of the others."""
-        self._host.agreed.letter(str(self._path), name)
-        self.hold(name, self.party, str(self._path), encode(value))
-
-    def heads(self, sender: str, to: str | None = None) -> Callable[[str], Head]:
-        """Makes the head of a value by its name, for this ask; to this party where nobody else is named."""
-        return lambda name: Head(self._study, self._run, str(self._path), sender, to or self.party, name)
-
-    def _head(self, to: str, name: str) -> Head:
-        return self.heads(self.party, to)(name)
-
-    @property
-    def run(self) -> str:
-        return self._run
-
-    def _check_sealed(self, receivers: Iterable[str], name: str, value: Any) -> None:
-        if self._host.agreed.writer_of(name, aside=self._aside) != self._path.mount:
-            raise Refused(f"{name} is not declared as a letter between parties", code="undeclared", key=name)
-        release = self._host.agreed.declared(self._path.mount)[name]
-        for to in receivers:
-            release.check(value, self.party, to, self.consortium, self.dims)
-            if (to, name) in self._written:
-                raise Refused(f"{name} was written to {to} in this step already", code="undeclared", key=name)
-            self._written.add((to, name))
-
-    def hold(self, name: str, sender: str, path: str, raw: bytes) -> bool:
-        """Keep a letter that arrived. The first one under a name and sender stays until it is taken, and one that was
-        there before does not come again: a later letter replaces nothing."""
-        aside = self._host.agreed.is_aside(StepPath.parse(path).mount)
-        slot, known = _of_part(_slot(name, sender), aside=aside), _of_part(_had(name, sender), aside=aside)
-        stored = self._stored(known)
-        had = [] if stored is None else decode(stored)
-        if path in had or self._stored(slot) is not None:
-            return False
-        # The one canonical form of the value: no need to encode it again.
-        self.effects.state[slot] = raw
-        self.effects.state[known] = encode([*had, path])
-        return True
-
-    def received(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
-        """What other parties sent under a declared name in this run, by sender."""
-        asked = self.consortium.parties if senders is None else senders
-        found = ((party, self.kept(_slot(name, party))) for party in asked)
-        return {party: value for party, value in found if value is not None}
-
-    def take(self, name: str, senders: Iterable[str] | None = None) -> dict[str, Any]:
-        """`received`, once: what is taken is gone with this step, and is not even stored if it came with its ask."""
-        found = self.received(name, senders)
-        for party in found:
-            self.forget(_slot(name, party))
-        return found
-
     # Towards this owner.
 
     def deliver(self, name: str, value: Any) -> None:
@@ -344,174 +250,8 @@ class Site:
         """Keep a value of a release that an ask brought."""
         self.effects.delivered[release.name, str(self._path)] = encode(value)
 
-    def receive(self, released: Mapping[str, Any], box: bytes, signed: Signatures) -> None:
-        """Keep what the end of a run brings, if each value was declared to this party, is of its form, and is signed by
-        the coordinator so that others can be shown it. Of values that came before, good signatures are kept too."""
-        alone = opened_value(box, self.run_key(), self.heads(COORDINATOR)(YOURS)) if box else {}
-        if not Named().fits(alone, self.dims, self.consortium) or set(alone) & set(released):
-            raise Malformed("what a run releases to a party has names, each once", code="form")
-        own = alone.pop(SIGNATURES, {})
-        if not SignaturesForm().fits(own, self.dims, self.consortium):
-            raise Malformed("signatures on what a run releases stand by name and ask", code="form")
-        for name, value in {**released, **alone}.items():
-            release = self._host.agreed.declaration[name]
-            check_received(release, value, self.party, self.consortium, self.dims)
-            raw = encode(value)
-            if release.times == 1 and any(before != raw for before in self._delivered(name).values()):
-                raise Refused(f"{name} was released with another value before", code="delivered", key=name)
-            self.effects.delivered[name, str(self._path)] = raw
-        self._keep_signatures({**signed, **own})
-
-    def _keep_signatures(self, signed: Signatures) -> None:
-        now = {(name, path): raw for (name, path), raw in self.effects.delivered.items() if path != OWN}
-        before = self._host.store.delivered(self._run)
-        earlier = {(name, path): raw for name, by in before.items() for path, raw in by.items() if path != OWN}
-        coordinator, good = self._host.identity_of(COORDINATOR), dict[str, dict[str, bytes]]()
-        for (name, path), raw in {**earlier, **now}.items():
-            signature = signed.get(name, {}).get(path, b"")
-            try:
-                check_vouched(coordinator, signature, self._study, self._run, name, path, raw)
-            except Malformed:
-                if (name, path) in now:
-                    raise Malformed(
-                        f"{name} is not signed by the coordinator as what the run released", code="signature", key=name
-                    ) from None
-                # It was used as it came, and stays: what it lacks is proof for others.
-                log.warning("%s: %s of %s came without a signature that lasts", self.party, name, path)
-                continue
-            good.setdefault(name, {})[path] = signature
-        self.effects.delivered[SIGNATURES, str(self._path)] = encode(good)
-
     def _delivered(self, name: str) -> dict[str, bytes]:
         return self._host.store.delivered(self._run, name).get(name, {})
-
-    # Between steps of a run. What steps of one part of the records keep is not seen by those of the other.
-
-    def keep(self, name: str, value: Any) -> None:
-        self.effects.state[_of_part(name, aside=self._aside)] = encode(value)
-
-    def forget(self, name: str) -> None:
-        self.effects.state[_of_part(name, aside=self._aside)] = None
-
-    def kept(self, name: str, default: Any = None) -> Any:
-        raw = self._raw(name)
-        return default if raw is None else decode(raw)
-
-    def _raw(self, name: str) -> bytes | None:
-        return self._stored(_of_part(name, aside=self._aside))
-
-    def _stored(self, name: str) -> bytes | None:
-        state = self.effects.state
-        return state[name] if name in state else self._host.store.state(self._run, name)
-
-    # Secrets and signatures, bound to the study and the run.
-
-    def secret(self) -> bytes:
-        return fresh_seed()
-
-    def seed(self, secret: bytes, *label: str | int) -> bytes:
-        return derive(secret, self._study, self._run, *label)
-
-    def sign(self, *what: Any) -> bytes:
-        return self._host.keys.sign(encode([self._study, self._run, *what]))
-
-    def verify(self, party: str, signature: bytes, *what: Any) -> None:
-        self._host.identity_of(party).verify(signature, encode([self._study, self._run, *what]))
-
-    def context(self, *what: Any) -> bytes:
-        return encode([self._study, self._run, *what])
-
-    # The life of a run.
-
-    def sums(self) -> tuple[str, ...]:
-        return self._host.agreed.declaration.sums()
-
-    def release(self, name: str) -> Release:
-        return self._host.agreed.declaration[name]
-
-    def public_stream(self, *purpose: str | int) -> Stream:
-        """Public randomness of this run, the same at every participant."""
-        return Stream.public(self._study, self._run, *purpose)
-
-    def run_key(self) -> Identity:
-        """This party's own key of this run, which opens what is sealed to it and is deleted with the run."""
-        if self._run_key is None:
-            secret = self.kept(_SECRET)
-            if secret is None:
-                raise Refused("this run has no key here", code="sealed")
-            self._run_key = Identity(secret)
-        return self._run_key
-
-    def new_run_key(self, coordinator_key: bytes) -> dict[str, bytes]:
-        """A fresh key for this run, signed by the pinned one."""
-        PublicIdentity.from_sealing(coordinator_key)
-        self.keep(_SECRET, self.secret())
-        self.keep(_COORDINATOR_KEY, coordinator_key)
-        key = self.run_key().public.sealing()
-        return {"key": key, "signature": self.sign("run key", self.party, key)}
-
-    def coordinator_key(self) -> PublicIdentity:
-        """The coordinator's key of this run."""
-        key = self.kept(_COORDINATOR_KEY)
-        if key is None:
-            raise Refused("this run has no key of its coordinator here", code="sealed")
-        return PublicIdentity.from_sealing(key)
-
-    def checked_key(self, party: str, signed: Mapping[str, bytes]) -> PublicIdentity:
-        """Another party's key of this run, if its pinned one signed it."""
-        self.verify(party, signed["signature"], "run key", party, signed["key"])
-        return PublicIdentity.from_sealing(signed["key"])
-
-    def keep_keys(self, keys: Mapping[str, Mapping[str, bytes]]) -> None:
-        for party, signed in keys.items():
-            self.keep(f"{_KEY_OF}{party}", signed)
-
-    def _key_of(self, party: str) -> PublicIdentity:
-        signed = self.kept(f"{_KEY_OF}{party}")
-        if signed is None:
-            raise Refused(f"{party} has shown no key for this run", code="sealed")
-        return self.checked_key(party, signed)
-
-    def remembered(self) -> dict[str, list[ledger_heads.Head]]:
-        """The heads that this site keeps of the parties it watches."""
-        roster, known = self.consortium.roster, self._host.store.all_remembered()
-        watched = ((p, roster[p].sign) for p in ledger_heads.watched(self.consortium, self.party) if p in roster)
-        return {party: known[party, key] for party, key in watched if (party, key) in known}
-
-    def remember(self, shown: Mapping[str, list[ledger_heads.Head]]) -> None:
-        """Keep the heads of parties that this site watches; those that they did not sign are left out."""
-        watched = set(ledger_heads.watched(self.consortium, self.party))
-        for party, found in shown.items():
-            if party in watched:
-                identity = self._host.identity_of(party)
-                self.effects.heads[party, identity.sign] = ledger_heads.authentic(identity, party, found)
-
-    def look_ahead(self) -> None:
-        """Whether this run could begin here, which promises nothing."""
-        self._host.permit_run(self._run)
-        self.effects.look_ahead = True
-
-    def reserve(self) -> None:
-        self._host.permit_run(self._run)
-        self.effects.reserve = True
-        if self.consortium.evaluation is not None and self.kept(_PARTS) is None:
-            # Kept with the run: resumed, it has the same parts, and the next one has others.
-            self.keep(_PARTS, self._host.chance())
-
-    def bind(self, nonce: bytes) -> None:
-        """From here on the run belongs to the journal with this nonce."""
-        self.effects.state[NONCE] = nonce
-
-    def close(self) -> None:
-        self.effects.close = True
-
-    def abandon(self) -> None:
-        self.effects.abandon = True
-
-
-def _of_part(name: str, *, aside: bool) -> str:
-    """Where a part's steps keep a value; what belongs to the run has one place."""
-    return f"aside:{name}" if aside and not name.startswith("run:") else name
 
 
 def _computed(name: str, index: int) -> str:
@@ -520,29 +260,3 @@ def _computed(name: str, index: int) -> str:
 
 def _paid(name: str) -> str:
     return f"paid:{name}"
-
-
-def _slot(name: str, sender: str) -> str:
-    # A sender may be called anything; the name of a release has no colon, so that two slots never coincide.
-    return f"in:{name}:{sender}"
-
-
-def _had(name: str, sender: str) -> str:
-    return f"had:{name}:{sender}"
-
-
-class _Dimensions(Mapping[str, int]):
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    def __getitem__(self, name: str) -> int:
-        value = self._site.kept(f"dim:{name}")
-        if value is None:
-            raise KeyError(name)
-        return int(value)
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("the dimensions of a run are looked up by name")
-
-    def __len__(self) -> int:
-        raise TypeError("the dimensions of a run are looked up by name")

@@ -13,8 +13,8 @@ Learned      coordinator: the size of each party's list and of every overlap. Ea
              parties hold; with ecdh also the sizes of the lists that it relays. All of it is exact and outside the
              differential privacy of the study. Positions come back, never pseudonyms. Lists leave sealed to the
              coordinator: a party has the key, or the order of its own list, to read a recorded one with.
-Assumes      `crypto.psi_keyed`, whose key a coordinator with one party could use to try every possible id; or
-             `crypto.psi_ecdh`, where it can't.
+Assumes      `crypto.psi.keyed`, whose key a coordinator with one party could use to try every possible id; or
+             `crypto.psi.ecdh`, where it can't.
 
 A protocol mounts it as a part, lists its releases in its own declaration, so that plans show them and policies are
 asked, and calls `coordinate_alignment` first. Then the dimension `rows` is bound, and a step finds the int64 positions
@@ -26,7 +26,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +36,16 @@ from comity.crypto.psi import keyed as psi_keyed
 from comity.crypto.psi.keyed import Packed, repeated
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
-from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Blob, Count, Fields
 from comity.federation.declaring.protection import Disclosed, Sealed
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.owner.site import Site
 
 ROWS = "align.rows"
 MOST_ROWS = 1 << 24
@@ -53,7 +56,7 @@ _KEY = "identifier.name"
 
 
 @dataclass(frozen=True)
-class Alignment(Protocol):
+class Alignment(Part):
     """Private set intersection of the ids of all parties: `keyed` pseudonyms, or `ecdh` without their trust."""
 
     name = "align"

@@ -12,7 +12,7 @@ Adversary    curator and representative, each by itself: both follow the protoco
 Learned      curator: the index of the smallest value, the lowest one of equal values. Representative: nothing. Dealer:
              that an argmin of this size is computed. Everybody: the public sizes.
 Assumes      nothing but triples that neither side knows whole: from a dealer, or by oblivious transfer
-             (`crypto.ot_extension`, of which the base transfers are classical).
+             (`crypto.comparisons.ot_extension`, of which the base transfers are classical).
 
 The index is exact. It is private only as far as the values carry noise or stand in an order that the curator does not
 know; so whoever mounts this says in `index` why the curator may have it. Values lie in −2^(bits−1) … 2^(bits−1) − 1;
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +43,17 @@ from comity.crypto.comparisons.ot_extension import BASE, MULTIPLE
 from comity.crypto.comparisons.triples import SEED_BYTES, Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
 from comity.errors import Malformed, Refused, SiteLost, StudyError
-from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Blob, Count, Fields, Form
 from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
 from comity.federation.messages.codec import encode
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.owner.site import Site
 
 Result = TypeVar("Result")
 Words = NDArray[np.uint64]
@@ -61,7 +64,7 @@ MOST_ROUNDS = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Argmin(Protocol):
+class Argmin(Part):
     """`uses` computations of one size in a run, each with triples of its own.
 
     `representative` is the party that holds the parties' shares, `dealer` the party that deals triples, or None for

@@ -14,7 +14,7 @@ Learned      nothing but the number of rows. A protocol that mounts this calls `
 
 The release that opens shares has `grid` = `Products.unit` and a bound with `ring` = `Products.bits`. With rlwe the
 opened value may be one unit of 2^(−2·places) beside the product, with the small probability that
-`Plan.carry_probability` states: the unit belongs into the sensitivity of what is opened.
+`Plan.carry_probability` states: the unit belongs in the sensitivity of what is opened.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
 from comity.crypto.products.fixed_point import FixedPoint, product_bits, require
-from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Plan, Reply, Sums, pairs
+from comity.crypto.products.rlwe_plan import Plan, pairs
+from comity.crypto.products.rlwe_product import NONCE_BYTES, Encryptor, Evaluator, Reply, Sums
 from comity.errors import Malformed, Refused, StudyError
-from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Blob, Count, Each, Fields
 from comity.federation.declaring.protection import Public, Sealed
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.step import step
+
+if TYPE_CHECKING:
+    from comity.federation.coordinator.parties import Parties
+    from comity.federation.owner.site import Site
 
 Words = NDArray[np.uint64]
 
@@ -47,7 +51,7 @@ _MOST_STRETCHES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Products(Protocol):
+class Products(Part):
     """All pairs of the parties in `columns` (their public numbers of columns), in one fixed-point form.
 
     `most` is the largest number of rows that the widths are laid out for, `noise` the room for noise in product units.

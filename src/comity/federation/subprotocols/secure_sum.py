@@ -10,7 +10,8 @@
 
 Adversary    a coordinator that looks at everything, with up to `colluders` parties; it may also lie about who dropped
              out and show different lists to different parties (`comity.crypto.masking.peers` says why that gains
-nothing). Learned      coordinator: the sum over the survivors. Parties: who took part.
+             nothing).
+Learned      coordinator: the sum over the survivors. Parties: who took part.
 Assumes      AES as a pseudorandom permutation, HPKE (ML-KEM-768 + X25519) and Ed25519 under the pinned keys; colluders
              that were fixed before the parties chose their holders.
 
@@ -21,23 +22,21 @@ both can't be collected by showing different lists to different parties. The lis
 and `sum.agree[release/i]`, of which there is one ever; a party goes along with a list only if a quorum of its own
 holders stand on it and signed it, so that it never masks for a list that leaves it alone, and never opens one that
 does. Seeds and shares are sealed to keys that are deleted with the run, so that pinned keys that are stolen later open
-no recorded masks. `federation.sum_opening` is the coordinator's side.
+no recorded masks. These are the steps of the sites; the coordinator's side is `federation.subprotocols.sum_opening`.
 
 The parties of one source are a *circle*. Each circle of a run has a set-up of its own, in which no other party counts:
-neither as a holder nor as one of the survivors whose noise is relied on (`federation.sum_site`).
+neither as a holder nor as one of the survivors whose noise is relied on (`federation.owner.sum_site`).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from comity.crypto.masking import prg, shamir
-from comity.crypto.masking.peers import Degree, choose, draw_holders
+from comity.crypto.masking.peers import draw_holders
 from comity.crypto.sealing.sealed import SEALING_BYTES, lock
 from comity.errors import Refused
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -46,52 +45,20 @@ from comity.federation.declaring.forms import Array, Blob, Each, Fields, Form, N
 from comity.federation.declaring.protection import Public, Sealed
 from comity.federation.messages import rolls
 from comity.federation.messages.codec import encode
-from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.sum_site import SumSite
+from comity.federation.part import Part
+from comity.federation.step import step
+from comity.federation.subprotocols.sum_terms import degree_of, digest_of, joined, seeded_by, to_words, word
 
-Masked = NDArray[np.uint32] | NDArray[np.uint64]
+if TYPE_CHECKING:
+    from comity.federation.owner.site import Site
+    from comity.federation.owner.sum_site import SumSite
 
 _SHARE = Blob(shamir.SHARE_BYTES)
 _SHARES = Fields({"seed": Blob(32), "self": Each(_SHARE, "sums"), "will": Each(_SHARE, "sums")}, optional=("seed",))
 _SIGNATURE = Blob(64)
 
 
-def degree_of(who: Consortium) -> Degree:
-    return choose(who.size, who.colluders, who.dropouts)
-
-
-def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
-    """The holders with which a party makes a pair mask: each of them, or where every pair are each other's holders one
-    of the two."""
-    return tuple(holders) if degree_of(who).degree < who.size - 1 else tuple(h for h in holders if party < h)
-
-
-def word(release: Release, who: Consortium) -> str:
-    """32-bit words where the sum and its noise fit with room to spare: half the bytes and half the masks."""
-    return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
-
-
-def digest_of(*lists: Sequence[str]) -> bytes:
-    """What lists are signed by: encoding them for every signature would take most of the time of a large sum."""
-    return joined(*map(rolls.digest, lists))
-
-
-def joined(*digests: bytes) -> bytes:
-    """`digest_of` lists whose own digests are known."""
-    return digests[0] if len(digests) == 1 else hashlib.sha256(encode(list(digests))).digest()
-
-
-def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
-    return np.ascontiguousarray(units.view("<u8").astype(dtype))
-
-
-def to_units(words: Masked) -> NDArray[np.int64]:
-    """The signed integer that a word stands for."""
-    return words.view("<i4").astype("<i8") if words.dtype.str == "<u4" else words.view("<i8")
-
-
-class SecureSum(Protocol):
+class SecureSum(Part):
     name = "sum"
 
     def declare(self, who: Consortium) -> Declaration:

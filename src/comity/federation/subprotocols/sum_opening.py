@@ -8,10 +8,10 @@ that dealt wrong shares to nearly everyone ends the run, since what it masked ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,58 @@ from numpy.typing import NDArray
 from comity.crypto.masking import prg, shamir
 from comity.crypto.sealing.sealed import unlock
 from comity.errors import Malformed, SiteLost, Stopped
-from comity.federation.coordinator.parties import RUN_KEYS, Parties
 from comity.federation.declaring.consortium import Consortium
-from comity.federation.declaring.declaration import Circle, Release
+from comity.federation.declaring.declaration import Circle
+from comity.federation.declaring.release import Release
 from comity.federation.messages.codec import decode, encode
-from comity.federation.subprotocols.secure_sum import degree_of, digest_of, to_units, word
+from comity.federation.subprotocols.sum_terms import degree_of, digest_of, to_units, word
 
 
-@dataclass(frozen=True)
+class Summing(Protocol):
+    """The run that a sum is opened in, as this needs it; `ask` asks for steps of the secure sum."""
+
+    @property
+    def study(self) -> str: ...
+
+    @property
+    def run(self) -> str: ...
+
+    @property
+    def consortium(self) -> Consortium: ...
+
+    @property
+    def alive(self) -> list[str]: ...
+
+    @property
+    def set_ups(self) -> dict[int, SetUp]: ...
+
+    @property
+    def run_keys(self) -> Mapping[str, Mapping[str, bytes]]: ...
+
+    def lose(self, party: str, why: str) -> None: ...
+
+    def ask(
+        self,
+        step: str,
+        *,
+        to: Iterable[str] | None = None,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
+        label: str | int = 0,
+        need: int | None = None,
+        valid: Callable[[str, Mapping[str, Any]], None] | None = None,
+        **values: Any,
+    ) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+@dataclass(eq=False)
 class SetUp:
-    """What the parties of a circle agreed on for all of its sums."""
+    """What the parties of a circle agreed on for all of its sums, and what was seen of them since."""
 
     members: tuple[str, ...]
     holders: Mapping[str, tuple[str, ...]]  # of each party, itself last: the points of its shares
     wills: Mapping[str, Mapping[str, bytes]]
     roll: Mapping[str, bytes]
+    seated: bool = False  # who has masked once has seen the signatures of the roll
     wrong: set[str] = field(default_factory=set)  # gave a share that does not belong to its secret
 
     @cached_property
@@ -42,20 +79,24 @@ class SetUp:
         return {holder: set(of) for holder, of in _inverse({p: self.holders[p] for p in self.members}).items()}
 
 
-def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The sum of a contributed release, and over whose contributions."""
-    label, view = f"{release.name}/{index}", parties.under("sum")
-    circle = parties.agreed.circle(label)
-    who, degree = circle.who, degree_of(circle.who)
-    agreed = _set_up(parties, view, circle)
-    # In the complete graph so many suffice; in a sparse one every neighbourhood needs its own.
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """The sum of a contributed release in grid units, and over whose contributions."""
+
+    units: NDArray[np.int64]
+    over: tuple[str, ...]
+
+
+def open_sum(parties: Summing, circle: Circle, release: Release, index: int) -> Sum:
+    """Open one sum of a circle, once each of its parties has contributed."""
+    label, who, degree = f"{release.name}/{index}", circle.who, degree_of(circle.who)
+    agreed = _set_up(parties, circle)
+    # In the complete graph a threshold suffices; in a sparse one every party needs enough of its own holders.
     need = degree.threshold if degree.degree == who.size - 1 else who.survivors
     present = set(parties.alive)
     asked = [party for party in agreed.members if party in present]
-    # Who has masked once has seen the signatures.
-    seated = f"sum.seated/{circle.place}"
-    signatures = {} if seated in parties.memo else agreed.roll
-    parties.memo[seated] = True
+    signatures = {} if agreed.seated else agreed.roll
+    agreed.seated = True
     roll = {party: {"roll": _of_holders(agreed, party, signatures, degree.quorum)} for party in asked}
     dtype = word(release, who)
 
@@ -63,14 +104,14 @@ def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np
         if values["masked"].shape != release.shape or values["masked"].dtype.str != dtype:
             raise Malformed(f"{party} sent a masked vector of another form than {label} declares", code="form")
 
-    masked = view.ask("mask", each=roll, label=label, need=who.survivors, valid=is_masked)
+    masked = parties.ask("mask", each=roll, label=label, need=who.survivors, valid=is_masked)
     survivors = sorted(masked)
     listed = digest_of(list(agreed.members), survivors)
 
     def consents(party: str, values: Mapping[str, Any]) -> None:
         _verify(parties, party, values["consent"], "survivors", label, listed)
 
-    signed = view.ask("agree", survivors=survivors, to=survivors, label=label, need=need, valid=consents)
+    signed = parties.ask("agree", survivors=survivors, to=survivors, label=label, need=need, valid=consents)
     consent = {party: values["consent"] for party, values in signed.items()}
     alive = set(survivors)
 
@@ -80,7 +121,7 @@ def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np
             raise Malformed(f"{party} gave shares of other parties than those it holds them of", code="form")
 
     each = {party: {"consents": _of_holders(agreed, party, consent, degree.quorum)} for party in consent}
-    opened = view.ask("unmask", each=each, label=label, need=need, valid=opens)
+    opened = parties.ask("unmask", each=each, label=label, need=need, valid=opens)
 
     def rebuilt(kind: str, party: str) -> bytes:
         points = {giver: point for point, giver in enumerate(agreed.holders[party], 1)}
@@ -109,7 +150,7 @@ def open_sum(parties: Parties, release: Release, index: int) -> tuple[NDArray[np
     for lost in agreed.members:
         if lost not in alive:
             _without(total, lost, _will(parties, agreed, label, lost, rebuilt("will", lost)), alive)
-    return to_units(total) >> np.int64(64 - release.ring), tuple(survivors)
+    return Sum(to_units(total) >> np.int64(64 - release.ring), tuple(survivors))
 
 
 def _without(total: Any, lost: str, will: Mapping[str, Mapping[str, bytes]], alive: Collection[str]) -> None:
@@ -120,7 +161,7 @@ def _without(total: Any, lost: str, will: Mapping[str, Mapping[str, bytes]], ali
                 apply(total, seed)
 
 
-def _will(parties: Parties, agreed: SetUp, label: str, lost: str, key: bytes) -> Mapping[str, Mapping[str, bytes]]:
+def _will(parties: Summing, agreed: SetUp, label: str, lost: str, key: bytes) -> Mapping[str, Mapping[str, bytes]]:
     context = encode([parties.study, parties.run, "will", label, lost])
     try:
         match decode(unlock(key, agreed.wills[lost][label], context)):
@@ -138,22 +179,20 @@ def _of_holders(agreed: SetUp, party: str, signatures: Mapping[str, bytes], quor
     return {holder: signatures[holder] for holder in [h for h in agreed.holders[party] if h in signatures][:quorum]}
 
 
-def _verify(parties: Parties, party: str, signature: bytes, *what: Any) -> None:
+def _verify(parties: Summing, party: str, signature: bytes, *what: Any) -> None:
     parties.consortium.roster[party].verify(signature, encode([parties.study, parties.run, *what]))
 
 
 # Once per run and circle, for all of its sums.
 
 
-def _set_up(parties: Parties, view: Parties, circle: Circle) -> SetUp:
-    name = f"sum/{circle.place}"
-    if name not in parties.memo:
-        parties.memo[name] = _agreed(parties, view, circle)
-    found: SetUp = parties.memo[name]
-    return found
+def _set_up(parties: Summing, circle: Circle) -> SetUp:
+    if circle.place not in parties.set_ups:
+        parties.set_ups[circle.place] = _agreed(parties, circle)
+    return parties.set_ups[circle.place]
 
 
-def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
+def _agreed(parties: Summing, circle: Circle) -> SetUp:
     who, label = circle.who, circle.place
     least, sums = who.survivors, set(circle.sums)
 
@@ -162,11 +201,11 @@ def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
         if len(chosen) != degree_of(who).degree or party in chosen or not all(map(who.knows, chosen)):
             raise Malformed(f"{party} chose other holders than it may", code="form")
 
-    advertised = view.ask("advertise", to=who.parties, label=label, need=least, valid=advertises)
+    advertised = parties.ask("advertise", to=who.parties, label=label, need=least, valid=advertises)
     holders = {party: (*values["holders"], party) for party, values in advertised.items()}
-    signed = parties.memo[RUN_KEYS]
+    signed = parties.run_keys
     keys = {p: {"keys": {h: signed[h] for h in holders[p] if h in holders and h != p}} for p in holders}
-    dealt = view.ask("deal", each=keys, label=label, need=least)
+    dealt = parties.ask("deal", each=keys, label=label, need=least)
     dealt_to = _inverse({party: holders[party] for party in dealt})
     dealers = {party: {"dealers": [dealer for dealer in dealt_to[party] if dealer != party]} for party in dealt}
 
@@ -174,14 +213,14 @@ def _agreed(parties: Parties, view: Parties, circle: Circle) -> SetUp:
         if set(values["wills"]) != sums or not set(values["unserved"]) <= set(dealers[party]["dealers"]):
             raise Malformed(f"{party} left no will for each sum", code="form")
 
-    met = view.ask("meet", each=dealers, label=label, need=least, valid=meets)
+    met = parties.ask("meet", each=dealers, label=label, need=least, valid=meets)
     members = _members({party: values["unserved"] for party, values in met.items()}, who)
     listed = digest_of(members)
 
     def enlists(party: str, values: Mapping[str, Any]) -> None:
         _verify(parties, party, values["enlisted"], "members", str(label), listed)
 
-    enlisted = view.ask("enlist", members=members, to=members, label=label, need=least, valid=enlists)
+    enlisted = parties.ask("enlist", members=members, to=members, label=label, need=least, valid=enlists)
     return SetUp(
         members=tuple(members),
         holders=holders,
@@ -202,8 +241,8 @@ def _inverse(holders: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]
 def _members(unserved: Mapping[str, list[str]], who: Consortium) -> list[str]:
     """The parties that met, without those that the others could not work with.
 
-    Who dealt what is no share is named by its holders, and a party may name others without cause: the one with most
-    quarrels goes first, the one who was named before the one who named it.
+    Holders name whoever dealt them something that is no share, and may name others without cause: the one with most
+    quarrels goes first, and of two that have as many the one who was named.
     """
     members = set(unserved)
     quarrels = {(named, by) for by, names in unserved.items() for named in names if named in members}

@@ -15,7 +15,7 @@ from comity.errors import Malformed
 from comity.privacy.accounting import Spent
 from comity.privacy.composition import Grant, ceiling, delta_of, enters, epsilon_left, left_of, usual, within
 from comity.privacy.currency import Currency
-from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, parse_loss
+from comity.privacy.loss import GDP, LOSSES, ZCDP, Approx, Loss, Pure, loss_of, parse_loss
 from comity.privacy.unit import Neighbours, Unit
 
 _WIDE = Context(prec=120)
@@ -55,7 +55,7 @@ class Balance:
         assert self.granted is not None
         epsilon = LOSSES.add(self.granted.epsilon, more.epsilon)
         delta = LOSSES.add(delta_of(self.granted), delta_of(more))
-        return Approx(epsilon, delta) if delta else Pure(epsilon)
+        return loss_of(epsilon, delta)
 
     def raised(self, more: Grant, currency: Currency | None = None, most: Loss | None = None) -> Balance:
         if self.granted is None:

@@ -313,7 +313,7 @@ class OnDisk:
             return _contains(connection, seen)
 
     def try_writing(self) -> None:
-        """Refuses a file that may be written and whose own header forbids it; one on read-only media can be read."""
+        """Refuses a file that could be written but for its own header; one on read-only media can be read."""
         handle = self._handle()
         writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
         if writable and not handle.inside:

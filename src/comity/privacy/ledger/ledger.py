@@ -9,10 +9,9 @@ Against    Crashes, races, copies of the object (it travels by path), a file edi
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,13 @@ from comity.entropy import fresh_seed
 from comity.errors import BadInput, Refused
 from comity.privacy.composition import Grant
 from comity.privacy.currency import Currency
-from comity.privacy.ledger.account import Account, account
-from comity.privacy.ledger.chain import FIELDS, Entry, Row, row_from
-from comity.privacy.ledger.check import check_whole, replayed, rows_of, stored_accounts
-from comity.privacy.ledger.commits import CommitHead, find_commit, last_commits
+from comity.privacy.ledger.account import Account
+from comity.privacy.ledger.chain import Entry
+from comity.privacy.ledger.commits import CommitHead
+from comity.privacy.ledger.export import verify_export, write_entries
 from comity.privacy.ledger.file import OnDisk
 from comity.privacy.ledger.memory import InMemory
+from comity.privacy.ledger.reading import Readable, Run, Verified
 from comity.privacy.ledger.schema import sound
 from comity.privacy.ledger.shared import Seat, SharedFile
 from comity.privacy.ledger.transaction import Draw, Transaction
@@ -49,27 +49,6 @@ __all__ = [
     "verify_export",
 ]
 
-_FORMATS = ("comity-ledger-1", "comity-ledger-2")
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A chain that holds: how many entries, the last head, and what is missing when the ledger is frozen."""
-
-    entries: int
-    head: str
-    frozen: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run as a ledger knows it: `state` is open, or how it ended."""
-
-    run: str
-    dataset: str
-    study: str
-    state: str
-
 
 @dataclass(frozen=True, slots=True)
 class _Founding:
@@ -85,15 +64,14 @@ class _Undone(Exception):
     """Ends a trial."""
 
 
-class Ledger:
+class Ledger(Readable):
     """A budget in a file (`create`, then `Ledger(path)`), or in memory for a simulated party (`in_memory`).
 
     Copying it gives the same ledger, and pickling sends its path, so that a cross-validation over an
     estimator that is bound to it is debited for every fit.
     """
 
-    __slots__ = ("__weakref__", "_founding", "_place")
-    _place: OnDisk | InMemory
+    __slots__ = ("__weakref__", "_founding")
     _founding: _Founding | None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -186,7 +164,7 @@ class Ledger:
         if isinstance(self._place, InMemory) and self._founding is not None and not self._place.is_held:
             with self.transaction():
                 pass
-        return self._place.reading()
+        return super().reading()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -215,8 +193,8 @@ class Ledger:
 
     @contextmanager
     def trial(self) -> Iterator[Transaction]:
-        """A transaction of which nothing stays: it refuses what would be refused, and inside it the accounts are those
-        that would be."""
+        """A transaction that is always undone: it refuses what would be refused, and inside it the accounts are what
+        they would become."""
         with suppress(_Undone), self.transaction() as transaction:
             yield transaction
             raise _Undone
@@ -272,71 +250,9 @@ class Ledger:
 
     # Looking
 
-    def head(self) -> str:
-        """The newest head of the entries: a hash that tells nothing by itself."""
-        with self.reading() as connection, sound(self._place.name):
-            query = "SELECT head FROM entries WHERE owner = ? ORDER BY seq DESC LIMIT 1"
-            head: str = connection.execute(query, (self._place.owner,)).fetchone()[0]
-        return head
-
-    def commit_head(self) -> CommitHead:
-        """The newest commit: whoever remembers it notices when this file is rolled back."""
-        with self.reading() as connection, sound(self._place.name):
-            last = last_commits(connection, self._place.owner)[0]
-            query = "SELECT id FROM ledgers WHERE owner = ?"
-            (ledger,) = connection.execute(query, (self._place.owner,)).fetchone()
-        return CommitHead(ledger, last.count, last.head.hex())
-
-    def knows_commit(self, count: int, head: str) -> bool:
-        with self.reading() as connection, sound(self._place.name):
-            return find_commit(connection, self._place.owner, count) == head
-
-    def lacks_commit(self, ledger: str, count: int, head: str) -> bool:
-        """Whether this is the ledger that is meant, and has no such commit."""
-        with self.reading() as connection, sound(self._place.name):
-            query = (
-                "SELECT (SELECT head FROM commits WHERE owner = ?1 AND count = ?3) FROM ledgers "
-                "WHERE owner = ?1 AND id = ?2"
-            )
-            found = connection.execute(query, (self._place.owner, ledger, count)).fetchone()
-            return found is not None and (found[0] is None or bytes(found[0]).hex() != head)
-
     def truncate_log(self) -> bool:
         """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
         return self._place.truncate_log()
-
-    def entries(self) -> list[Entry]:
-        with self.reading() as connection, sound(self._place.name):
-            return [Entry(*row) for row in self._rows(connection)]  # type: ignore[arg-type]
-
-    def _rows(self, connection: sqlite3.Connection) -> Iterable[Row]:
-        return rows_of(connection, self._place.owner)
-
-    def runs(self) -> list[Run]:
-        """Every run that reserved here, in the order of their ids."""
-        with self.reading() as connection, sound(self._place.name):
-            query = "SELECT run, dataset, study, state FROM runs WHERE owner = ? ORDER BY run"
-            return [Run(*row) for row in connection.execute(query, (self._place.owner,))]
-
-    def summary(self) -> list[Account]:
-        """One account per dataset."""
-        seen = self._place.seen()
-        with self.reading() as connection, sound(self._place.name):
-            frozen = self._frozen(connection, seen)
-            simulated = isinstance(self._place, OnDisk) and self._place.simulated
-            return [
-                account(name, Unit(unit), Neighbours(neighbours), balance, frozen, simulated)
-                for name, (unit, neighbours, balance) in stored_accounts(connection, self._place.owner).items()
-            ]
-
-    def verify(self) -> Verified:
-        """Follows the chains from the first entry and derives every sum again; refuses where one differs."""
-        seen = self._place.seen()
-        with self.reading() as connection:
-            count, head = check_whole(connection, self._place.owner, self._place.name)
-            frozen = self._frozen(connection, seen)
-        self._place.try_writing()
-        return Verified(count, head, frozen)
 
     def export(self, to: str | os.PathLike[str] | TextIO) -> Verified:
         """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere."""
@@ -349,21 +265,11 @@ class Ledger:
             raise BadInput(f"{to}: the export can't be written ({error.strerror})", code="export") from error
 
     def _exported(self, file: TextIO) -> Verified:
-        seen, count, head = self._place.seen(), 0, ""
-        file.write(f'{{"format": "{_FORMATS[-1]}", "entries": [')
+        seen = self._place.seen()
         with self.reading() as connection, sound(self._place.name):
-            for row in self._rows(connection):
-                file.write((",\n" if count else "\n") + json.dumps(dict(zip(FIELDS, row, strict=True))))
-                count, head = count + 1, str(row[-1])
+            count, head = write_entries(self._rows(connection), file)
             frozen = self._frozen(connection, seen)
-        file.write(f'\n], "head": "{head}"}}\n')
         return Verified(count, head, frozen)
-
-    def _frozen(self, connection: sqlite3.Connection, seen: Seen | None) -> str:
-        durable: str = connection.execute(
-            "SELECT frozen FROM ledgers WHERE owner = ?", (self._place.owner,)
-        ).fetchone()[0]
-        return durable or self._place.lost(connection, seen)
 
     # Travelling
 
@@ -396,20 +302,3 @@ def _found(transaction: Transaction, founding: _Founding) -> None:
         currency=founding.currency,
         simulated=founding.simulated,
     )
-
-
-def verify_export(exported: object) -> Verified:
-    """Checks an exported ledger: its chain, and that each entry was allowed after those before it."""
-    where = "export"
-    if not isinstance(exported, Mapping) or exported.get("format") not in _FORMATS:
-        raise BadInput(f"expected an exported ledger of format {' or '.join(_FORMATS)}: export it again", code="export")
-    if not isinstance(exported.get("entries"), list):
-        raise BadInput(
-            "expected an exported ledger, found one without a list of entries: export it again", code="export"
-        )
-    rows = [row_from(fields, where=where) for fields in exported["entries"]]
-    with sound(where):
-        replay, count, head = replayed(rows, where)
-    if exported.get("head") != head:
-        raise Refused("export: the last head is not the one stated, so entries are missing at the end", code="chain")
-    return Verified(count, head, replay.frozen)

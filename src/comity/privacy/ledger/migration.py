@@ -1,4 +1,4 @@
-"""Ledgers of the first format, whose grants let kinds of loss mix as their owner went, which does not hold.
+"""Ledgers of the first format, in which a grant was spent on losses of several kinds: no sum of these holds.
 
 Each account is given a currency, by an entry of its own behind the old ones. A pure grant stays as it is. One with a δ
 is counted in concentrated DP: what was spent there is Σρ + Σε²/2, which holds however it was chosen. An account that

@@ -45,7 +45,7 @@ class Replay:
         self.runs: dict[str, tuple[str, str, str]] = {}
         # Part and reserved loss of each draw of an open run, and whether it is drawn.
         self._draws: dict[str, dict[tuple[str, int | None], tuple[str, str, bool]]] = {}
-        # Accounts of the first format, counted beside in concentrated DP.
+        # Accounts of the first format, counted in concentrated DP too.
         self._beside: dict[str, Balance] = {}
 
     def take(self, row: Row) -> None:
@@ -227,7 +227,8 @@ def _follows(balance: Balance) -> bool:
 
 
 def _concentrated(loss: Loss) -> Loss:
-    """What a loss counts beside: ε²/2 of a pure one; an (ε, δ) has no ρ and decides the currency instead."""
+    """The ρ that a loss is counted as too: ε²/2 for a pure one; an (ε, δ) has none, and decides the currency
+    instead."""
     match loss:
         case Pure(epsilon=epsilon) | Approx(epsilon=epsilon):
             return ZCDP(at_least(LOSSES.divide(LOSSES.multiply(epsilon, epsilon), Decimal(2))))

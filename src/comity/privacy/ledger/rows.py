@@ -24,9 +24,9 @@ _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES (?{', ?' * len(FIELDS)})"
 LedgerRow = tuple[str, str, int]
 
 
-# An entry that is a day or more older than one before it was written by a clock that had been set back: when it was is
-# not known, and it counts whenever it is asked for. What lies a day ahead of the clock by which it is asked for was
-# written by one that was ahead, and says nothing about those after it.
+# An entry that is a day or more older than one before it was written while the clock was behind: when that was is not
+# known, so it always counts. One that lies a day ahead of the clock that asks was written while the clock was ahead,
+# and says nothing about those after it.
 _TIMED = """WITH timed AS (
     SELECT run, kind, dataset, loss, time, max(
         CASE WHEN julianday(time) <= julianday(?4) + 1 THEN time END

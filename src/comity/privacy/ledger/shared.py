@@ -1,9 +1,9 @@
 """Ledgers of the simulated parties of one run, in one file, so that a run of hundreds can be resumed after a kill.
 
-They stand for ledgers, and are none: one connection serves all parties in turn, whoever holds the file holds every
-budget in it, and no witness notices a copy that was put back. What is committed outlives the process, but is not
+They take the place of ledgers and guard nobody: one connection serves all parties in turn, whoever holds the file holds
+every budget in it, and no witness notices a copy that was put back. What is committed outlives the process, but is not
 forced to the disk for each party: after a power cut a run whose journal is ahead of the file is refused. An owner's own
-ledger is a file of its own (`comity.privacy.ledger.file`), in which every commit is.
+ledger is a file of its own (`comity.privacy.ledger.file`), where every commit is forced to the disk.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def shortfall(
 ) -> Shortfall:
     """Why a run that costs `wanted` does not fit.
 
-    `converted`: the study states others, in its own relation or kind; `pure`: pure ones.
+    `converted` says that the study states other figures, in its own relation or kind; `pure` that all of them are pure.
     """
     granted, held = balance.granted, balance.committed
     assert granted is not None and balance.left is not None

@@ -6,32 +6,21 @@ as it was.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from comity.errors import BadInput, BudgetExceeded, Malformed, Refused
 from comity.privacy.accounting import Spent, convert
-from comity.privacy.composition import Grant, check_currency, entered, usual, written_off
-from comity.privacy.currency import Currency
-from comity.privacy.ledger.account import Balance, grant_text
+from comity.privacy.composition import entered, written_off
+from comity.privacy.ledger.account import Balance
 from comity.privacy.ledger.chain import Row, is_head
-from comity.privacy.ledger.commits import (
-    Commit,
-    CommitHead,
-    append_commit,
-    commit_head,
-    find_commit,
-    notes_digest,
-    state_of,
-)
+from comity.privacy.ledger.granting import Granting
 from comity.privacy.ledger.replay import ENDED
-from comity.privacy.ledger.rows import Rows, grant_marks, line, number, row
+from comity.privacy.ledger.rows import line, number, row
 from comity.privacy.ledger.shortfall import shortfall
-from comity.privacy.ledger.witness import UNWITNESSED, frozen_sentence
-from comity.privacy.loss import Approx, Loss, Pure, parse_loss
+from comity.privacy.ledger.witness import UNWITNESSED
+from comity.privacy.loss import Loss, Pure, parse_loss
 from comity.privacy.parallel import WHOLE, Parts
 from comity.privacy.permit import Permit
 from comity.privacy.unit import Neighbours, Unit
@@ -53,78 +42,8 @@ class Draw:
     part: str = WHOLE
 
 
-class Transaction:
-    """The open transaction of one ledger. `connection` is for tables of others that must commit with it.
-
-    Rows of other tables in the same file belong to `owner`, since simulated ledgers share a database.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, *, owner: int, where: str, lost: str) -> None:
-        self.connection = connection
-        self.owner = str(owner)
-        self.thawed = False
-        self._rows = Rows(connection, owner, where)
-        self._where = where
-        self._lost = lost
-        self._permits: list[Permit] = []
-        self._over = False
-        self._owner = owner
-        self._changes = connection.total_changes
-        self._notes: list[bytes] = []
-        self._sealed: Commit | None = None
-
-    # Datasets and grants
-
-    def found(
-        self,
-        *,
-        nonce: str,
-        dataset: str,
-        grant: Grant | None,
-        unit: Unit,
-        neighbours: Neighbours,
-        currency: Currency | None = None,
-        simulated: bool = False,
-    ) -> None:
-        """The first entry of a new ledger."""
-        self._rows.found(nonce, simulated=simulated)
-        step = "simulated" if simulated else ""
-        self._open_account("create", dataset, grant, currency, unit, neighbours, note=nonce, step=step)
-
-    @property
-    def is_founded(self) -> bool:
-        return self._rows.is_founded()
-
-    def add_dataset(
-        self, *, dataset: str, grant: Grant, unit: Unit, neighbours: Neighbours, currency: Currency | None = None
-    ) -> None:
-        """A further dataset with a budget of its own; the losses of people who are in both add up unseen."""
-        if dataset in self._rows.datasets():
-            raise BadInput(f"{self._where}: there is a dataset {dataset} already: grant more instead", code="exists")
-        self._open_account("dataset", dataset, grant, currency, unit, neighbours, note="")
-
-    def grant_more(self, loss: Grant, why: str, *, dataset: str | None = None) -> None:
-        """Raises a dataset's ceiling; the total granted is what its owner promises.
-
-        The currency stays, except that a pure grant of which nothing was used takes its first δ as any new grant.
-        """
-        self._require_grant(loss)
-        name = self._dataset(dataset)
-        unit, neighbours, balance = self._rows.account(name)
-        line("why", why, BadInput)
-        if balance.granted is not None:
-            total, currency = balance.total(loss), balance.currency
-            if balance.is_untouched and currency is Currency.PURE:
-                currency = usual(total)
-            assert currency is not None
-            check_currency(currency, total, f"{self._where}: {name}")
-            balance = balance.raised(loss, currency)
-        mechanism, sensitivity = grant_marks(balance)
-        entry = row(name, unit, neighbours, mechanism=mechanism, sensitivity=sensitivity, loss=loss.as_text(), note=why)
-        self._append("grant", [entry])
-        self._rows.settle(name, balance)
-
-    # Runs
+class Transaction(Granting):
+    """The open transaction of one ledger: runs, and what somebody saw that the file lacks."""
 
     def reserve(
         self,
@@ -237,9 +156,9 @@ class Transaction:
     def spent_since(self, moment: str, *, now: str, dataset: str | None = None) -> Spent:
         """What was spent of a dataset at this moment (an ISO time in UTC) or later, and what open runs may still spend.
 
-        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, for
-        times need not follow each other where a clock was set back: what was written by a clock that was behind may
-        have been since, and counts. `now` is the time by the clock that asks, which is when a run begins.
+        A run counts whole if any draw of it was made since: never less than what was drawn. It reads all entries, since
+        times need not be in order where a clock was set back: what a clock that was behind wrote may have been later
+        than it says, and counts. `now` is the time by the clock that asks, which is when a run begins.
         """
         name = self._dataset(dataset)
         balance = self._rows.account(name)[2]
@@ -267,52 +186,13 @@ class Transaction:
         """As `close`, by the owner of the site, of a run that nobody will end. Ended runs stay as they are."""
         self._end("abandon", run)
 
-    # Commits
-
-    def note(self, digest: bytes) -> None:
-        """Adds what the caller wrote to its own tables to the head of this commit."""
-        if not isinstance(digest, bytes) or not 0 < len(digest) <= 64:
-            raise Malformed("a note is a digest of 1 to 64 bytes", code="ledger")
-        self._require_unsealed()
-        self._notes.append(digest)
-
-    def commit_head(self) -> CommitHead:
-        """The head that this commit will have: from here on nothing can be noted or appended in this transaction.
-
-        A transaction that asked for its head commits under it, also when nothing else changed.
-        """
-        if self._sealed is None:
-            (count, before), (seq, entry_head) = self._rows.last_of_both()
-            state, notes = state_of(self.connection, self._owner, self._rows.ledger()), notes_digest(self._notes)
-            head = commit_head(before, count + 1, entry_head, state, notes)
-            self._sealed = Commit(count + 1, seq, state, notes, head)
-        return CommitHead(self._rows.id(), self._sealed.count, self._sealed.head.hex())
-
-    def finish(self) -> CommitHead | None:
-        """Writes the row of this commit, if anything changed. The last act of a transaction."""
-        changed = self.connection.total_changes != self._changes or self._notes or self._sealed is not None
-        if not changed or self._over:
-            return None
-        head = self.commit_head()
-        assert self._sealed is not None
-        append_commit(self.connection, self._owner, self._sealed)
-        return head
-
-    def knows_commit(self, count: int, head: str) -> bool:
-        return find_commit(self.connection, self._owner, count) == head
-
     # Roll-backs
-
-    @property
-    def frozen(self) -> str:
-        """What somebody saw and the file lacks; empty when the ledger may be used."""
-        return self._rows.frozen() or self._lost
 
     def remember_commit(self, ledger: str, count: int, head: str) -> None:
         """Freezes the ledger when it is the one meant and lacks that commit; heads of others tell it nothing.
 
         The caller must know that the owner issued the head, for instance by its signature: whoever can show any head
-        can freeze the ledger, though never make it spend. A head that froze it once does not again.
+        can freeze the ledger, though never make it spend. A head freezes it once only.
         """
         if not is_head(ledger) or not is_head(head) or isinstance(count, bool) or not isinstance(count, int):
             raise Malformed("a commit is a ledger's id, a number and a head", code="head")
@@ -347,82 +227,7 @@ class Transaction:
         self._rows.freeze("")
         self._lost, self.thawed = "", True
 
-    # The end of the transaction
-
-    def committed(self) -> None:
-        self._over = True
-
-    def rolled_back(self) -> None:
-        """The debits did not happen, so permits that were not used yet must not draw."""
-        self._over = True
-        for permit in self._permits:
-            with suppress(Refused):
-                permit.use()
-
     # Checks and parts of the above
-
-    def _open_account(
-        self,
-        kind: str,
-        dataset: str,
-        grant: Grant | None,
-        currency: Currency | None,
-        unit: Unit,
-        neighbours: Neighbours,
-        *,
-        note: str,
-        step: str = "",
-    ) -> None:
-        line("dataset", dataset, BadInput)
-        if grant is None:
-            balance = Balance.opened(None)
-        else:
-            self._require_grant(grant)
-            chosen = usual(grant) if currency is None else Currency(currency)
-            check_currency(chosen, grant, f"{self._where}: {dataset}")
-            balance = Balance.opened(grant, chosen)
-        mechanism, sensitivity = grant_marks(balance)
-        entry = row(
-            dataset,
-            Unit(unit),
-            Neighbours(neighbours),
-            mechanism=mechanism,
-            sensitivity=sensitivity,
-            loss=grant_text(grant),
-            step=step,
-            note=note,
-        )
-        self._append(kind, [entry])
-        self._rows.open_account(dataset, unit, neighbours, balance)
-
-    def _append(self, kind: str, rows: Sequence[Row]) -> None:
-        if self._over:
-            raise Refused(f"{self._where}: the transaction is over; begin another", code="ledger")
-        self._require_unsealed()
-        self._rows.append(kind, rows)
-
-    def _require_unsealed(self) -> None:
-        if self._sealed is not None:
-            raise Refused(
-                f"{self._where}: the head of this commit was given out, so nothing can be added to it: "
-                "ask for the head last",
-                code="ledger",
-            )
-
-    def _require_grant(self, grant: Grant) -> None:
-        if not isinstance(grant, Pure | Approx):
-            raise BadInput(
-                f"{self._where}: a grant is an epsilon, with a delta or without; found {grant}", code="grant"
-            )
-
-    def _dataset(self, dataset: str | None) -> str:
-        """The dataset that is meant; the only one when none is named."""
-        if dataset is not None:
-            return dataset
-        names = self._rows.datasets()
-        if len(names) != 1:
-            raise BadInput(f"{self._where} holds the datasets {', '.join(names)}: name one of them", code="dataset")
-        return names[0]
 
     def _require_open(self, run: str) -> tuple[str, str]:
         found = self._rows.run(line("run", run))
@@ -458,8 +263,8 @@ class Transaction:
         self._rows.end_run(run, ENDED[kind])
 
     def _drawn(self, run: str, part: str, balance: Balance) -> Parts:
-        """What a run has drawn of each part so far; of no interest to a draw that reads all records, which adds its
-        whole loss."""
+        """What a run has drawn of each part so far. A draw that reads all records adds its whole loss, and needs none
+        of this."""
         if part == WHOLE:
             return Parts()
         made = ((of, loss) for of, loss, drawn in self._rows.promised(run) if drawn)
@@ -468,9 +273,3 @@ class Transaction:
     def _freeze(self, head: str, who: str) -> None:
         self._append("freeze", [row("", "", "", step=who, note=head)])
         self._rows.freeze(head)
-
-    def require_thawed(self) -> None:
-        """Refuses while something is missing that somebody saw: nothing is promised, drawn or answered."""
-        lost = self.frozen
-        if lost:
-            raise Refused(frozen_sentence(self._where, lost), code="frozen")

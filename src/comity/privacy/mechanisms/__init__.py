@@ -52,7 +52,7 @@ class Noise(Protocol):
 
     @property
     def charged(self) -> Loss:
-        """What one draw costs: of a budget in other terms, the loss that it buys."""
+        """What one draw costs: where the budget is in other terms, the loss that it buys."""
         ...
 
     @property

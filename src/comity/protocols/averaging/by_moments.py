@@ -30,7 +30,6 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours
-from comity.protocols.averaging.rule import shared_factor
 
 Floats = NDArray[np.float64]
 
@@ -141,12 +140,6 @@ def fitted(layout: Moments, opened: Floats, *, records: int, deviation: float, c
     if not classes:
         squared = squared + along @ bias(found, max(0.0, square), TARGET) ** 2
     return Regression(factor * found.weights, factor * np.sqrt(squared), along @ found.shrunk)
-
-
-def deviation_of(release: Release, who: Consortium) -> float:
-    """Of the noise in one opened entry: that of a trusted curator times √(K / (U − t))."""
-    scale = release.scale(who)
-    return release.deviation(scale) * scale.grid * shared_factor(who)
 
 
 def within_reach(rows: Floats, reach: float) -> Floats:

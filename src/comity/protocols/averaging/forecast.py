@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from comity.federation.declaring.consortium import Consortium
 from comity.protocols.averaging import rule
-from comity.protocols.averaging.by_moments import deviation_of
 from comity.protocols.averaging.sizes import together
 
 if TYPE_CHECKING:
@@ -40,15 +39,14 @@ def expectation(built: Averaging, who: Consortium) -> str:
     """How much noise to expect, and that it drowns everything where it does."""
     way, declared, records = built.way(who), built.declare(who), together(built.sizes, who)
     if way == "moments":
-        noise = deviation_of(declared["moments"], who)
+        noise = declared["moments"].opened_deviation(who)
         useless = ", so expect a useless model: raise epsilon or bring more records"
         return (
             f"each released sum of products carries noise of deviation {noise:.3g}, where a record counts at most 1 of "
             f"{records:,}{useless if noise * sqrt(built.features) > records else ''}"
         )
     release = declared["gradient" if way == "gradient" else "models"]
-    scale = release.scale(who)
-    noise = release.deviation(scale) * scale.grid * rule.shared_factor(who) * sqrt(prod(built.shape)) / records
+    noise = release.opened_deviation(who) * sqrt(prod(built.shape)) / records
     if way == "gradient":
         cut = built.cut(who)
         useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""

@@ -24,10 +24,10 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import RecordSum
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
-from comity.federation.evaluation.terms import Evaluation
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
@@ -39,7 +39,7 @@ from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import forecast, rule
 from comity.protocols.averaging.baselines import baselines, error_of
-from comity.protocols.averaging.by_moments import Moments, deviation_of, fitted
+from comity.protocols.averaging.by_moments import Moments, fitted
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import KINDS, TOLERANCE, Kind, Objective, objective_of
@@ -177,7 +177,7 @@ class Averaging(Protocol):
         if not pure:
             return "gradient"
         if self.model == "logistic" and self.l2 is None and self.features <= WIDEST_WHOLE:
-            noise = deviation_of(self._moments(who), who) * sqrt(self.features) / together(self.sizes, who)
+            noise = self._moments(who).opened_deviation(who) * sqrt(self.features) / together(self.sizes, who)
             return "moments" if rule.moments_are_better(noise) else "average"
         return "average"
 
@@ -299,7 +299,7 @@ class Averaging(Protocol):
             self.layout(who),
             total.value,
             records=together(self.sizes, who, total.names),
-            deviation=deviation_of(self.declare(who)["moments"], who),
+            deviation=self.declare(who)["moments"].opened_deviation(who),
             classes=self.model != "linear",
         )
         made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}

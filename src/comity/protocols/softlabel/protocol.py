@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, prod, sqrt
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,12 +22,13 @@ from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
-from comity.federation.evaluation.terms import Evaluation
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, spec_of, step
+from comity.federation.protocol import Protocol, step
+from comity.federation.step import spec_of
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
@@ -173,8 +174,7 @@ class SoftLabel(Protocol):
         """Standard deviation of the noise on one coordinate of the mean, every survivor having added its part."""
         count = who.size if parties is None else parties
         release = self.declare(who)[self.choice(who).statistic.name]
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(count / who.honest_parts) / count
+        return release.opened_deviation(who, count) / count
 
     # What runs at the sites: one step for each statistic, because a step sends one declared release.
 

@@ -209,16 +209,13 @@ class OneShotSummary(Protocol):
         return spectrum.denoised(product / count, mean / count, deviation / count)
 
     def _moment_deviation(self, who: Consortium, owners: int) -> float:
-        """Of the noise on the diagonal of Σφφᵀ. Parts beyond those that it was laid out for are noise on top."""
-        release = self.declared(who).accept(who)["moments"]
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(max(1.0, owners / release.parts(who)))
+        """Of the noise on the diagonal of Σφφᵀ."""
+        return self.declared(who).accept(who)["moments"].opened_deviation(who, owners)
 
     def _wished(self, seen: spectrum.Spectrum, wish: Floats, who: Consortium) -> tuple[Floats, Floats]:
         """The consumer's mean in whitened coordinates, and the variance of its noise in each."""
-        release = self.declared(who)["wish"]
-        scale, count = release.scale(who), self.sizes[consumer_of(who)]
-        deviation = np.full(seen.rank, release.deviation(scale) * scale.grid / count)
+        count = self.sizes[consumer_of(who)]
+        deviation = np.full(seen.rank, self.declared(who)["wish"].opened_deviation(who) / count)
         return seen.from_ball(wish / count), seen.from_ball(deviation) ** 2
 
     def _masses(self, parties: Parties, sent: Mapping[str, Floats], theta: Floats) -> dict[str, float]:
@@ -350,9 +347,7 @@ class OneShotSummary(Protocol):
     def expectation(self, who: Consortium) -> str:
         width, count = self.width(who), self.held(who)
         noise = self._moment_deviation(who, len(who.among(OWNER))) / sqrt(2) * sqrt(width) / count
-        release = self.declared(who)["wish"]
-        scale = release.scale(who)
-        wished = release.deviation(scale) * scale.grid / self.sizes[consumer_of(who)]
+        wished = self.declared(who)["wish"].opened_deviation(who) / self.sizes[consumer_of(who)]
         useless = (
             ", so expect hardly more than a uniform sample: raise epsilon or bring more records"
             if spectrum.EDGE * noise > 0.1 or wished > 0.5

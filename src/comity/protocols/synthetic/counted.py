@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -89,7 +88,7 @@ class CountedData(Protocol):
         if self.model != "auto":
             return self.model
         whole = self.whole(who)
-        deviation = self._deviation(self._counts(whole, who), who, who.size)
+        deviation = self._counts(whole, who).opened_deviation(who, who.size)
         return "mixture" if carries_pairs(whole.layout, deviation, self.rows) else "naive-bayes"
 
     # What leaves.
@@ -101,13 +100,6 @@ class CountedData(Protocol):
     @staticmethod
     def _noise(who: Consortium) -> Gaussian | Laplace:
         return Laplace(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
-
-    @staticmethod
-    def _deviation(counts: Release, who: Consortium, parties: int) -> float:
-        """Of the noise in a weighted count that so many parties are in. Parts beyond those that the noise was laid out
-        for are noise on top."""
-        scale = counts.scale(who)
-        return counts.deviation(scale) * scale.grid * sqrt(parties / counts.parts(who))
 
     # What a consumer works with.
 
@@ -125,7 +117,7 @@ class CountedData(Protocol):
         from comity.protocols.synthetic.counts import NoisyCounts
 
         counting = self.counting(who)
-        deviation = self._deviation(self._counts(counting, who), who, parties)
+        deviation = self._counts(counting, who).opened_deviation(who, parties)
         values = np.asarray(values, np.float64)
         return SyntheticDataset(NoisyCounts(counting, self.chosen(who), values, deviation, total, parties, narrowed))
 
@@ -141,7 +133,7 @@ class CountedData(Protocol):
     def _planned(self, who: Consortium) -> dict[tuple[int, ...], float]:
         """The deviation of each table's counts, as far as it is known before anything runs."""
         counting = self.counting(who)
-        return counting.layout.deviations(self._deviation(self._counts(counting, who), who, who.size))
+        return counting.layout.deviations(self._counts(counting, who).opened_deviation(who, who.size))
 
     def expectation(self, who: Consortium) -> str:
         deviations = self._planned(who)
@@ -170,7 +162,7 @@ class CountedData(Protocol):
         if self.model == "auto" and self.rows is None:
             found.append("model: mixture, because synthetic.rows says nothing that a rule could go by")
         elif self.model == "auto" and self.rows is not None:
-            noise = noise_of_pairs(whole.layout, self._deviation(self._counts(whole, who), who, who.size), self.rows)
+            noise = noise_of_pairs(whole.layout, self._counts(whole, who).opened_deviation(who, who.size), self.rows)
             than = "above" if noise > MOST_NOISE else "at most"
             found.append(
                 f"model: {self.chosen(who)}, because the noise of a pair of columns would be {noise:.3g} of the "

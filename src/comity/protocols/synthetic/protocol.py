@@ -192,7 +192,7 @@ class SyntheticData(CountedData):
         }
 
     def _strongest(self, opened: NDArray[np.float64], who: Consortium) -> NDArray[np.int64]:
-        return self.recount(who).strongest(opened, self._deviation(self._counts(self.whole(who), who), who, who.size))
+        return self.recount(who).strongest(opened, self._counts(self.whole(who), who).opened_deviation(who, who.size))
 
     # What a site does.
 
@@ -240,7 +240,7 @@ class SyntheticData(CountedData):
     def _combined(self, tables: Mapping[str, Any], who: Consortium) -> SyntheticDataset:
         parties = int(tables["parties"])
         rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (self._deviation(release, who, parties) for release in rounds)
+        first, second = (release.opened_deviation(who, parties) for release in rounds)
         both = self.recount(who).combined(
             np.asarray(tables["counts"], np.float64), tables["again"], tables["pairs"], (first, second)
         )
@@ -273,7 +273,7 @@ class SyntheticData(CountedData):
     def _narrower(self, who: Consortium) -> float:
         """The deviation of what both rounds count over that of the first."""
         rounds = (self._counts(self.whole(who), who), self._again(who))
-        first, second = (self._deviation(release, who, who.size) for release in rounds)
+        first, second = (release.opened_deviation(who, who.size) for release in rounds)
         return second / hypot(first, second)
 
     def _said_of_rounds(self, who: Consortium) -> str:

@@ -27,14 +27,14 @@ _DOUBT = 0.5
 @dataclass(frozen=True, eq=False)
 class Descent:
     """`whitened` turns a row of features (the constant last) into the means of what a round multiplies responses with;
-    `deviation` is that of the noise in a round's opened sum in the same units; `shrinkage` is what the rounds so far
-    told about the size of weights, `past` has the weights of each and what it opened."""
+    `deviation` is that of the noise in a round's opened sum in the same units; `columns` says of each weight
+    which column it belongs to, `past` has the weights of every round so far and what it opened."""
 
     landscape: Landscape
     whitened: Floats
     deviation: float
     weights: Floats
-    shrinkage: Shrinkage
+    columns: NDArray[np.int64]
     past: tuple[tuple[Floats, Floats], ...] = ()
 
     def step(self, opened: Floats) -> Descent:
@@ -50,8 +50,8 @@ class Descent:
         share /= share.sum()
         look = share @ (at - np.stack([found for _, found in past]))
         noise = self.deviation**2 * float(share @ share)
-        shrinkage, aim = self.shrinkage.fitted(slopes, look, past[0][0], noise)
-        return replace(self, weights=self._towards(aim), shrinkage=shrinkage, past=past)
+        _, aim = Shrinkage.fitted(self.columns, slopes, look, past[0][0], noise)
+        return replace(self, weights=self._towards(aim), past=past)
 
     def _nearest(self, past: tuple[tuple[Floats, Floats], ...]) -> Floats | None:
         """The weights of an earlier round that were clearly nearer to the solution than the latest: what they opened is

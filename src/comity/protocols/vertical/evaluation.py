@@ -35,7 +35,8 @@ from comity.federation.declaring.protection import Disclosed, Public, Summed
 from comity.federation.evaluation.figures import Figure, Figures, Noisy, ratio, scaled, share
 from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
 from comity.federation.owner.site import Site
-from comity.federation.protocol import EVALUATION, Protocol, step
+from comity.federation.part import EVALUATION, Part
+from comity.federation.protocol import step
 from comity.federation.subprotocols.product import Products
 from comity.protocols.vertical.layout import PLACES, Layout, scaled_target
 
@@ -169,7 +170,7 @@ class ByColumns(Measuring):
         )
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         aligned = self.method.aligned
         return {**({} if aligned is None else {"align": aligned}), "product": self.product}
 
@@ -280,7 +281,7 @@ class ByColumns(Measuring):
         layout, quality = self.method.layout, np.asarray(released[QUALITY], np.float64)
         rows, scale = float(quality[-1]), Parts(layout, np.asarray(released[MODEL], np.float64)).scale
         e, t, ee, et, tt = (float(value) for value in quality[:_ENTRIES])
-        noise = self.deviation(self.sums(who), who, who.size) / rows
+        noise = self.sums(who).opened_deviation(who, who.size) / rows
         of_e, of_t, of_ee, of_et, of_tt = (float(unit) * noise for unit in _units(scale))
         if layout.classes:
             tt, of_tt = 1.0, 0.0

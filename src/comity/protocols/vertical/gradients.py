@@ -28,7 +28,8 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.protocol import step
 from comity.learn.fitting.quadratic import solve, spectral_norm
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import GDP, Approx, Loss
@@ -44,7 +45,6 @@ from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.response import ERROR, REACH, check_room
 from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
-from comity.protocols.vertical.shrinkage import Shrinkage
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -127,7 +127,7 @@ class GradientRegression(VerticalRegression):
         return DealtRounds(layout=self.layout, most=self.most)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         before = super().parts
         return {**before, "rounds": self.descent} if self.layout.classes else before
 
@@ -193,9 +193,7 @@ class GradientRegression(VerticalRegression):
 
     def round_deviation(self, who: Consortium) -> float:
         """Of the noise in one opened sum of a round."""
-        release = self.gradient(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / release.parts(who))
+        return self.gradient(who.loss).opened_deviation(who)
 
     # The coordinator's side.
 
@@ -221,7 +219,7 @@ class GradientRegression(VerticalRegression):
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
         noise = self.round_deviation(who) * sqrt(self.descent.size)
-        return Descent(landscape, self._whitened(landscape), noise, weights, Shrinkage.of(self._columns))
+        return Descent(landscape, self._whitened(landscape), noise, weights, self._columns)
 
     @cached_property
     def _columns(self) -> NDArray[np.int64]:
@@ -288,8 +286,7 @@ class GradientRegression(VerticalRegression):
     def expectation(self, who: Consortium) -> str:
         if not self.descends(who):
             return super().expectation(who)
-        release = self.gradient(who.loss)
-        factor = who.size / release.parts(who)
+        factor = who.size / self.gradient(who.loss).parts(who)
         moments = self.deviation(self.for_moments(who)) / float(self.dissection.weight.max())
         return (
             f"each released sum of products carries noise of deviation {moments:.3g}, then each of {self.rounds} "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
@@ -92,6 +92,6 @@ def descended(
             cut = held.cut(descent.weights, intervals)
         units = np.rint(exact / scale.grid).astype(np.int64)
         for _ in who.parties:
-            units += noise.draw(source, scale, release.shape, permit=Permit(release.name, number), part=True)
+            units += noise.draw(source, scale, release.shape, permit=simulated(release.name, number), part=True)
         descent = descent.step(protocol.rescaled(np.asarray(units * scale.grid, np.float64)))
     return protocol.coefficients(descent), cut

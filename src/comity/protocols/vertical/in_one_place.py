@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.protocol import VerticalRegression
 
@@ -24,5 +24,5 @@ def noised(protocol: VerticalRegression, exact: Floats, who: Consortium, source:
     assert noise is not None
     units = np.rint(exact / scale.grid).astype(np.int64)
     for _ in who.parties:
-        units += noise.draw(source, scale, release.shape, permit=Permit(release.name, 0), part=True)
+        units += noise.draw(source, scale, release.shape, permit=simulated(release.name), part=True)
     return np.asarray(units * scale.grid, np.float64)

@@ -35,11 +35,12 @@ from comity.federation.declaring.declaration import DISCLOSING, Declaration, Rel
 from comity.federation.declaring.forms import Array, Blob, Count
 from comity.federation.declaring.protection import Derived, Disclosed, Public, Sealed
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.alignment import ROWS, Alignment
 
 if TYPE_CHECKING:
-    from comity.federation.coordinator.delivery import Received
+    from comity.federation.messages.delivered import Received
     from comity.learn.released.classifiers import LinearClassifier
     from comity.learn.released.regressor import LinearRegressor
 
@@ -118,7 +119,7 @@ class JointPrediction(Protocol):
         return np.concatenate(found) if found else np.zeros(0)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {} if self.alignment == "none" else {"align": Alignment(self.alignment)}
 
     def declare(self, who: Consortium) -> Declaration:

@@ -33,6 +33,7 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.accounting import gaussian_budget
@@ -158,7 +159,7 @@ class VerticalRegression(Protocol):
         )
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
 
     @cached_property
@@ -234,9 +235,7 @@ class VerticalRegression(Protocol):
 
     def deviation(self, who: Consortium) -> float:
         """Of the noise in one opened entry: that of a trusted curator times √(K / (K − t))."""
-        release = self.moments(who.loss)
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid * sqrt(who.size / who.honest_parts)
+        return self.moments(who.loss).opened_deviation(who)
 
     # At a site.
 
@@ -278,13 +277,8 @@ class VerticalRegression(Protocol):
         return baselines(self.layout, train, test)
 
     def expectation(self, who: Consortium) -> str:
-        release = self.moments(who.loss)
-        scale = release.scale(who)
-        factor = who.size / who.honest_parts
-        most, least = (
-            release.deviation(scale) * scale.grid * sqrt(factor) / float(weight)
-            for weight in (self.dissection.weight.min(), self.dissection.weight.max())
-        )
+        factor, weights = who.size / who.honest_parts, self.dissection.weight
+        most, least = (self.deviation(who) / float(weight) for weight in (weights.min(), weights.max()))
         spread = f"{least:.3g}" if self.blocks is None else f"{least:.3g} to {most:.3g}"
         text = (
             f"each released sum carries noise of deviation {spread}, where one record counts at most "

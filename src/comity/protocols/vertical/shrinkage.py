@@ -8,16 +8,15 @@ All of it is post-processing of releases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import exp
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_TURNS = 5
-"""Of the fixed point, from where the round before left it. Not tuned on data."""
+_TURNS = 3
+"""From one variance for all columns to one for each. Not tuned on data."""
 
 _LIKE_OTHERS = 1.0
 """How many weights of the size of all others a column counts beside its own. Not tuned on data."""
@@ -25,7 +24,7 @@ _LIKE_OTHERS = 1.0
 _LARGEST_MULTIPLE = 10.0
 """A tangent's slope is a tenth of the curve's in no table seen. Not tuned on data."""
 
-_SMALLEST, _LARGEST = exp(-6.0), exp(10.0)
+_TRIED = np.exp(np.linspace(-8.0, 8.0, 65))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,21 +35,21 @@ class Shrinkage:
     variances: Floats
 
     @classmethod
-    def of(cls, columns: NDArray[np.int64]) -> Shrinkage:
-        return cls(columns, np.ones(int(columns.max()) + 1))
-
-    def fitted(self, slopes: Floats, look: Floats, known: Floats, noise: float) -> tuple[Shrinkage, Floats]:
+    def fitted(
+        cls, columns: NDArray[np.int64], slopes: Floats, look: Floats, known: Floats, noise: float
+    ) -> tuple[Shrinkage, Floats]:
         """The variances that explain the look, whose noise has this variance, and the mean of the weights given it."""
-        found, seen = self, slopes @ known
+        seen = slopes @ known
+        found = cls(columns, np.full(int(columns.max()) + 1, likeliest(slopes, look, seen, noise)))
         for _ in range(_TURNS):
             pulled, told, _ = found._explained(slopes, look, seen, noise)
-            own = found.variances[self.columns]
-            squares, freedom = self._summed(own**2 * pulled**2), self._summed(own * told)
+            own = found.variances[columns]
+            squares, freedom = found._summed(own**2 * pulled**2), found._summed(own * told)
             typical = float(squares.sum() / max(float(freedom.sum()), 1e-300))
             variances = (squares + _LIKE_OTHERS * typical) / (freedom + _LIKE_OTHERS)
-            found = replace(found, variances=np.clip(variances, _SMALLEST, _LARGEST))
+            found = cls(columns, np.clip(variances, _TRIED[0], _TRIED[-1]))
         pulled, _, multiple = found._explained(slopes, look, seen, noise)
-        return found, np.asarray(multiple * known + found.variances[self.columns] * pulled, np.float64)
+        return found, np.asarray(multiple * known + found.variances[columns] * pulled, np.float64)
 
     def _explained(self, slopes: Floats, look: Floats, seen: Floats, noise: float) -> tuple[Floats, Floats, float]:
         """Of the rest of the look that the best multiple of `seen` leaves: how it pulls each weight, how much it can
@@ -66,3 +65,14 @@ class Shrinkage:
 
     def _summed(self, values: Floats) -> Floats:
         return np.asarray(np.bincount(self.columns, weights=values, minlength=len(self.variances)), np.float64)
+
+
+def likeliest(slopes: Floats, look: Floats, seen: Floats, noise: float) -> float:
+    """The one variance of all weights that explains the look best, each with the multiple of `seen` that fits it."""
+    values, axes = np.linalg.eigh(slopes @ slopes.T)
+    look, seen = axes.T @ look, axes.T @ seen
+    spread = np.maximum(np.maximum(values, 0.0) * _TRIED[:, None] + noise, 1e-300)
+    size = (seen**2 / spread).sum(axis=1)
+    multiple = np.clip((look * seen / spread).sum(axis=1) / np.maximum(size, 1e-300), 0.0, _LARGEST_MULTIPLE)
+    rest = look - multiple[:, None] * seen
+    return float(_TRIED[int((np.log(spread) + rest**2 / spread).sum(axis=1).argmin())])

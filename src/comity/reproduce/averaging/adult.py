@@ -34,7 +34,7 @@ from comity.learn.fitting.logistic import logistic
 from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.rule import penalty_for
 from comity.reproduce.plot import Curve, Level, Panel, draw
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from comity.protocols.averaging import Averaging
 from comity.protocols.averaging.objectives import Kind
 from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row
 from comity.reproduce.generalisation.tables import Table, table
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 PARTIES, COLLUDERS = 5, 1
 DELTA = 1e-6

@@ -21,8 +21,8 @@ from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Statistic
 from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, total
-from comity.runtime.numbered import Numbered
-from comity.runtime.simulate import simulate
+from comity.runtime.local.numbered import Numbered
+from comity.runtime.simulation.simulate import simulate
 
 Floats = NDArray[np.float64]
 

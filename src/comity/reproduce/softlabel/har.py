@@ -39,9 +39,9 @@ from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel.default import Layout, row_over_hosts
 from comity.reproduce.softlabel.default import case_of as case_by_default
 from comity.reproduce.softlabel.default import reproduced as by_statistic
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.numbered import Numbered
-from comity.runtime.simulate import simulate, stacks
+from comity.runtime.local.cohort import Cohort, stacks
+from comity.runtime.local.numbered import Numbered
+from comity.runtime.simulation.simulate import simulate
 
 L2 = 1e-4
 EPSILONS = (10.0, 1.0, 0.1)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
-from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.loss import loss_of
 from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import Statistic
-from comity.runtime.numbered import Numbered
+from comity.runtime.local.numbered import Numbered
 
 Floats = NDArray[np.float64]
 
@@ -26,8 +26,7 @@ _CHUNK = 500
 
 def consortium(parties: int, epsilon: float, delta: float) -> Consortium:
     """Parties on the terms of a study that sets nothing: one colluder, no dropouts, a whole party replaced."""
-    loss: Loss = Approx(epsilon, delta) if delta else Pure(epsilon)
-    return Consortium(parties=Numbered(parties), loss=loss)
+    return Consortium(parties=Numbered(parties), loss=loss_of(epsilon, delta))
 
 
 def opened(protocol: SoftLabel, who: Consortium) -> tuple[Statistic, Release]:
@@ -61,6 +60,6 @@ def shared_noise(release: Release, who: Consortium, source: NoiseSource) -> NDAr
     chunk = _CHUNK if isinstance(noise, Gaussian) else 1
     for start in range(0, who.size, chunk):
         shape = (min(chunk, who.size - start), *release.shape) if chunk > 1 else release.shape
-        drawn = noise.draw(source, scale, shape, permit=Permit(release.name, 0), part=True)
+        drawn = noise.draw(source, scale, shape, permit=simulated(release.name), part=True)
         out += drawn.sum(axis=0) if chunk > 1 else drawn
     return out

@@ -24,7 +24,7 @@ from comity.protocols.summary.baselines import Measured, compared, measured
 from comity.protocols.summary.published.direction import Bid
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.summary.tasks import SOURCES, Layout, Task, task
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 EPSILONS, COUNTS, DELTA = (0.3, 1.0, 3.0), (50, 100, 200, 400), 1e-5
 LAYOUTS: tuple[Layout, ...] = ("one owner", "classes split", "spread evenly")

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import Records
 from comity.data.public.adult import adult, adult_schema
 from comity.entropy import Stream
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes
@@ -103,8 +103,8 @@ def diffgen(attributes: Attributes, own: Records, depth: int, noise: SeededNoise
         candidates=CANDIDATES,
         leaves=LEAVES,
         stream=stream,
-        choose=lambda rows: budget.choice.run(noise, rows, permit=Permit("choice", 0)),
-        noise=lambda counts: budget.leaves.run(noise, counts, permit=Permit("leaves", 0)),
+        choose=lambda rows: budget.choice.run(noise, rows, permit=simulated("choice")),
+        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated("leaves")),
     )
     values, _ = drawn_records(found, stream)
     seconds = process_time() - started

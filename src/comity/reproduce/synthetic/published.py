@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from comity.data import Bounded, Classes, Records, Schema, Target, by_anchors
 from comity.entropy import Stream, fresh_seed
 from comity.errors import DataError
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes, targets_of
@@ -79,11 +79,11 @@ def agent_release(
         values,
         labels,
         attributes.classes,
-        choose=lambda number, rows: budget.choice.run(noise, rows, permit=Permit("split", number)),
-        noise=lambda counts: budget.leaves.run(noise, counts, permit=Permit("leaves", 0)),
+        choose=lambda number, rows: budget.choice.run(noise, rows, permit=simulated("split", number)),
+        noise=lambda counts: budget.leaves.run(noise, counts, permit=simulated("leaves")),
     )
     exact = level_counts(shape, tree.path(values), budget.levels - 1)
-    counts = budget.counts.run(noise, exact, permit=Permit("counts", 0))
+    counts = budget.counts.run(noise, exact, permit=simulated("counts"))
     sizes = whole(leaf_masses(tree, counts, budget.levels - 1), chance("sizes"))
     return AgentRelease(tree, sizes, records(tree, sizes, chance("records")), process_time() - started)
 
@@ -214,7 +214,7 @@ def private_predictors(
             epsilon=epsilon,
             l2=_PRIVATE_L2,
             source=noise,
-            permit=Permit("predictor", at),
+            permit=simulated("predictor", at),
         )
         for at, own in enumerate(agents)
     ]

@@ -33,8 +33,7 @@ from comity.protocols.synthetic.downstream import Task
 from comity.protocols.synthetic.fidelity import total_variation
 from comity.reproduce.synthetic.datasets import SOURCES, Source
 from comity.reproduce.synthetic.published import published_errors, records_of
-from comity.runtime.local.cohort import Cohort
-from comity.runtime.simulate import stacks
+from comity.runtime.local.cohort import Cohort, stacks
 
 EPSILONS = (1.0, 0.5, 0.1)
 DELTA = 1e-6

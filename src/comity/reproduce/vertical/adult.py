@@ -47,7 +47,7 @@ from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.vertical.baselines import dpsgd
-from comity.runtime.simulate import simulate
+from comity.runtime.simulation.simulate import simulate
 
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-5

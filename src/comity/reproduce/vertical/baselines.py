@@ -18,7 +18,7 @@ from scipy.special import expit
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.mechanisms.noisy_max import NoisyMax
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ def dpsgd(features: Floats, labels: Floats, *, epsilon: float, source: NoiseSour
     weights = np.zeros(width)
     for number in range(PASSES):
         gradient = rows.T @ (expit(rows @ weights) - labels)
-        drawn = noise.draw(source, scale, (width,), permit=Permit("gradient", number)) * scale.grid
+        drawn = noise.draw(source, scale, (width,), permit=simulated("gradient", number)) * scale.grid
         weights -= STEP * (gradient + drawn) / count
     return weights
 
@@ -66,7 +66,7 @@ def frank_wolfe(
         residual = np.clip(features @ weights - labels, -1 - radius, 1 + radius)
         gradient = features.T @ residual
         scores = np.concatenate([-gradient, gradient])
-        best = int(choose.run(source, scores, permit=Permit("vertex", number)))
+        best = int(choose.run(source, scores, permit=simulated("vertex", number)))
         vertex = np.zeros(width)
         vertex[best % width] = radius if best < width else -radius
         weights += 2.0 / (number + 2) * (vertex - weights)

@@ -26,13 +26,13 @@ class Answering(Protocol):
 
 
 class LocalChannel:
-    """Calls each party's host: one at a time while steps are short, since threads of one interpreter that take turns at
-    every statement cost more than they gain, and a few at a time beside one that is long. It carries the same bytes as
-    a deployment; it remembers the sentence of a refusal by party, since in a simulation the coordinator and the owner
-    are one person.
+    """Calls each party's host, with the same bytes as a deployment.
 
-    A party whose turn has not come or that computes is alive: it is in this process. Each message is made when its turn
-    comes, so that as many are held as hosts are at work. A step that runs when the ask is closed runs to its end.
+    While steps are short one host is called at a time: threads that take turns in one interpreter cost more than they
+    gain. Beside a long step a few others run. A party that waits for its turn or computes is alive: it is in this
+    process. A message is made when its turn comes, so that no more are held than hosts are at work. A step that runs
+    when the ask is closed runs to its end. `refusals` are owners' sentences by party: in a simulation the coordinator
+    and the owner are one person.
     """
 
     def __init__(self, hosts: Mapping[str, Answering], *, most: int = MOST, beat: float = BEAT) -> None:
@@ -106,7 +106,7 @@ class _Turns:
             yield turn
 
     def one_is_long(self) -> bool:
-        """Waits until no turn was taken for a while; False where there is none left before."""
+        """Wait until no turn was taken for a while; False if all turns are taken before that."""
         while True:
             before = self._handed_out
             if self._over.wait(_LONG):

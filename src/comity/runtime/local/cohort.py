@@ -6,12 +6,14 @@ send. The result says so. All parties of a cohort spend alike, so that its ledge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data import Held
+from comity.data.padded import padded
 from comity.errors import Malformed, Refused
 from comity.federation.coordinator.kept import Kept, opened
 from comity.federation.coordinator.parties import Parties, Progress
@@ -23,9 +25,10 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Entrusted, Summed
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.rows import Rows
-from comity.federation.protocol import Protocol, spec_of
+from comity.federation.protocol import Protocol
+from comity.federation.step import spec_of
 from comity.privacy.ledger import Ledger
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 
 # Contributions of one stack, or what a step holds on the way to them, take at most this much memory.
@@ -80,10 +83,16 @@ Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]
 Blocks = Callable[[int], Iterable[Block]]
 
 
+def stacks(records: Sequence[Held], most: int) -> Iterator[Block]:
+    """Blocks of at most so many parties."""
+    for start in range(0, len(records), most):
+        yield padded(records[start : start + most])
+
+
 class Cohort:
     """Stands where `Parties` stands. `blocks(most)` yields stacks of at most `most` parties, in order, and is called
-    once per round: nothing of a party is kept. `known` is for repeats over the same records: sums that depend on
-    nothing but these, before noise, are computed by the first run and taken from there by the others."""
+    once per round: nothing of a party is kept. `known` is for repeats over the same records: the first run puts sums
+    there that depend on these alone, before noise, and the others take them."""
 
     def __init__(
         self,
@@ -175,7 +184,7 @@ class Cohort:
         assert noise is not None
         part = isinstance(release.protection, Summed)
         for _ in range(parties):
-            permit = Permit(release.name, 0)
+            permit = simulated(release.name)
             units = units + noise.draw(self._noise, scale, release.shape, permit=permit, part=part)
         return units
 

@@ -1,11 +1,11 @@
-"""The relay's configuration. What is not allowed in it the server refuses: nobody has a default.
+"""The relay's configuration. The server refuses whatever it does not allow by name.
 
 Promise    A member's certificate publishes at one subject and listens at one other; the coordinator's publishes where
            each member listens and listens where each publishes. Each member has an account of its own, that is, a
            name space with limits, joined to the coordinator's by these two subjects: members can't meet, and one can't
            use up what is meant for all. TLS 1.3 from the first byte, certificates on both sides. No user of the system
-           account, no monitoring port, no JetStream, no cluster. Websockets only
-           where the consortium has them, and then with the same certificates and the same users.
+           account, no monitoring port, no JetStream, no cluster. Websockets only where the consortium has them, and
+           then with the same certificates and the same users.
 Reloads    A reload that would change a setting which a running server can't change fails as a whole, and a member that
            it was to remove stays. So no such setting depends on who the members are.
 """

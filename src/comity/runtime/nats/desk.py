@@ -21,7 +21,6 @@ from pathlib import Path
 
 from nats.aio.msg import Msg
 
-from comity.runtime.logs import Form, log_to_stderr
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import (
     FRAME,
@@ -40,6 +39,7 @@ from comity.runtime.nats.frames import (
 from comity.runtime.nats.link import Link
 from comity.runtime.nats.pipe import next_frame, packed
 from comity.runtime.nats.subjects import ask_subject, reply_subject
+from comity.runtime.site.logs import Form, log_to_stderr
 
 log = logging.getLogger("comity.site")
 

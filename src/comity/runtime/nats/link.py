@@ -65,8 +65,8 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a connection, and something comes over it when it should: one whose other end is gone
-        without a word looks alive for as long as the client's own patience with it."""
+        """Whether there is a connection over which something comes when it should. One whose other end is gone without
+        a word looks alive until the client loses patience."""
         return self._client is not None and self._client.is_connected and self._owed < _QUIET
 
     @property

@@ -1,8 +1,8 @@
 """The relay's process: a `nats-server` with the configuration that follows from the roster, and reloads that are seen.
 
 Promise    After `reload` the server has the configuration of the roster, or whoever called hears that it has not: the
-           server's own log is read, because it does as if nothing were wrong and goes on with the old one. While
-           `serve` runs, a member whose certificate ends is cut off at that moment.
+           server's own log is read, because a server that rejects a configuration goes on with the old one and gives
+           no other sign. While `serve` runs, a member whose certificate ends is cut off at that moment.
 """
 
 from __future__ import annotations

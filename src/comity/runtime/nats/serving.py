@@ -19,10 +19,10 @@ from io import BytesIO
 from typing import Protocol
 
 from comity.federation.messages.channel import MOST
-from comity.runtime.logs import current_form
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import PIECE, Frame, Kind, piece_of
 from comity.runtime.nats.pipe import frames, packed
+from comity.runtime.site.logs import current_form
 
 log = logging.getLogger("comity.site")
 

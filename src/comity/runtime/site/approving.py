@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from comity.errors import BadInput
 from comity.federation.owner.hosting import Approval, Owner
-from comity.runtime.encodings import encoding_of
-from comity.runtime.held_records import held_records
-from comity.runtime.simulation_data import sentences
+from comity.runtime.records.encodings import encoding_of
+from comity.runtime.records.held_records import held_records
+from comity.runtime.records.sources import sentences
 from comity.runtime.site.hosting import host_for
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.site.view import OwnersView, view_of
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 
 @dataclass(frozen=True)

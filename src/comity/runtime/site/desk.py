@@ -62,7 +62,7 @@ class Desk:
         try:
             ask = opened_ask(keys, party, raw)
         except Malformed as error:
-            # To nobody in particular: there is no key to seal it to, and it says nothing.
+            # There is no key to seal this reply to, and it says nothing.
             self.refused(error)
             return Answer(sign_reply(keys, party, raw, _said(error)), error)
         if self._is_closed:
@@ -101,8 +101,8 @@ class Desk:
         return box.reply(sign_reply(keys, party, box.raw, _said(refusal)))
 
     def received(self, pack: bytes) -> Arrival:
-        """Take in a packed study. It waits for its owner, unless the site file says that the policy decides; a joint
-        prediction always waits, because each tells as many exact scores as the policy allows a run. A refusal is
+        """Take in a packed study. It waits for its owner, unless the site file leaves the decision to the policy. A
+        joint prediction always waits: each one tells as many exact scores as the policy allows a run. A refusal is
         written down for the owner and raised."""
         with self._lock:
             self.refresh()
@@ -145,7 +145,7 @@ class Desk:
         self._is_closed = False
 
     def _close(self) -> None:
-        """Until the site file is read anew: other terms than those that were read last may hold by now."""
+        """Serve nothing until the site file is read again: its terms may have become narrower."""
         self._is_closed = True
         for study in list(self._served):
             self._withdraw(study)

@@ -16,10 +16,9 @@ from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.privacy.ledger import Ledger
-from comity.runtime.outcome import Outcome
-from comity.runtime.received import check_received, load_received
-from comity.runtime.signed_files import checked_files
-from comity.runtime.simulate import outcome_of
+from comity.runtime.results.outcome import Outcome
+from comity.runtime.results.received import check_received, load_received
+from comity.runtime.results.signed_files import checked_files
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.pack import write_files
 from comity.runtime.site.results import results_folder
@@ -27,7 +26,7 @@ from comity.runtime.site.runs import RunHere, runs_of
 
 if TYPE_CHECKING:
     from comity.runtime.site.site_file import SiteFile
-    from comity.runtime.study import Study
+    from comity.runtime.study.study import Study
 
 
 def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
@@ -42,19 +41,7 @@ def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
         write_files(checked_files(folder, own, study=study.hash, run=run.run), Path(copy))
         found, _ = load_received(copy)
     check_received(found, folder, who.roster[COORDINATOR], study=study.hash, run=run.run)
-    outcome = outcome_of(
-        protocol,
-        who,
-        found.releases,
-        {},
-        Transcript(()),
-        (),
-        study=study.name,
-        study_hash=study.hash,
-        run_id=run.run,
-        seed=None,
-        partly=True,
-    )
+    outcome = Outcome.of(study.agreed, found.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
         received={site.party: found},

@@ -1,4 +1,4 @@
-"""An owner's host for a study that arrived, where what the study builds on is what happened at this site."""
+"""An owner's host for a study that arrived. A joint prediction must apply the model that this owner was released."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from comity.federation.owner.hosting import Approval, Owner, host_of
 from comity.federation.owner.store import Store
 from comity.runtime.site.inbox import Inbox
 from comity.runtime.site.site_file import SiteFile
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 
 def host_for(site: SiteFile, owner: Owner, study: Study, approval: Approval) -> Host:
-    """The host of an approved study; refused like `host_of`, and where a joint prediction has other weights than this
-    owner was released."""
+    """The host of an approved study. Refused as by `host_of`, and where a joint prediction brings other weights than a
+    run released to this owner."""
     _require_own_model(site, owner, study)
     return host_of(owner, study.agreed, approval)
 

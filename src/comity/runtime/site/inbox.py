@@ -26,7 +26,7 @@ from comity.errors import BadInput, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.runtime.site.pack import STUDY, require_no_more, unpack, write_files
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.runtime.study import Study
+from comity.runtime.study.study import Study
 
 STUDY = "study.toml"
 MOST_FILES = 64

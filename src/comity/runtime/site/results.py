@@ -1,6 +1,6 @@
 """An owner's results, written when a run ends.
 
-    results/HASH-RUN/    what was released to this owner and what stays with it (`runtime.received`)
+    results/HASH-RUN/    what was released to this owner and what stays with it (`runtime.results.received`)
     results/HASH-RUN/signed.json    its files, signed by this owner's own key
 
 They are read again by `comity.runtime.site.fetching`, which no serving site imports.
@@ -11,9 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from comity.federation.coordinator.delivery import measured_by, presented_to
-from comity.runtime.received import PAGE, safe_name, save_received
-from comity.runtime.signed_files import NAME, sign_files
+from comity.federation.agreed import measured_by
+from comity.federation.protocol import presented_to
+from comity.runtime.results.received import PAGE, safe_name, save_received
+from comity.runtime.results.signed_files import NAME, sign_files
 
 if TYPE_CHECKING:
     from comity.federation.owner.host import Host

@@ -27,9 +27,8 @@ class Endpoint(Protocol):
 
 @contextmanager
 def alone(site: SiteFile, *, patience: float = 5.0) -> Iterator[None]:
-    """While this process is the only one that answers for a ledger; refused where another one goes on. Steps of one run
-    are answered one after the other within a process: between two of them they would not be. The system lets go of it
-    however a process ends."""
+    """Be the only process that answers for a ledger; refused while another one does. Steps of one run take turns within
+    a process; between two processes they would not. The system releases the lock however a process ends."""
     path, end = site.ledger.with_name(f"{site.ledger.name}.serving"), time.monotonic() + patience
     with path.open("a") as file:
         while True:

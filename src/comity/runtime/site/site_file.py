@@ -20,14 +20,14 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import check_table, open_source
 from comity.errors import BadInput, StudyError
-from comity.federation.declaring.agreed import Agreed
+from comity.federation.agreed import Agreed
 from comity.federation.declaring.booking import Period
 from comity.federation.declaring.policy import Policy
 from comity.federation.owner.hosting import Owner
 from comity.privacy.ledger import Ledger
 from comity.protocols import PROTOCOLS
-from comity.runtime.held_records import held_records
-from comity.runtime.tables import Table, hint, validate
+from comity.runtime.records.held_records import held_records
+from comity.runtime.study.tables import Table, hint, validate
 
 if TYPE_CHECKING:
     from comity.data import Held, Source

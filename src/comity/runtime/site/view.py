@@ -10,8 +10,8 @@ from typing import Any
 from comity.federation.declaring.consortium import COORDINATOR, worded
 from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.payers import delta_of, describe, spent_by
-from comity.federation.declaring.plan import Plan
 from comity.federation.owner.host import Host
+from comity.federation.plan import Plan
 from comity.privacy.ledger.account import figure
 
 

@@ -34,6 +34,7 @@ from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
@@ -115,7 +116,7 @@ class PublishedAverage(Protocol):
         return smallest.Comparisons(self.most)
 
     @property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {"argmin": self.comparisons}
 
     @property

@@ -152,9 +152,7 @@ class AuctionSummary(Market):
 
     def _spread(self, who: Consortium) -> float:
         """Deviation of the noise on one coordinate of the target."""
-        release = self.declared(who)["wish"]
-        scale = release.scale(who)
-        return release.deviation(scale) * scale.grid / self.sizes[consumer_of(who)]
+        return self.declared(who)["wish"].opened_deviation(who) / self.sizes[consumer_of(who)]
 
     def _round(self, parties: Parties, number: int, aim: Floats) -> tuple[dict[str, Offer], dict[str, float]]:
         """What who was asked offers, by owner, and all bids."""
@@ -185,9 +183,7 @@ class AuctionSummary(Market):
 
     def expectation(self, who: Consortium) -> str:
         budget, owners = self.budget(who), len(who.among(OWNER))
-        release = self.declared(who)["running"]
-        scale = release.scale(who)
-        noise = release.deviation(scale) * scale.grid / self.records
+        noise = self.declared(who)["running"].opened_deviation(who) / self.records
         useless = ", so expect little more than records that are like the target one by one" if noise > 0.1 else ""
         number = asking.expected(owners, budget.each, self.missed)
         return (

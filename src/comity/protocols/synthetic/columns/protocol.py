@@ -27,7 +27,8 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count, Fields
 from comity.federation.declaring.protection import Derived, Noised, Summed
 from comity.federation.owner.site import Site
-from comity.federation.protocol import Protocol, step
+from comity.federation.part import Part
+from comity.federation.protocol import step
 from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.unit import Neighbours
 from comity.protocols.by_columns import rows
@@ -102,7 +103,7 @@ class SyntheticColumns(CountedData):
         return None if self.alignment == "none" else Alignment(self.alignment)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
 
     # What leaves.
@@ -217,7 +218,7 @@ class SyntheticColumns(CountedData):
         that those which may collude do not matter."""
         counting = self.counting(who)
         counts = self._counts(counting, who)
-        return self._deviation(counts, who, who.size) / self._deviation(self._by_rows(counting, who), who, 1)
+        return counts.opened_deviation(who, who.size) / self._by_rows(counting, who).opened_deviation(who, 1)
 
     def _sensitivity_ratio(self, who: Consortium) -> float:
         counting = self.counting(who)

@@ -29,12 +29,13 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Entrusted, Perturbed
 from comity.federation.owner.site import Site
+from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols.alignment import ROWS, Alignment
 from comity.federation.subprotocols.product import Products
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.permit import Permit
+from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.by_columns import rows
@@ -89,7 +90,7 @@ def functional_mechanism(
     )
     noise = Laplace(Pure(epsilon))
     scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
-    drawn = noise.draw(source, scale, polynomial.shape, permit=Permit("polynomial", 0))
+    drawn = noise.draw(source, scale, polynomial.shape, permit=simulated("polynomial"))
     return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)
 
 
@@ -154,7 +155,7 @@ class PublishedVertical(Protocol):
         return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
 
     @cached_property
-    def parts(self) -> Mapping[str, Protocol]:
+    def parts(self) -> Mapping[str, Part]:
         return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
 
     @cached_property
@@ -215,9 +216,8 @@ class PublishedVertical(Protocol):
         at, label = self._order()
         polynomial = coefficients(whole[np.ix_(at, at)], whole[at, label], logistic=self.logistic)
         noisy = parties.perturb("polynomial", polynomial)
-        release = self.declare(parties.consortium)["polynomial"]
-        scale = release.scale(parties.consortium)
-        return {"model": minimiser(noisy, len(at), release.deviation(scale) * scale.grid)}
+        deviation = self.declare(parties.consortium)["polynomial"].opened_deviation(parties.consortium)
+        return {"model": minimiser(noisy, len(at), deviation)}
 
     def _order(self) -> tuple[NDArray[np.int64], int]:
         """Places of the encoded whole row's entries, the constant last, and of the label, in the parties' order."""

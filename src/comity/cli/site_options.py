@@ -1,0 +1,24 @@
+"""What the commands of a site have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
+SITE = Path("site.toml")
+DECLINED = 4
+"""The exit code where the owner was asked and said no."""
+
+
+def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
+    import sys
+
+    if yes:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question} There is nobody to ask here: give --yes.")
+    return typer.confirm(question)

@@ -1,0 +1,107 @@
+"""What each receiver gets of a run, and keeps.
+
+A party is sent releases in two ways. Values that a step takes (an iterate, a list) arrive with that step's ask, and are
+kept in the commit of its reply. What the method makes at its end, opened sums and what a trusted coordinator perturbed
+arrive with `run.end`: in clear what all parties receive, in a box for its key of the run what is for a role or a party
+alone. The first of a run under a name counts, a different one is refused, and a party takes nothing that was not
+declared to it, of its declared form. What a step delivers to its own owner never crosses at all.
+
+Received values outlive the run in the owner's file, unlike its state: they are what was paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from comity.errors import Malformed
+from comity.federation.declaring.consortium import COORDINATOR, ITSELF, Consortium
+from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.forms import Array, Count, Each, Fields, Form
+from comity.federation.declaring.protection import Computed, Curated, Derived, Noised, Perturbed, Selected, Summed
+from comity.federation.messages.codec import decode
+from comity.federation.messages.paths import END
+from comity.federation.messages.vouched import Signatures
+
+OWN = ""
+"""The path of what a step delivers to its own owner: no ask carries it."""
+SIGNATURES = ":signatures"
+"""The name of the coordinator's signatures on the rest, which no release has."""
+YOURS = "yours"
+"""The name under which a run's end brings what is for one party alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What a party has of a run: `releases` by their names, and its `own` values, which nobody else was sent.
+
+    `signatures` are the coordinator's on the releases (`federation.messages.vouched`), by name and path; those of a
+    list are in its order, and a release that is missing here came without a lasting one.
+    """
+
+    releases: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+    signatures: Signatures = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Values by the names of releases; whoever receives them looks at each by the release that it is named for."""
+
+    def fits(self, value: Any, dims: Mapping[str, int], who: Consortium) -> bool:
+        return type(value) is dict and all(type(name) is str for name in value)
+
+
+def is_kept(release: Release) -> bool:
+    """Whether its value belongs in the results of its receivers. Noise that was selected under encryption is opened
+    with what is derived from it, never by itself; what a site computed for its own later steps crosses nowhere, and is
+    its owner's where a step delivers it."""
+    covered = isinstance(release.protection, Summed | Noised | Computed | Perturbed | Curated | Derived)
+    return covered and release.to != ITSELF and not isinstance(release.protection, Selected)
+
+
+def form_of(release: Release, who: Consortium) -> Form:
+    """Of one value of a release, as its receivers get it at the end of a run."""
+    if isinstance(release.protection, Summed):
+        return Fields({"sum": Array(release.shape), "parties": Count(who.size)})
+    return release.form if release.source == COORDINATOR else Each(release.form)
+
+
+def check_received(release: Release, value: Any, party: str, who: Consortium, dims: Mapping[str, int]) -> None:
+    """Refuse what was not declared to this party, or has another form; a release of several times is a list."""
+    sent = release.to != ITSELF and (release.source == COORDINATOR or is_kept(release))
+    if not who.includes(release.to, party) or not sent:
+        raise Malformed(f"{release.name} is not declared as released to {party}", code="undeclared", key=release.name)
+    several = type(value) is list and release.times > 1
+    values = value if several else [value]
+    form = form_of(release, who)
+    if len(values) > release.times or not all(form.fits(one, dims, who) for one in values):
+        raise Malformed(f"{release.name} is not of its declared form {release.form}", code="form", key=release.name)
+
+
+def received(stored: Mapping[str, Mapping[str, bytes]], declaration: Declaration) -> Received:
+    """From a site's file: by name, the values in the order in which they came, each under the path of its ask."""
+    releases: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    signed: Signatures = {}
+    paths: dict[str, list[str]] = {}
+    for name, by_path in stored.items():
+        values = {path: decode(raw) for path, raw in by_path.items()}
+        if name == SIGNATURES:
+            signed = values[str(END)]
+        elif OWN in values:
+            own[name] = values[OWN]
+        elif str(END) in values:
+            releases[name], paths[name] = values[str(END)], [str(END)]
+        else:
+            several = declaration[name].times > 1 or len(values) > 1
+            releases[name] = list(values.values()) if several else next(iter(values.values()))
+            paths[name] = list(values)
+    # Of what is shown, all or nothing: half of a list proves nothing about it.
+    lasting = {
+        name: {path: signed[name][path] for path in used}
+        for name, used in paths.items()
+        if set(used) <= set(signed.get(name, ()))
+    }
+    return Received(releases, own, lasting)

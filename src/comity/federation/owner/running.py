@@ -1,0 +1,123 @@
+"""One step at a site: what it is given, what came of it, and what that says to the coordinator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comity.errors import BadInput, ComityError, Malformed, Refused
+from comity.federation.agreed import Agreed
+from comity.federation.declaring.consortium import COORDINATOR
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.forms import Count
+from comity.federation.messages.delivered import is_kept
+from comity.federation.messages.sealed_values import opened_values, sealed_values
+from comity.federation.owner.site import Site
+from comity.federation.step import StepSpec
+
+log = logging.getLogger("comity.site")
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """The step ran. `values` are what it gives beside its contribution."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """The step failed because of its data before anything was drawn, and its party contributed neutrally: one that is
+    missing because of its data would be a release."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The step failed after a draw. There is no way back: it is paid for, and "stopped" is the answer for ever."""
+
+
+Outcome = Done | Neutral | Spent
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A step that is asked for: `declared` are the releases of the part that it belongs to."""
+
+    agreed: Agreed
+    site: Site
+    function: Callable[..., Any]
+    spec: StepSpec
+    declared: Declaration
+
+    def given(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of an ask in clear, each of its declared form."""
+        site, spec, declared = self.site, self.spec, self.declared
+        if set(asked) != set(spec.takes):
+            raise Malformed(f"{spec.name} takes {list(spec.takes)}, found {sorted(asked)}", code="form")
+        sealed = any(declared[name].sealed for name in asked)
+        values = opened_values(asked, declared, site.run_key(), site.heads(COORDINATOR)) if sealed else asked
+        for key, value in values.items():
+            release = declared[key]
+            release.check(value, COORDINATOR, site.party, self.agreed.consortium, site.dims)
+            if isinstance(release.form, Count):
+                if site.kept(f"dim:{key}", value) != value:
+                    raise Refused(f"{key} was bound to another number in this run", code="form", key=key)
+                site.keep(f"dim:{key}", value)
+            if is_kept(release) and release in self.agreed.declaration.releases:
+                site.arrived(release, value)
+        return values
+
+    def outcome(self, given: Mapping[str, Any]) -> Outcome:
+        """Run it. A failure that may be told, because nothing was drawn and nothing is neutral, is raised."""
+        site, name = self.site, self.spec.name
+        try:
+            values = self.function(site, **given) or {}
+            # Within what counts as the step: after a draw, a result that can't leave may not tell so free of charge.
+            self._check_given(values)
+        except (Exception, SystemExit) as error:
+            if site.effects.draws:
+                log.exception("%s failed in %s", site.party, name)
+                return Spent()
+            of_data = isinstance(error, BadInput) or not isinstance(error, ComityError)
+            if of_data and self._may_be_neutral():
+                log.exception("%s failed in %s and takes part neutrally", site.party, name)
+                site.contribute(None)
+                return Neutral()
+            if isinstance(error, ComityError):
+                raise
+            log.exception("%s failed in %s", site.party, name)
+            raise Refused(f"{name} failed; see the log of this site", code="stopped") from None
+        return Done(values)
+
+    def reply(self, outcome: Outcome) -> dict[str, Any]:
+        """What leaves with the commit."""
+        site, spec, declared = self.site, self.spec, self.declared
+        if isinstance(outcome, Spent):
+            site.effects.forget_all_but_draws()
+            return {"stopped": True}
+        values = outcome.values if isinstance(outcome, Done) else {}
+        if any(declared[key].sealed for key in values):
+            values = sealed_values(values, declared, site.coordinator_key(), site.heads(site.party, COORDINATOR))
+        if site.contribution is not None:
+            assert spec.sends is not None
+            values = {**values, spec.sends: site.contribution}
+        reply: dict[str, Any] = {"ok": values, "mail": site.effects.mail}
+        return {**reply, "boxes": site.effects.boxes} if site.effects.boxes else reply
+
+    def _may_be_neutral(self) -> bool:
+        """Whether the neutral value is within the declared sensitivity of whatever this party would have sent. There is
+        none for what a step gives beside its contribution."""
+        spec = self.spec
+        if spec.gives:
+            return False
+        bound = None if spec.sends is None else self.agreed.declaration[spec.sends].bound
+        return bound is not None and bound.neutral_within
+
+    def _check_given(self, values: Mapping[str, Any]) -> None:
+        site, spec, declared = self.site, self.spec, self.declared
+        if not spec.is_given(values):
+            raise Malformed(f"{spec.name} gives {list(spec.gives)}, found {sorted(values)}", code="undeclared")
+        for key, value in values.items():
+            declared[key].check(value, site.party, COORDINATOR, self.agreed.consortium, site.dims)

@@ -1,0 +1,51 @@
+"""What both sides of the secure sum go by: how many hold shares, what lists are signed by, in which words one adds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comity.crypto.masking.peers import Degree, choose
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.release import Release
+from comity.federation.messages import rolls
+from comity.federation.messages.codec import encode
+
+Masked = NDArray[np.uint32] | NDArray[np.uint64]
+
+
+def degree_of(who: Consortium) -> Degree:
+    return choose(who.size, who.colluders, who.dropouts)
+
+
+def seeded_by(who: Consortium, party: str, holders: Sequence[str]) -> tuple[str, ...]:
+    """The holders with which a party makes a pair mask: all of them, or where any two parties hold shares of each other
+    only one of the two does."""
+    return tuple(holders) if degree_of(who).degree < who.size - 1 else tuple(h for h in holders if party < h)
+
+
+def word(release: Release, who: Consortium) -> str:
+    """32-bit words where the sum and its noise fit with room to spare: half the bytes and half the masks."""
+    return "<u4" if release.ring == 64 and release.reach(who, release.scale(who)) < 2**30 else "<u8"
+
+
+def digest_of(*lists: Sequence[str]) -> bytes:
+    """What lists are signed by: encoding them for every signature would take most of the time of a large sum."""
+    return joined(*map(rolls.digest, lists))
+
+
+def joined(*digests: bytes) -> bytes:
+    """`digest_of` lists whose own digests are known."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256(encode(list(digests))).digest()
+
+
+def to_words(units: NDArray[np.int64], dtype: str) -> Masked:
+    return np.ascontiguousarray(units.view("<u8").astype(dtype))
+
+
+def to_units(words: Masked) -> NDArray[np.int64]:
+    """The signed integer that a word stands for."""
+    return words.view("<i4").astype("<i8") if words.dtype.str == "<u4" else words.view("<i8")

@@ -1,0 +1,1 @@
+"""A run between organisations, from its coordinator's side."""

@@ -1,0 +1,26 @@
+"""What the parties of a simulation hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from comity.data import Held, Records
+from comity.learn.voters.local_model import LocalModel
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Each party's records, and its own model where it has one; records to `test` on that no party has; and what is odd
+    about all of them, in sentences."""
+
+    parties: Mapping[str, Held]
+    test: Records | None = None
+    models: Mapping[str, LocalModel] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> list[Records] | None:
+        """All records in memory at once; None where some are read in blocks."""
+        found = [held for held in self.parties.values() if isinstance(held, Records)]
+        return found if len(found) == len(self.parties) else None

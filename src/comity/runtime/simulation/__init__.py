@@ -1,0 +1,1 @@
+"""A whole consortium on one machine, with the hosts, ledgers and messages of a deployment."""

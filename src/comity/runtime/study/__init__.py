@@ -1,0 +1,1 @@
+"""A study file as agreed on: its tables, the public files that it names, its hash."""

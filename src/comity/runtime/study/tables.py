@@ -1,0 +1,60 @@
+"""Tables of files that people write: an unknown key is an error that names the nearest known one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from comity.data import nearest
+from comity.errors import BadInput, StudyError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def validate(model: type[Model], value: Any, where: str, prefix: str, extra: Sequence[str] = ()) -> Model:
+    """A table of a file as a model, or one sentence about the first thing that is wrong with it. `prefix` stands before
+    its keys in sentences; `extra` names tables beside it that are read elsewhere."""
+    if not isinstance(value, Mapping):
+        raise StudyError(f"{where}: {prefix.rstrip('.')} must be a table, found {value!r}", key=prefix.rstrip("."))
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise _first(error, model, where, prefix, extra) from None
+
+
+def _first(error: ValidationError, model: type[BaseModel], where: str, prefix: str, extra: Sequence[str]) -> BadInput:
+    """One sentence for the first thing that is wrong; a misspelt key is the reason why the right one is missing."""
+    everything = error.errors()
+    wrong = next((one for one in everything if one["type"] == "extra_forbidden"), everything[0])
+    key = prefix + ".".join(str(part) for part in wrong["loc"])
+    if wrong["type"] == "extra_forbidden":
+        names = [*_names(model, wrong["loc"][:-1]), *(extra if len(wrong["loc"]) == 1 else ())]
+        return StudyError(
+            f"{where}: unknown key {key}{hint(str(wrong['loc'][-1]), names)}; known here: {', '.join(names)}",
+            key=key,
+        )
+    if wrong["type"] == "missing":
+        return StudyError(f"{where}: {key} is missing; add it", key=key)
+    return StudyError(f"{where}: {key} = {wrong['input']!r}: {wrong['msg'][0].lower() + wrong['msg'][1:]}", key=key)
+
+
+def _names(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    at: Any = model
+    for part in path:
+        field = at.model_fields.get(str(part)) if isinstance(at, type) and issubclass(at, BaseModel) else None
+        at = field.annotation if field is not None else None
+    if not (isinstance(at, type) and issubclass(at, BaseModel)):
+        return []
+    return [field.alias or name for name, field in at.model_fields.items()]
+
+
+def hint(found: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """The nearest known name, for the end of a sentence."""
+    close = nearest(found, known)
+    return f" (did you mean {close}?)" if close else ""
