@@ -159,19 +159,17 @@ def test_a_ledger_that_is_not_there_is_not_made(comity, tmp_path: Path) -> None:
 
 def test_bench_and_reproduce_share_one_json_form(comity, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     row = {"case": "fit", "ours": 0.5, "spread": 0.1, "repeats": 3, "unit": "s"}
-    bench, redone = BENCHES["ledger"], REPRODUCTIONS["softlabel-har"]
-    monkeypatch.setitem(
-        BENCHES,
-        "ledger",
-        type(bench)("ledger", "", lambda: [{**row, "anchor": 5.0, "ratio": 10.0, "note": "as it is"}]),
-    )
     asked = {}
+
+    def measure(**options: object) -> list[dict[str, object]]:
+        return [{**row, "anchor": 5.0, "ratio": 10.0, "note": "as it is"}]
 
     def redo(**options: object) -> list[dict[str, object]]:
         asked.update(options)
         return [{**row, "paper": 0.4}]
 
-    monkeypatch.setitem(REPRODUCTIONS, "softlabel-har", type(redone)("softlabel-har", "", redo))
+    homes = {BENCHES["ledger"].home: measure, REPRODUCTIONS["softlabel-har"].home: redo}
+    monkeypatch.setattr("comity.protocols.entry.found", homes.__getitem__)
     for command, name in (("bench", "ledger"), ("reproduce", "softlabel-har")):
         document = comity(command, name, "--json").document
         assert set(document) - {"quick"} == {"name", "rows", "machine", "versions"}

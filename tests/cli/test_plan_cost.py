@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from comity.cli.starters import NAMES, starter
-from comity.protocols import PROTOCOLS
+from comity.protocols import PROTOCOLS, entry_of
+from comity.protocols.entry import found
 
 MEASURED = """
 import json, resource, sys
@@ -27,9 +27,9 @@ def measured(*arguments: str) -> tuple[int, float, set[str]]:
     return code, seconds, set(modules)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_plan_imports_its_own_method_and_no_library_of_models(name, tmp_path: Path):
-    starter(name)(tmp_path)
+    found(entry_of(name).starter)(tmp_path)
     code, seconds, modules = measured("plan", str(tmp_path / "study.toml"))
     assert code == 0
     assert f"comity.protocols.{name}.parameters" in modules

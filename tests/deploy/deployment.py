@@ -8,6 +8,7 @@ HOME/north/ ...             each owner's site, with a dataset for each method
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
+from comity.protocols import PROTOCOLS
 from comity.runtime.nats.loopback import Loopback, processes
 from comity.runtime.study.study import Study
 from tests.deploy.methods import METHODS, NAMES, records_of, study_text, write_public
@@ -37,7 +39,7 @@ address = "{address}"
 
 {data}
 [policy]
-protocols = ["averaging", "softlabel", "summary", "synthetic", "vertical"]
+protocols = {protocols}
 variants = ["default", "published"]
 epsilon_per_study = 100.0
 delta_per_study = 1e-5
@@ -150,7 +152,9 @@ def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
             records_of(name)[party].to_parquet(folder / f"{name}.parquet", index=False)
         data = "".join(f'[data.{name}]\nsource = "parquet"\npath = "{name}.parquet"\n\n' for name in held)
         address = loopback.relay_of(party).address
-        page = _SITE.format(party=party, address=address, data=data, pinned=texts(asks))
+        page = _SITE.format(
+            party=party, address=address, data=data, pinned=texts(asks), protocols=json.dumps(list(PROTOCOLS))
+        )
         (folder / "site.toml").write_text(page)
     with ExitStack() as stack:
         stack.enter_context(loopback.relay())

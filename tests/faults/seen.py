@@ -19,6 +19,7 @@ from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.paths import READY
 from comity.federation.owner.host import Host
+from comity.federation.protocol import spec_of
 
 ASKED, ANSWERED, OPENED = "asked", "answered", "opened"
 RELEASED = "released at the end"
@@ -85,7 +86,7 @@ def at_the_coordinator(record: Record) -> None:
 
     def summed(self: Parties, step: Callable[..., Any], **values: Any) -> Any:
         total = sums(self, step, **values)
-        noted(self, step.spec.sends, [total.value, list(total.names)])
+        noted(self, spec_of(step, self.consortium).sends, [total.value, list(total.names)])
         return total
 
     def perturbed(self: Parties, name: str, value: Any) -> Any:

@@ -266,7 +266,7 @@ def test_a_computed_release_has_no_sum_and_only_a_computed_one_stays():
         with pytest.raises(Refused, match="not declared"):
             stays.check(1, "ash", to, consortium(), {})
     with pytest.raises(StudyError, match="split is made at one site at a time"):
-        require_stacks(Stumps(), Stumps().declare(consortium()))
+        require_stacks(Stumps(), Stumps().declare(consortium()), consortium())
 
 
 def test_a_seeded_simulation_chooses_the_same_again():

@@ -9,7 +9,7 @@ import pytest
 
 from comity.errors import Refused
 from comity.federation.declaring.bounds import Ball
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium, usual_colluders
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Noised, Summed
@@ -167,3 +167,8 @@ def test_a_plan_tells_a_factor_of_the_variance_from_one(size, said):
     who = Consortium(parties=tuple(f"p{k:03}" for k in range(size)), loss=Approx(1, 1e-6))
     (note,) = [note for note in plan("study", Mean(), who).notes if "honest parts" in note]
     assert f": {said} the variance that a trusted coordinator would add" in note
+
+
+def test_where_nobody_says_how_many_collude_one_does_as_long_as_another_stays_honest():
+    assert [usual_colluders(parties, 0) for parties in (1, 2, 3, 100)] == [0, 1, 1, 1]
+    assert [usual_colluders(3, dropouts) for dropouts in (0, 1, 2, 3)] == [1, 1, 0, 0]

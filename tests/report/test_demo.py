@@ -5,7 +5,7 @@ import json
 import pytest
 
 from comity.demo import averaging, run_demo, softlabel_consortia, summary, synthetic, vertical
-from comity.demo.run import demonstration
+from comity.demo.run import demonstrations
 from comity.demo.softlabel import seeded_error
 from comity.protocols import PROTOCOLS
 from comity.report.result import load_result
@@ -45,7 +45,7 @@ def test_every_method_there_is_has_a_table_a_page_and_a_run(demo):
     out, words, found = demo
     assert list(found["tables"]) == list(found["pages"]) == list(found["runs"]) == list(PROTOCOLS)
     for name in PROTOCOLS:
-        assert callable(demonstration(name))
+        assert callable(demonstrations()[name])
         assert (out / f"{name}.html").is_file() and (out / "runs" / name / "report.html").is_file()
         assert (out / f"{name}.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
         assert any(word.startswith(f"{name}: ") for word in words)

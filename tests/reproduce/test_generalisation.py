@@ -88,10 +88,8 @@ def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch):
 
 def test_every_method_of_the_comparison_has_rows():
     assert "generalisation" in REPRODUCTIONS
-    for method in generalisation.METHODS:
-        assert callable(generalisation.rows_of) and hasattr(
-            __import__(f"comity.reproduce.generalisation.{method}", fromlist=["rows"]), "rows"
-        )
+    assert set(generalisation.compared()) == {"averaging", "softlabel", "vertical"}
+    assert all(map(callable, generalisation.compared().values()))
 
 
 def test_the_document_is_what_the_command_prints():

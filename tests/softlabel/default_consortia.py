@@ -30,7 +30,6 @@ from .consortia import labels
 
 NAMES = ("ash", "bay", "elm", "fir", "gum", "oak", "sal", "yew")
 STATISTICS = ("votes", "histograms", "class-sums", "cells", "models")
-STEPS = {"votes": "vote", "histograms": "count", "class-sums": "gather", "cells": "place", "models": "train"}
 WIDTH = 4
 RUN = "run-1"
 

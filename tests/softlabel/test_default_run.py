@@ -31,7 +31,6 @@ from .default_consortia import (
     NAMES,
     RUN,
     STATISTICS,
-    STEPS,
     clusters,
     cohort,
     consortium,
@@ -86,7 +85,7 @@ def test_hosts_and_stacks_of_parties_open_the_same_sum(statistic, classes):
     protocol, records = soft(statistic, classes), [*filled(classes), empty()]
     who = consortium(6)
     stacked = cohort(protocol, records, who=who)
-    step = getattr(protocol, STEPS[statistic])
+    step = protocol.contribute
     single = sum(quantised(protocol, who, contribution(protocol, who, one)) for one in records)
     grid = protocol.declare(who)[statistic].spacing(who)
     # Minimisers are exact to 1e-6 in the gradient only, and rows of stacks are added in another order.
@@ -113,7 +112,7 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic, when):
     protocol, records, who = soft(statistic), filled(3), consortium(5, dropouts=1)
     label = f"{statistic}/0"
     path = {
-        "before": f"{STEPS[statistic]}[0]",
+        "before": "contribute[0]",
         "during": f"sum.mask[{label}]",
         "after": f"sum.unmask[{label}]",
     }[when]
@@ -123,7 +122,7 @@ def test_a_party_may_vanish_before_during_or_after_masking(statistic, when):
     same(run(parties), plain(protocol, who, records, names=counted))
 
 
-@pytest.mark.parametrize("path", ["vote[0]", "sum.mask[votes/0]"])
+@pytest.mark.parametrize("path", ["contribute[0]", "sum.mask[votes/0]"])
 def test_too_many_lost_parties_stop_a_run_that_goes_on_when_they_are_back(path):
     protocol, records, who = soft("votes"), filled(3), consortium(5, dropouts=1)
     parties, hosts = hosted(protocol, records, who=who, lose=[("elm", path), ("oak", path), ("gum", path)])

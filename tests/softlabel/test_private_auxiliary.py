@@ -23,7 +23,7 @@ from comity.learn.voters.voting import one_hot
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.private_auxiliary import absent, moved_share
+from comity.protocols.softlabel.published.private_auxiliary import absent, moved_share
 from comity.protocols.softlabel.published.protocol import TOLERANCE, PublishedSoftLabel
 from comity.runtime.simulation.run import run_study
 from comity.runtime.simulation.simulate import simulate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import prod
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure, parse_loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.softlabel.published.protocol import METHODS, TOLERANCE
+from comity.protocols.softlabel.published.protocol import TOLERANCE, Method
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.channels import Whole, carried
 from tests.federation.toy import STUDY, NoNoise, begin
@@ -61,7 +62,7 @@ def test_models_of_stacks_and_of_single_sites_agree_as_far_as_minimisers_are_exa
     assert np.abs(single.value).max() > 0.1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("classes", [2, 3])
 def test_without_noise_a_run_releases_the_minimiser(method, classes):
     tried, records = protocol(classes, method), ordinary(classes)
@@ -73,7 +74,7 @@ def test_without_noise_a_run_releases_the_minimiser(method, classes):
     np.testing.assert_allclose(released, exact, atol=scale.grid / 2 + 4 * TOLERANCE / tried.l2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_a_seed_reproduces_a_run_and_another_one_does_not(method):
     tried, parties = protocol(3, method), named(ordinary(3))
     first, again, other = (simulate(tried, parties=parties, epsilon=1.0, seed=seed) for seed in (7, 7, 8))
@@ -134,7 +135,7 @@ class Recording(Whole):
         return replies
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_everyone_sees_what_was_declared_and_nothing_else(method):
     tried, records = protocol(3, method), ordinary(3)
     parties, _, channel = hosted(tried, records)
@@ -173,7 +174,7 @@ def test_the_transcript_has_no_digest_of_votes_in_clear():
     assert outcome.transcript.rounds == 4
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("loss", [Pure(1), Approx(1, "1e-6")])
 def test_each_party_is_debited_once_for_the_whole_loss(method, loss):
     ledgers = {
@@ -197,7 +198,7 @@ def test_each_party_is_debited_once_for_the_whole_loss(method, loss):
     assert {name: len(ledger.entries()) for name, ledger in ledgers.items()} == before
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_a_party_without_records_takes_part_and_pays(method):
     records = [*ordinary(3, parties=4), EMPTY]
     outcome = simulate(protocol(3, method), parties=named(records), epsilon=1.0, seed=1)
@@ -207,7 +208,7 @@ def test_a_party_without_records_takes_part_and_pays(method):
     assert np.isfinite(alone.released["model"]).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method):
     """A share of four parties weighs more than one of five: both the model and its noise are those of four."""
     who, tried, records = consortium(5, dropouts=1), protocol(3, method, l2=1.0), ordinary(3)
@@ -223,7 +224,7 @@ def test_with_drop_outs_the_noise_is_for_those_who_may_be_left(method):
     np.testing.assert_allclose(released, exact, atol=grid / 2 + 4 * TOLERANCE / tried.l2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_run_with_a_generous_loss_learns_and_is_compared_with_the_same_method_without_noise(method, classes):
     records = ordinary(classes, parties=6, rows=30)

@@ -1,4 +1,4 @@
-"""Every constant of proof.md against brute force: never exceeded, and nearly reached where the proof says so."""
+"""Every constant of published/proof.md against brute force: never exceeded, nearly reached where the proof says so."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_what_avg_sends_lies_in_the_ball_whatever_the_solver_found():
 
 @pytest.mark.parametrize("classes", [2, 6])
 def test_the_grid_of_avg_hides_in_the_allowance_for_inexact_minimisers(classes):
-    """proof.md, 7: rounding to 2^-40 R moves each of two neighbours by half a unit per coordinate."""
+    """published/proof.md, 7: rounding to 2^-40 R moves each of two neighbours by half a unit per coordinate."""
     l2 = 1e-4
     avg = protocol(classes, "avg", l2=l2, public=np.ones((1, 50)) / 50)
     rounding = FINENESS * avg.radius * np.sqrt(np.prod(avg.shape))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from comity.cli.starters import starter
 from comity.errors import Refused, StudyError
 from comity.privacy.loss import Approx
 from comity.protocols.summary import AuctionSummary, PublishedSummary
+from comity.protocols.summary.starter import write
 from comity.runtime.simulation.run import run_study
 from comity.runtime.study.study import Study
 
@@ -18,7 +18,7 @@ SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines":
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("starter") / "archives"
     made.mkdir()
-    starter("summary")(made)
+    write(made)
     lines = (made / "study.toml").read_text().splitlines(keepends=True)
     # Without a grant each simulated owner grants what the study asks; pictures belong to delivered records.
     (made / "study.toml").write_text("".join(line for line in lines if not line.startswith(("grant =", "image ="))))

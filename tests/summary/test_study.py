@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comity.cli.starters import starter
 from comity.data import Bounded, Categorical, Date, Encoding, Numeric, Ordinal, Schema
 from comity.data.decoding import decoded
 from comity.errors import SchemaError, StudyError
 from comity.protocols.summary.features import width
 from comity.protocols.summary.kernel_width import width_of_schema
+from comity.protocols.summary.starter import write
 from comity.runtime.study.study import Study
 from tests.synthetic.made import frame, schema
 
@@ -20,7 +20,7 @@ from tests.synthetic.made import frame, schema
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("starter") / "archives"
     made.mkdir()
-    starter("summary")(made)
+    write(made)
     return made
 
 

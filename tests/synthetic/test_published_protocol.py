@@ -259,7 +259,7 @@ def test_settings_that_mean_nothing_are_refused(more, key):
 
 def test_trees_are_grown_at_one_site_at_a_time():
     with pytest.raises(StudyError):
-        require_stacks(small(TOY), small(TOY).declare(terms()))
+        require_stacks(small(TOY), small(TOY).declare(terms()), terms())
 
 
 class Table(PublishedKeys):

@@ -320,7 +320,7 @@ def test_the_plan_says_what_is_counted_twice_and_how_narrow_that_is():
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"rounds": 3}, "must be 1 or 2"),
+        ({"rounds": 3}, "must lie between 1 and 2"),
         ({"rounds": 2, "pooling": "none"}, "counts of all parties together"),
         ({"rounds": 2, "schema": Schema((Numeric("x", 0.0, 1.0),), CLASSES)}, "no pair beside"),
     ],

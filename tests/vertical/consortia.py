@@ -87,7 +87,7 @@ def protocol(parties: int = 2, *, linear: bool = False, identifier: bool = False
 
 def consortium(tried: Any, loss: Loss | None = None, *, colluders: int = 1) -> Consortium:
     names = tuple(tried.columns)
-    pure = getattr(tried, "pure", True)
+    pure = getattr(getattr(tried, "quadratic", tried), "pure", True)
     return Consortium(
         parties=names,
         loss=loss or (Pure(1) if pure else Approx(1, 1e-5)),

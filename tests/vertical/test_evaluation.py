@@ -13,8 +13,8 @@ from comity.errors import StudyError
 from comity.federation.declaring.evaluation import divided
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.evaluation import L1, L2, SQUARES, ByColumns, Parts
+from comity.protocols.vertical import GradientRegression, VerticalRegression
+from comity.protocols.vertical.evaluation import L1, L2, SQUARES, ErrorsByColumns, Parts
 from comity.runtime.records.encodings import encoded
 from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
@@ -92,6 +92,25 @@ def test_figures_are_those_of_the_rows_that_were_set_aside(aligned: bool, produc
     assert found.records == 600 or (aligned and 500 < found.records < 700)
 
 
+def test_the_model_after_rounds_is_the_one_that_is_measured() -> None:
+    frame = people(900).drop(columns="person")
+    made = simulate(
+        GradientRegression(quadratic=method(linear=False), rounds=2),
+        parties=dict.fromkeys(HELD[2], frame),
+        schema=schema(),
+        epsilon=2000.0,
+        delta=1e-6,
+        unit="record",
+        seed=3,
+        evaluation={"share": 0.4},
+    )
+    found, truth = made.evaluation, people(5000, seed=99)
+    assert found is not None
+    score = made.model.encoding.encode(truth).records.features @ made.model.coef_[0]
+    wrong = float(((truth["sick"] == "yes") - np.clip(0.5 + score / 4, -0.5, 1.5)).pow(2).mean())
+    assert found["squared error"].value == pytest.approx(wrong, rel=0.2)
+
+
 def test_a_seeded_simulation_is_repeatable() -> None:
     one, other = (of_vertical(4)[0].evaluation for _ in range(2))
     assert one == other and one is not None
@@ -104,9 +123,9 @@ def test_ceilings_about_one_party_s_columns_are_refused() -> None:
 
     who = Consortium(parties=tuple(HELD[2]), loss=loss, unit=Unit.RECORD, evaluation=terms)
     with pytest.raises(StudyError, match="party_epsilon"):
-        ByColumns(built).declare(who)
+        ErrorsByColumns(built, built).declare(who)
     with pytest.raises(StudyError, match=r"privacy\.colluders"):
-        ByColumns(method(pure=True)).declare(replace(who, colluders=0))
+        ErrorsByColumns(method(pure=True), method(pure=True)).declare(replace(who, colluders=0))
 
 
 def test_nothing_to_measure_on_leaves_the_model() -> None:

@@ -16,11 +16,11 @@ from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.vertical import ring_rounds
-from comity.protocols.vertical.gradients_in_one_place import InOnePlace
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
 from comity.protocols.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
+from comity.reproduce.vertical.gradients_in_one_place import InOnePlace
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 
@@ -207,7 +207,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
     holder, forbidden = tried.layout.label_at, []
-    descent = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
     whitening, intervals = tried.whitening(descent), tried.intervals(descent)
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
@@ -369,7 +369,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     begin(parties)
     tried.coordinate(parties)
     columns, rounds = columns_of(tried, frame), tried.descent
-    descent = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
     intervals = tried.intervals(descent)
     scores = {
         party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)

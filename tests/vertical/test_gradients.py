@@ -15,9 +15,8 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.descent import Descent
+from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import InOnePlace, descended
 from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
@@ -31,18 +30,19 @@ from comity.protocols.vertical.response import (
     responses,
 )
 from comity.protocols.vertical.ring_rounds import RingRounds
-from comity.protocols.vertical.shrinkage import Shrinkage
+from comity.reproduce.vertical.gradients_in_one_place import InOnePlace, descended
 from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
+from .consortia import protocol as quadratic
 from .test_resume import Stumbling
 
 ROWS = 700
 
 
 def protocol(parties=2, **options):
-    settings = {"most": 1 << 14, "products": "dealer", **options}
-    return GradientRegression(schema=schema(linear=settings.pop("linear", False)), columns=HELD[parties], **settings)
+    rounds = {key: options.pop(key) for key in ("solver", "rounds") if key in options}
+    return GradientRegression(quadratic=quadratic(parties, **{"products": "dealer", **options}), **rounds)
 
 
 def columns_of(tried, frame):
@@ -132,7 +132,8 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties, products):
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 def test_a_holder_of_the_label_alone_takes_part(products):
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    tried = GradientRegression(schema=schema(), columns=held, products=products, most=1 << 14, rounds=2)
+    before = VerticalRegression(schema=schema(), columns=held, products=products, most=1 << 14)
+    tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
     plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
@@ -165,7 +166,7 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
     encoded = tried.encoding.encode(frame).records
     wanted = logistic(encoded.features, encoded.labels.astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
-    start = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
+    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
 
     def off(coef):
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
@@ -190,9 +191,7 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
 
 def test_rounds_follow_an_alignment():
     frame = people(80)
-    tried = GradientRegression(
-        schema=schema(identifier=True), columns=HELD[2], products="dealer", alignment="keyed", most=1 << 10, rounds=2
-    )
+    tried = protocol(2, identifier=True, alignment="keyed", most=1 << 10, rounds=2)
     records = {
         "ash": parts(tried, frame.iloc[5:])["ash"],
         "birch": parts(tried, frame.iloc[:70].sample(frac=1, random_state=3))["birch"],
@@ -246,7 +245,13 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
 def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     tried, frame = protocol(2), people(400)
     found = simulate(
-        tried, parties=parts(tried, frame), epsilon=1, delta=1e-5, unit="record", colluders=1, schema=tried.schema
+        tried,
+        parties=parts(tried, frame),
+        epsilon=1,
+        delta=1e-5,
+        unit="record",
+        colluders=1,
+        schema=tried.layout.schema,
     )
     assert 0.9 < found.guarantee.epsilon <= 1
     text = found.plan.as_text()
@@ -287,16 +292,18 @@ def test_auto_decides_by_public_things():
     assert not three.descends(consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
     assert four.descends(consortium(four, Approx(1, 1e-5)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("comity.protocols.vertical.gradients.WIDE", four.descent.size - 1)
+        assert not four.descends(consortium(four, Approx(0.9, 1e-5)))
+        assert four.descends(consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
     low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
     assert {release.name for release in tried.declare(low).releases} >= {"model", "errors"}
-    assert tried.declare(low)["moments"].loss == tried.moments(low.loss).loss
+    assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
 
 
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
-    from .consortia import protocol as quadratic
-
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
     who = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
@@ -353,19 +360,17 @@ def test_wrong_terms_are_found_before_anything_runs():
 # What the coordinator makes of it.
 
 
-def test_the_multiple_and_the_variance_of_each_column_are_those_that_a_look_suggests():
-    generator, slopes = np.random.default_rng(1), 50 * np.eye(160)
-    columns = np.repeat([0, 1], 80)
-    noise, known = 30 * generator.normal(size=160), generator.normal(size=160)
-    # One column has weights of its own, the other is twice what was known of it.
-    true = np.where(columns == 0, 2 * known + 3 * generator.normal(size=160), 2 * known)
-    found, weights = Shrinkage.fitted(columns, slopes, slopes @ true + noise, known, 900.0)
-    assert found.variances[0] == pytest.approx(9, rel=0.4) and found.variances[1] < 0.3
-    off = (weights - true) ** 2
-    assert off[:80].mean() == pytest.approx(0.36, rel=0.5) and off[80:].mean() < 0.2
-    # Noise alone: nothing of it is taken for weights.
-    _, weights = Shrinkage.fitted(columns, slopes, noise, known, 900.0)
-    assert (weights**2).mean() < 0.02
+def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
+    generator, values = np.random.default_rng(1), np.full(400, 50.0)
+    nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
+    for true in (0.5, 1.0, 20.0):
+        look = values * np.sqrt(true) * generator.normal(size=400) + noise
+        assert likeliest(look, nothing, values, 900.0)[1] == pytest.approx(true, rel=0.4)
+    before = values * generator.normal(size=400)
+    multiple, variance = likeliest(2 * before + noise, before, values, 900.0)
+    assert multiple == pytest.approx(2, rel=0.1) and variance < 0.1
+    multiple, variance = likeliest(noise, before, values, 900.0)
+    assert multiple < 0.1 and variance < 0.1
 
 
 def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments():
@@ -391,7 +396,7 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut():
     columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
     _, cut = descended(tried, columns, who, SeededNoise(1))
     assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
-    start = tried.start(tried.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
     held = InOnePlace(tried.descent, columns, tried.whitening(start))
     narrow = tried.intervals(start) * [1.0, 1e-3]
     assert held.cut(start.weights, narrow)["scores cut"] > 0.9

@@ -169,9 +169,9 @@ def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path, monkeypat
 
 
 def test_comity_new_writes_a_study_that_runs(tmp_path):
-    from comity.cli.starters import starter
+    from comity.protocols.vertical.starter import write
 
-    starter("vertical")(tmp_path)
+    write(tmp_path)
     built = Study.load(tmp_path / "study.toml")
     assert "keyed" in built.plan().as_text() or "matches ids" in built.plan().as_text()
     found = run_study(built, seed=1)

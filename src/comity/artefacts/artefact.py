@@ -1,7 +1,8 @@
 """The interface of what a protocol presents, and the kinds that a folder may hold.
 
-A folder comes from somewhere else: its `artefact.json` names a kind, never a class. Kinds are entered here, with where
-their class is found; loading imports nothing that a folder names, and no kind uses a format that runs code.
+A folder comes from somewhere else: its `artefact.json` names a kind, never a class. Kinds are entered here or in the
+entry of a method, with where their class is found; loading imports nothing that a folder names, and no kind uses a
+format that runs code.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ _MOST_BYTES: Final = 1 << 20
 KINDS: Final[dict[str, str]] = {
     "constant": "comity.learn.released.classifiers:ConstantClassifier",
     "dataset": "comity.artefacts.dataset:Dataset",
-    "hashes": "comity.protocols.summary.artefact:BoughtHashes",
     "linear": "comity.learn.released.classifiers:LinearClassifier",
     "regression": "comity.learn.released.regressor:LinearRegressor",
-    "shares": "comity.protocols.averaging.published.shares:PublishedShares",
-    "summary": "comity.protocols.summary.artefact:BoughtRecords",
-    "synthetic": "comity.protocols.synthetic.artefact:SyntheticDataset",
     "table": "comity.artefacts.table:Table",
-    "weights": "comity.protocols.summary.artefact:RatioWeights",
 }
-"""Where the class of each kind is found: a module and a name in it."""
+"""Where the class of each kind is found, a module and a name in it: those that several methods present."""
+
+
+def kinds() -> dict[str, str]:
+    """All of them, with those of single methods, which their entries name. Methods are a floor above: they are looked
+    up when a folder is read or written, never imported here."""
+    of_methods: dict[str, str] = import_module("comity.protocols").artefact_kinds()
+    return {**of_methods, **KINDS}
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Card:
 class Artefact(Protocol):
     """What a consumer works with, made of released values alone.
 
-    `kind` is its name in `KINDS`, `place` the folder of a run that it is saved in.
+    `kind` is its name among `kinds`, `place` the folder of a run that it is saved in.
     """
 
     kind: ClassVar[str]
@@ -77,8 +80,10 @@ class Artefact(Protocol):
 
 def register(kind: str, home: str) -> None:
     """Enter a kind of one's own: `register("tree", "package.module:Tree")`. A known one is not replaced."""
-    if KINDS.setdefault(kind, home) != home:
-        raise ValueError(f"the kind {kind!r} is {KINDS[kind]} already; choose another name")
+    known = kinds().get(kind, home)
+    if known != home:
+        raise ValueError(f"the kind {kind!r} is {known} already; choose another name")
+    KINDS[kind] = home
 
 
 def save_artefact(artefact: Artefact, folder: Path) -> None:
@@ -86,7 +91,7 @@ def save_artefact(artefact: Artefact, folder: Path) -> None:
 
     Whatever an earlier artefact left in the folder is gone afterwards.
     """
-    if artefact.kind not in KINDS:
+    if artefact.kind not in kinds():
         raise ValueError(f"{type(artefact).__name__}: the kind {artefact.kind!r} is not registered")
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -124,10 +129,11 @@ def load_artefact(folder: str | Path) -> Artefact:
 
 
 def kind_of(kind: Any, where: str) -> type[Artefact]:
-    """The class of a kind that is entered in `KINDS`."""
-    if not isinstance(kind, str) or kind not in KINDS:
-        near = did_you_mean(kind, KINDS) if isinstance(kind, str) else "."
+    """The class of a kind that is among `kinds`."""
+    known = kinds()
+    if not isinstance(kind, str) or kind not in known:
+        near = did_you_mean(kind, known) if isinstance(kind, str) else "."
         raise DataError(f"{where}: {kind!r} is no kind of artefact{near} A newer comity may know it")
-    module, _, leaf = KINDS[kind].partition(":")
+    module, _, leaf = known[kind].partition(":")
     found: type[Artefact] = getattr(import_module(module), leaf)
     return found

@@ -32,7 +32,7 @@ def bench(
     from comity.errors import BadInput
 
     if name == "list":
-        listed = [(bench.name, bench.about) for bench in BENCHES.values()]
+        listed = [(known, bench.about) for known, bench in sorted(BENCHES.items())]
         show(table(("name", "measures"), listed), [{"name": n, "about": a} for n, a in listed], as_json=as_json)
         return
     if name not in BENCHES:

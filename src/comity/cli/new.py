@@ -10,24 +10,25 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
+from comity.protocols import PROTOCOLS, entry_of
 
 
 def new(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The folder to make; also the study's name.", show_default=False)
     ],
-    protocol: Annotated[str, typer.Option(help="The method.")] = "softlabel",
+    protocol: Annotated[str, typer.Option(help=f"The method: {', '.join(PROTOCOLS)}.")] = "softlabel",
     as_json: AsJson = False,
 ) -> None:
     """Write a study that runs as it is: study.toml, schema.toml and generated records.
 
     Example: comity new triage --protocol softlabel
     """
-    from comity.cli.starters import NAMES, starter
     from comity.errors import BadInput
+    from comity.protocols.entry import found
 
-    if protocol not in NAMES:
-        raise typer.BadParameter(f"--protocol must be one of {', '.join(NAMES)}, found {protocol!r}.")
+    if protocol not in PROTOCOLS:
+        raise typer.BadParameter(f"--protocol must be one of {', '.join(PROTOCOLS)}, found {protocol!r}.")
     folder = Path(name)
     if not re.fullmatch(r"[A-Za-z0-9._ -]{1,80}", folder.name):
         raise typer.BadParameter(
@@ -39,7 +40,7 @@ def new(
         raise BadInput(f"{folder}: is there already, and nothing is overwritten; choose another name") from None
     except OSError as error:
         raise BadInput(f"{folder}: can't be made ({error.strerror}); choose another place") from error
-    starter(protocol)(folder)
+    found(entry_of(protocol).starter)(folder)
     files = sorted(path.name for path in folder.iterdir())
     text = (
         f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"

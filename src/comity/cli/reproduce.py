@@ -28,7 +28,7 @@ def reproduce(
     from comity.reproduce import REPRODUCTIONS
 
     if name == "list":
-        listed = [(known.name, known.about) for known in REPRODUCTIONS.values()]
+        listed = [(known, redone.about) for known, redone in sorted(REPRODUCTIONS.items())]
         show(table(("name", "redoes"), listed), [{"name": n, "about": a} for n, a in listed], as_json=as_json)
         return
     if name not in REPRODUCTIONS:

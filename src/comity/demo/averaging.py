@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
-from comity.data import Encoding, Records, clinic_schema, clinics
+from comity.data import Encoding, Records, clinic_schema
+from comity.demo.runs import presented, saved, visits
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
-from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
 from comity.protocols.averaging import Averaging
-from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.simulation.simulate import simulate
 
 NAME = "averaging"
@@ -37,19 +32,15 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
     test = visits(encoding, TESTED, "demo, averaging test")
     rows = tuple(measured(encoding, hospitals, test, repeats, said))
     said("averaging: one run without a seed")
-    outcome = simulate(
+    result = saved(
+        folder,
         protocol(encoding),
-        parties=hospitals,
         epsilon=SAVED_EPSILON,
-        delta=DELTA,
-        unit="record",
+        parties=hospitals,
         test=test,
         grant=GRANT,
         study="demo hospitals",
-        settings={"privacy.unit": "record", "privacy.epsilon": SAVED_EPSILON, "privacy.delta": DELTA},
     )
-    result = Result.of(outcome)
-    result.save(folder)
     about = (
         f"{len(SIZES)} generated hospitals with {min(SIZES.values())} to {max(SIZES.values())} visits each; will the "
         f"patient be readmitted? Tested on {TESTED:,} visits at other hospitals."
@@ -72,11 +63,6 @@ NOTES = (
     "clipped gradients. pure is the default without delta: local models, weighted by public sizes, are summed once. No "
     "coordinator is trusted in either, and nobody sees one hospital's sum.",
 )
-
-
-def visits(encoding: Encoding, count: int, name: str) -> Records:
-    table = pd.concat(clinics(count // 100, 100, name).values(), ignore_index=True)
-    return encoding.encode(table, where=name).records
 
 
 def protocol(encoding: Encoding) -> Averaging:
@@ -102,18 +88,8 @@ def measured(
 
 
 def descended(method: Averaging, hospitals: dict[str, Records], test: Records, epsilon: float, seed: int) -> float:
-    """A seeded run on a stack of the hospitals: the same contributions, with masks left out because they cancel."""
     who = Consortium(parties=tuple(hospitals), loss=Approx(epsilon, DELTA), unit=Unit.RECORD)
-    cohort = Cohort(
-        method,
-        who,
-        blocks=lambda most: stacks(list(hospitals.values()), most),
-        noise=SeededNoise(seed),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
-        study="demo",
-        run=f"{epsilon}-{seed}",
-    )
-    return method.score(method.present(cohort.released(), who), test)
+    return method.score(presented(method, who, hospitals, seed), test)
 
 
 def averaged(method: Averaging, hospitals: dict[str, Records], test: Records, epsilon: float, seed: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from markupsafe import Markup
 from comity.artefacts.writing import write_text
 from comity.demo.shown import DELTA, EPSILONS, Shown
 from comity.federation.coordinator.parties import Progress
-from comity.protocols import PROTOCOLS
+from comity.protocols import entries
+from comity.protocols.entry import found
 from comity.report.figures import curves_plot
 from comity.report.page import render
 from comity.report.versions import versions
@@ -28,7 +28,7 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
     """
     said = progress or (lambda words: None)
     out = Path(out)
-    shown = [demonstration(name)(out / "runs" / name, said, repeats) for name in PROTOCOLS]
+    shown = [demonstrate(out / "runs" / name, said, repeats) for name, demonstrate in demonstrations().items()]
     said("writing the pages")
     for one in shown:
         plots = [curves_plot(case.curves(one.methods), f"{one.name} {case.name}") for case in one.cases]
@@ -56,10 +56,9 @@ def run_demo(out: Path, progress: Progress | None = None, *, repeats: int = REPE
     }
 
 
-def demonstration(name: str) -> Callable[[Path, Progress, int], Shown]:
-    """What shows a method, found under the method's own name."""
-    found: Callable[[Path, Progress, int], Shown] = import_module(f"comity.demo.{name}").demonstrate
-    return found
+def demonstrations() -> dict[str, Callable[[Path, Progress, int], Shown]]:
+    """What shows each method that has a demonstration."""
+    return {name: found(entry.demo) for name, entry in entries().items() if entry.demo is not None}
 
 
 def _standalone(plot: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, Literal
 
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown
 from comity.demo.softlabel_consortia import DEFAULT, L2, SmallConsortium, clinic_consortium, tumour_consortium
@@ -18,12 +18,13 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
+from comity.protocols.softlabel.published.protocol import Method
 from comity.report.result import Result
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.simulation.simulate import simulate
 
 NAME = "softlabel"
-METHODS = (DEFAULT, "avg", "soft", "vote")
+METHODS: tuple[Literal["default"] | Method, ...] = (DEFAULT, "avg", "soft", "vote")
 # In the default every party draws a part of the noise, so that a repeat is a whole run.
 WHOLE_RUNS = 8
 # The run that is saved has real hosts, with a grant that leaves room for more.
@@ -67,7 +68,7 @@ NOTES = (
 )
 
 
-def measured(one: SmallConsortium, method: str, repeats: int) -> Iterator[Row]:
+def measured(one: SmallConsortium, method: Literal["default"] | Method, repeats: int) -> Iterator[Row]:
     """The rows of one method: its steps on stacks of parties, with noise from seeds 0, 1, 2 …"""
     protocol = one.protocol(method)
     repeats = min(repeats, WHOLE_RUNS) if method == DEFAULT else repeats
@@ -99,12 +100,12 @@ class Repeated(Cohort):
         self._sums = sums
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
-        name, sends = spec_of(step).name, spec_of(step).sends
+        sends = spec_of(step, self.consortium).sends
         if sends is None or not isinstance(self.declaration[sends].protection, Entrusted):
             return super().sum(step, **values)
-        if name not in self._sums:
-            self._sums[name] = super().sum(step, **values)
-        return self._sums[name]
+        if sends not in self._sums:
+            self._sums[sends] = super().sum(step, **values)
+        return self._sums[sends]
 
 
 def seeded_error(

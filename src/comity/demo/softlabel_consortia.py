@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records, clinic_schema, clinics, public_cohort
 from comity.entropy import Stream
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
+from comity.protocols.softlabel.published.protocol import Method
 
 CLINICS, VISITS, PUBLIC, TESTED = 600, 20, 500, 2000
 PRACTICES, TUMOURS, PUBLIC_TUMOURS = 100, 3, 120
-DEFAULT = "default"
+DEFAULT: Final = "default"
 # One for every published method and ε. With private records, choosing it by scores would be a release of its own.
 L2 = 0.005
 
@@ -36,7 +38,7 @@ class SmallConsortium:
     records_per_party: int
     encoding: Encoding | None = None
 
-    def protocol(self, method: str) -> SoftLabel | PublishedSoftLabel:
+    def protocol(self, method: Literal["default"] | Method) -> SoftLabel | PublishedSoftLabel:
         """The default, or one of the published methods."""
         if method == DEFAULT:
             return SoftLabel(

@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from comity.data import Records, clinic_schema, clinics
+from comity.data import Records, clinic_schema
+from comity.demo.runs import presented, saved, visits
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
-from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
-from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic import SyntheticData
 from comity.protocols.synthetic.downstream import Task
-from comity.report.result import Result
-from comity.runtime.local.cohort import Cohort, stacks
-from comity.runtime.simulation.simulate import simulate
 
 NAME = "synthetic"
 METHODS = ("delta", "pure")
@@ -35,25 +31,21 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
     said("synthetic: generating records")
     schema = replace(clinic_schema("readmitted"), identifier=None)
     method = SyntheticData(schema=schema, rows=10_000)
-    hospitals = {name: visits(method, size, f"demo, synthetic {name}") for name, size in SIZES.items()}
-    test = visits(method, TESTED, "demo, synthetic test")
+    hospitals = {name: visits(method.encoding, size, f"demo, synthetic {name}") for name, size in SIZES.items()}
+    test = visits(method.encoding, TESTED, "demo, synthetic test")
     rows = tuple(measured(method, hospitals, test, min(repeats, WHOLE_RUNS), said))
     said("synthetic: one run without a seed")
-    outcome = simulate(
+    result = saved(
+        folder,
         method,
-        parties=hospitals,
         epsilon=SAVED_EPSILON,
-        delta=DELTA,
-        unit="record",
+        parties=hospitals,
         neighbours="add-remove",
         test=test,
         grant=GRANT,
         study="demo dataset",
-        settings={"privacy.unit": "record", "privacy.epsilon": SAVED_EPSILON, "privacy.delta": DELTA},
         results=False,
     )
-    result = Result.of(outcome)
-    result.save(folder)
     about = (
         f"{len(SIZES)} generated hospitals with {min(SIZES.values()):,} to {max(SIZES.values()):,} visits each release "
         f"one dataset; a logistic regression that saw nothing else is tested on {TESTED:,} visits at other hospitals."
@@ -77,11 +69,6 @@ NOTES = (
 )
 
 
-def visits(method: SyntheticData, count: int, name: str) -> Records:
-    table = pd.concat(clinics(count // 100, 100, name).values(), ignore_index=True)
-    return method.encoding.encode(table, where=name).records
-
-
 def measured(
     method: SyntheticData, hospitals: dict[str, Records], test: Records, repeats: int, said: Progress
 ) -> list[Row]:
@@ -103,21 +90,12 @@ def measured(
 def released(
     method: SyntheticData, hospitals: dict[str, Records], epsilon: float, seed: int, *, pure: bool
 ) -> pd.DataFrame:
-    """The rows of a seeded run on a stack of the hospitals: the same contributions, with masks left out because they
-    cancel."""
+    """The rows of a seeded run."""
     who = Consortium(
         parties=tuple(hospitals),
         loss=Pure(epsilon) if pure else Approx(epsilon, DELTA),
         unit=Unit.RECORD,
         neighbours=Neighbours.ADD_REMOVE,
     )
-    cohort = Cohort(
-        method,
-        who,
-        blocks=lambda most: stacks(list(hospitals.values()), most),
-        noise=SeededNoise(seed),
-        ledger=Ledger.in_memory(unit=who.unit, neighbours=who.neighbours),
-        study="demo",
-        run=f"{pure}-{epsilon}-{seed}",
-    )
-    return method.present(cohort.released(), who).frame
+    found: pd.DataFrame = presented(method, who, hospitals, seed).frame
+    return found

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from comity.data import Records, clinic_schema, clinics
+from comity.demo.runs import saved
 from comity.demo.shown import DELTA, EPSILONS, Case, Row, Shown, row_of
 from comity.federation.coordinator.parties import Progress
 from comity.federation.declaring.consortium import Consortium
@@ -16,8 +17,6 @@ from comity.privacy.unit import Unit
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.in_one_place import noised
-from comity.report.result import Result
-from comity.runtime.simulation.simulate import simulate
 
 NAME = "vertical"
 METHODS = ("Gaussian", "pure")
@@ -34,19 +33,15 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
     rows = tuple(measured(people, tested, repeats, said))
     said("vertical: one run without a seed")
     method = protocol(pure=False)
-    outcome = simulate(
+    result = saved(
+        folder,
         method,
-        parties=dealt(method, people.iloc[:SAVED]),
         epsilon=SAVED_EPSILON,
-        delta=DELTA,
-        unit="record",
+        parties=dealt(method, people.iloc[:SAVED]),
         test=method.encoding.encode(tested, where="test").records,
         grant=GRANT,
         study="demo patients",
-        settings={"privacy.unit": "record", "privacy.epsilon": SAVED_EPSILON, "privacy.delta": DELTA},
     )
-    result = Result.of(outcome)
-    result.save(folder)
     about = (
         f"A generated hospital and a surgery that hold {len(HOSPITAL) - 1} and {len(SURGERY)} columns of {PATIENTS:,} "
         f"common patients; will the patient be readmitted? The run without a seed has {SAVED:,} of them. Tested on "

@@ -1,7 +1,24 @@
-"""Faces of protocols for scikit-learn: thin, each fit a simulated run."""
+"""Faces of protocols for scikit-learn: thin, each fit a simulated run. Which there are, the methods' entries say."""
 
-from comity.estimators.averaging import AveragedClassifier, AveragedRegressor
-from comity.estimators.softlabel import SoftLabelClassifier
-from comity.estimators.vertical import VerticalClassifier, VerticalRegressor
+from __future__ import annotations
 
-__all__ = ["AveragedClassifier", "AveragedRegressor", "SoftLabelClassifier", "VerticalClassifier", "VerticalRegressor"]
+from typing import TYPE_CHECKING, Any
+
+from comity.protocols import entries
+from comity.protocols.entry import found
+
+if TYPE_CHECKING:
+    from comity.estimators.averaging import AveragedClassifier as AveragedClassifier
+    from comity.estimators.averaging import AveragedRegressor as AveragedRegressor
+    from comity.estimators.softlabel import SoftLabelClassifier as SoftLabelClassifier
+    from comity.estimators.vertical import VerticalClassifier as VerticalClassifier
+    from comity.estimators.vertical import VerticalRegressor as VerticalRegressor
+
+_HOMES = {name: home for entry in entries().values() for name, home in entry.estimators.items()}
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found(_HOMES[name])

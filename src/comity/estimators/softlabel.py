@@ -18,6 +18,8 @@ from comity.learn import LinearClassifier
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
 from comity.protocols.softlabel import PublishedSoftLabel, SoftLabel
+from comity.protocols.softlabel.published.protocol import Method
+from comity.protocols.softlabel.rule import Name
 
 Floats = NDArray[np.float64]
 
@@ -59,9 +61,9 @@ class SoftLabelClassifier(ClassifierFace):
         parties: int = 20,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        statistic: str = "auto",
+        statistic: Name = "auto",
         records_per_party: int | None = None,
-        method: str | None = None,
+        method: Method | None = None,
         l2: float = 1e-3,
         bound: float | None = None,
         intercept: bool = True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,9 @@ from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Unit
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.vertical import GradientRegression, VerticalRegression
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.runtime.results.outcome import Outcome
 
 Floats = NDArray[np.float64]
@@ -36,7 +38,7 @@ class _ByColumns(Face):
     parties: int
     bounds: ArrayLike | None
     colluders: int
-    products: str
+    products: Way
 
     clipped_: float
 
@@ -89,10 +91,10 @@ class _ByColumns(Face):
         held[order[0]].append(_TARGET)
         return {party: tuple(columns) for party, columns in held.items()}
 
-    def _simulated(self, protocol: VerticalRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
+    def _simulated(self, protocol: ColumnRegression, X: Floats, targets: NDArray[Any]) -> Outcome:
         frame = _frame(X)
         records = {}
-        for party in protocol.columns:
+        for party in protocol.layout.parties:
             own = protocol.encoding_of(party).encode_features(frame)
             holds = party == protocol.layout.label_at
             records[party] = Records(np.asarray(own, np.float64), targets if holds else None)
@@ -166,9 +168,9 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        solver: str = "auto",
+        solver: Literal["auto", "gradient", "quadratic"] = "auto",
         rounds: int = 6,
-        products: str = "dealer",
+        products: Way = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         classes: Sequence[Any] | None = None,
@@ -202,18 +204,17 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
                 "Only binary classification is supported. The type of the target is multiclass: vertical regression "
                 f"has two classes, found {len(known)}; merge some, or use AveragedClassifier"
             )
-        common: dict[str, Any] = {
-            "schema": self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in known))),
-            "columns": self._held(X.shape[1], groups),
-            "pure": not self.delta,
-            "products": self.products,
-            "intercept": self.intercept,
-            "most": _most(len(X)),
-        }
-        if self.solver == "quadratic":
-            protocol = VerticalRegression(**common)
-        else:
-            protocol = GradientRegression(**common, solver=self.solver, rounds=self.rounds)
+        quadratic = VerticalRegression(
+            schema=self._schema(X.shape[1], Classes(_TARGET, tuple(str(label) for label in known))),
+            columns=self._held(X.shape[1], groups),
+            pure=not self.delta,
+            products=self.products,
+            intercept=self.intercept,
+            most=_most(len(X)),
+        )
+        protocol: ColumnRegression = quadratic
+        if self.solver != "quadratic":
+            protocol = GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
         self._warn(X)
         outcome = self._simulated(protocol, X, places)
         self.classes_ = known
@@ -237,7 +238,7 @@ class VerticalRegressor(RegressorMixin, _ByColumns):  # type: ignore[misc]  # sc
         epsilon: float = 1.0,
         delta: float = 1e-6,
         bounds: ArrayLike | None = None,
-        products: str = "dealer",
+        products: Way = "dealer",
         colluders: int = 1,
         intercept: bool = True,
         ledger: Ledger | str | PathLike[str] | None = None,

@@ -124,7 +124,7 @@ class Agreed:
     def step(self, path: StepPath) -> tuple[Callable[..., Any], StepSpec]:
         """The step that a path names, where it may be asked for under this label."""
         function = self._owner(path.mount).find(path.step)
-        spec = spec_of(function)
+        spec = spec_of(function, self.consortium)
         if spec.per_sum and path.label in self.declaration.sums():
             return function, spec
         if spec.per_circle and path.label in self._set_ups:

@@ -14,6 +14,7 @@ from comity.data import Records
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment, of_predictor
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import check
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.evaluation import Evaluation
@@ -38,6 +39,10 @@ class Protocol(Part):
     """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What its releases call the parties, where these do not all do the same."""
+
+    def __post_init__(self) -> None:
+        """Every field holds what its type says; a method that has more to check does so after this."""
+        check(self)
 
     @property
     def stackable(self) -> bool:

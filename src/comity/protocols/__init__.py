@@ -1,25 +1,46 @@
-"""The methods, one folder each, by the name that a study gives. A study imports its own method and no other."""
+"""The methods, by the name that a study gives: a folder each, and a line here. A study imports its own and no other."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from comity.protocols.parameters import Parameters, Setting
+from comity.lazily import lazily
+from comity.protocols.entry import Entry, Home, found
 
-PROTOCOLS: dict[str, tuple[str, str]] = {
-    "averaging": ("comity.protocols.averaging.parameters", "AveragingParameters"),
-    "softlabel": ("comity.protocols.softlabel.parameters", "SoftLabelParameters"),
-    "summary": ("comity.protocols.summary.parameters", "SummaryParameters"),
-    "synthetic": ("comity.protocols.synthetic.parameters", "SyntheticParameters"),
-    "vertical": ("comity.protocols.vertical.parameters", "VerticalParameters"),
+if TYPE_CHECKING:
+    from comity.protocols.parameters import Parameters, Setting
+
+PROTOCOLS: Final[dict[str, str]] = {
+    "averaging": "comity.protocols.averaging.entry",
+    "softlabel": "comity.protocols.softlabel.entry",
+    "summary": "comity.protocols.summary.entry",
+    "synthetic": "comity.protocols.synthetic.entry",
+    "vertical": "comity.protocols.vertical.entry",
 }
-"""Where the table of each method is described: a module and a name in it."""
+"""Where the entry of each method is: a module with `ENTRY`."""
+
+
+def entry_of(name: str) -> Entry:
+    entry: Entry = import_module(PROTOCOLS[name]).ENTRY
+    return entry
+
+
+def entries() -> dict[str, Entry]:
+    return {name: entry_of(name) for name in PROTOCOLS}
 
 
 def parameters_of(name: str) -> type[Parameters]:
-    module, leaf = PROTOCOLS[name]
-    found: type[Parameters] = getattr(import_module(module), leaf)
-    return found
+    table: type[Parameters] = found(entry_of(name).parameters)
+    return table
 
 
-__all__ = ["PROTOCOLS", "Parameters", "Setting", "parameters_of"]
+def artefact_kinds() -> dict[str, Home]:
+    """What the methods present beside models, datasets and tables, by kind."""
+    return {kind: home for entry in entries().values() for kind, home in entry.artefacts.items()}
+
+
+__all__ = ["PROTOCOLS", "Entry", "Parameters", "Setting", "artefact_kinds", "entries", "entry_of", "parameters_of"]
+
+_HOMES = {"Parameters": "comity.protocols.parameters", "Setting": "comity.protocols.parameters"}
+__getattr__, __dir__ = lazily(globals(), _HOMES)

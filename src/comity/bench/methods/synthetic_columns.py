@@ -10,7 +10,7 @@ from __future__ import annotations
 import resource
 from gc import collect
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from comity.data import Records
 from comity.data.public.adult import census_schema
 from comity.entropy import Stream
 from comity.errors import ComityError
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.synthetic.columns.protocol import SyntheticColumns
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
@@ -30,10 +31,10 @@ _WARM = 300
 
 def measure(*, rows: int = ROWS, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each way to multiply; the cheaper one first, because peak memory never falls."""
-    return [_measured(products, rows // 10 if quick else rows) for products in ("dealer", "rlwe")]
+    return [_measured(products, rows // 10 if quick else rows) for products in get_args(Way)]
 
 
-def protocol_of(products: str, rows: int) -> SyntheticColumns:
+def protocol_of(products: Way, rows: int) -> SyntheticColumns:
     """Adult's columns in turn to each owner."""
     schema = census_schema()
     assert schema.target is not None
@@ -56,7 +57,7 @@ def generated(protocol: SyntheticColumns, rows: int) -> dict[str, Records]:
     return found
 
 
-def _measured(products: str, rows: int) -> dict[str, Any]:
+def _measured(products: Way, rows: int) -> dict[str, Any]:
     protocol = protocol_of(products, rows)
     # Compilation comes before the clock starts.
     _run(protocol, generated(protocol, _WARM))

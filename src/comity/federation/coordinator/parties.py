@@ -34,7 +34,7 @@ class Parties(Asks):
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
         """Run a step that contributes and open its release the way the declaration says; the same call for each."""
-        spec = spec_of(step)
+        spec = spec_of(step, self.consortium)
         release = summed_release(self.declaration, spec)
         index = self._memory.count(release)
         sources = self.consortium.among(release.source)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.declaring.protection import Entrusted, EntrustedRounds
+from comity.federation.step import steps_of
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ def entrusted_steps(agreed: Agreed) -> frozenset[str]:
     in_clear = {
         one.name for one in agreed.declaration.releases if isinstance(one.protection, Entrusted | EntrustedRounds)
     }
-    kind = type(agreed.protocol)
-    specs = (getattr(getattr(kind, name, None), "spec", None) for name in dir(kind))
-    return frozenset(spec.name for spec in specs if spec is not None and spec.sends in in_clear)
+    specs = steps_of(agreed.protocol, agreed.consortium)
+    return frozenset(spec.name for spec in specs if spec.sends in in_clear)
 
 
 def transcript_of(journal: Journal, study: str, run: str, *, entrusted: frozenset[str]) -> Transcript:

@@ -336,10 +336,6 @@ class OnDisk:
                 raise explained(error, self.name) from error
         return not busy
 
-    @property
-    def witness_path(self) -> Path:
-        return self._witness.path
-
 
 os.register_at_fork(
     before=_before_fork, after_in_parent=lambda: _opening.release(), after_in_child=_after_fork_in_child

@@ -9,8 +9,9 @@ from pydantic import Field
 from comity.data import Bounded, Classes, Encoding
 from comity.errors import StudyError
 from comity.protocols.averaging.objectives import Kind, objective_of
-from comity.protocols.averaging.protocol import Averaging
-from comity.protocols.averaging.published.protocol import PublishedAverage
+from comity.protocols.averaging.protocol import Averaging, Solver
+from comity.protocols.averaging.published.noise import Kind as NoiseKind
+from comity.protocols.averaging.published.protocol import Most, PublishedAverage
 from comity.protocols.parameters import Only, Parameters, Setting
 
 
@@ -28,10 +29,10 @@ class AveragingParameters(Parameters):
     variant: Literal["default", "published"] = Field(
         "default", description="secure sums with shared noise, or the three stages of Pathak, Rane and Raj (2010)"
     )
-    model: Annotated[Literal["logistic", "softmax", "svm", "linear"] | None, Only(variant="default")] = Field(
+    model: Annotated[Kind | None, Only(variant="default")] = Field(
         None, description="by the target if left out: logistic, softmax above two classes, linear for a number"
     )
-    solver: Annotated[Literal["auto", "gradient", "average", "moments"], Only(variant="default")] = Field(
+    solver: Annotated[Solver, Only(variant="default")] = Field(
         "auto", description="auto: moments for a linear model, gradient if delta > 0, else by a public rule"
     )
     sizes: Annotated[dict[str, int] | int | None, Only(variant="default")] = Field(
@@ -49,13 +50,13 @@ class AveragingParameters(Parameters):
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     bins: bool = Field(True, description="numbers with edges in the schema become one-hot bins")
     intercept: bool = Field(True, description="append a constant feature, bounded and penalised like any other")
-    noise: Annotated[Literal["spherical", "literal"], Only(variant="published")] = Field(
+    noise: Annotated[NoiseKind, Only(variant="published")] = Field(
         "spherical", description="published only: as corrected, or as printed"
     )
     key_bits: Annotated[int, Only(variant="published")] = Field(
         2048, description="published only: of the Paillier keys"
     )
-    most: Annotated[int, Only(variant="published")] = Field(
+    most: Annotated[Most, Only(variant="published")] = Field(
         1 << 20, description="published only: public bound on a party's records"
     )
 

@@ -11,39 +11,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.bounds import RecordSum
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
-from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declaring.protection import Derived
 from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.rows import Rows
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.record_sum import in_unit_ball
-from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.gaussian import Gaussian
-from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import forecast, rule
+from comity.protocols.averaging import forecast, releases, rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, fitted
-from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, entries, matrices
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
-from comity.protocols.averaging.objectives import KINDS, TOLERANCE, Kind, Objective, objective_of
-from comity.protocols.averaging.sizes import Sizes, checked_sizes, largest, size_of, together
+from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
+from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
 if TYPE_CHECKING:
@@ -54,9 +52,6 @@ Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
 Way = Literal["gradient", "average", "moments"]
 
-# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
-# on data: it decides how wide the integers are, and moves no noise.
-HEADROOM = 4
 # Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
 SMALLEST_PENALTY = 1e-6
 
@@ -84,19 +79,13 @@ class Averaging(Protocol):
     high: float = 1.0
     sizes: Sizes = None
     solver: Solver = "auto"
-    l2: float | None = None
-    rounds: int | None = None
-    clip: float | None = None
+    l2: Annotated[float, Interval(ge=SMALLEST_PENALTY, lt=inf)] | None = None
+    rounds: Annotated[int, Interval(ge=1, le=1000)] | None = None
+    clip: Positive | None = None
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.model not in KINDS:
-            raise StudyError(
-                f"averaging.model must be one of {', '.join(KINDS)}, found {self.model!r}", key="averaging.model"
-            )
-        if self.solver not in get_args(Solver):
-            known = ", ".join(get_args(Solver))
-            raise StudyError(f"averaging.solver must be one of {known}, found {self.solver!r}", key="averaging.solver")
+        super().__post_init__()
         if self.solver == "moments" and self.model not in ("linear", "logistic"):
             raise StudyError(
                 f'averaging.solver = "moments" makes linear and logistic models, found model = {self.model!r}; choose '
@@ -109,14 +98,6 @@ class Averaging(Protocol):
                 f'{self.features}; set solver = "gradient", or declare fewer',
                 key="averaging.solver",
             )
-        if self.l2 is not None and not SMALLEST_PENALTY <= self.l2 < float("inf"):
-            raise StudyError(f"averaging.l2 must be at least {SMALLEST_PENALTY}, found {self.l2}", key="averaging.l2")
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise StudyError(
-                f"averaging.rounds must lie between 1 and 1000, found {self.rounds}", key="averaging.rounds"
-            )
-        if self.clip is not None and not 0 < self.clip < float("inf"):
-            raise StudyError(f"averaging.clip must be positive, found {self.clip}", key="averaging.clip")
         if self.features < 1 or (self.encoding is not None and self.encoding.width != self.features):
             raise StudyError(f"features must be the width of an encoded row, at least 1, found {self.features}")
         if self.model == "linear" and not self.low < self.high:
@@ -210,9 +191,9 @@ class Averaging(Protocol):
         checked_sizes(self.sizes, who)
         way, names = self.way(who), self._solved[:1]
         if way == "gradient":
-            sent, of = self._by_gradient(who), "gradient"
+            sent, of = releases.of_gradients(self, who), "gradient"
         elif way == "average":
-            sent, of = self._by_average(who), "models"
+            sent, of = releases.of_models(self, who), "models"
         else:
             sent, of, names = (self._moments(who),), "moments", self._solved
         made = [
@@ -231,54 +212,6 @@ class Averaging(Protocol):
 
     def _moments(self, who: Consortium) -> Release:
         return self.layout(who).release(who, HEADROOM * largest(self.sizes))
-
-    def _by_gradient(self, who: Consortium) -> tuple[Release, ...]:
-        budget = rule.Budget.of(who, self.steps)
-        most = HEADROOM * largest(self.sizes)
-        replaced, cut = who.neighbours is Neighbours.REPLACE, self.cut(who)
-        return (
-            Release(
-                name="second_moment",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.second_moment)),
-                form=Array((entries(self.blocks),), "<i8"),
-                bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
-            ),
-            Release(
-                name="gradient",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(Gaussian(budget.gradient)),
-                form=Array(self.shape, "<i8"),
-                bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
-                times=budget.rounds,
-            ),
-            Release(
-                name="iterate",
-                source=COORDINATOR,
-                to=EVERY_PARTY,
-                protection=Derived("gradient"),
-                form=Array(self.shape),
-                times=budget.rounds,
-            ),
-        )
-
-    def _by_average(self, who: Consortium) -> tuple[Release, ...]:
-        l2, most = self.penalty(who), largest(self.sizes)
-        noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
-        radius = self.objective.radius(l2)
-        moved = min(self.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
-        return (
-            Release(
-                name="models",
-                source=EVERY_PARTY,
-                to=COORDINATOR,
-                protection=Summed(noise),
-                form=Array(self.shape, "<i8"),
-                bound=RecordSum(moved, most * radius),
-            ),
-        )
 
     def streams(self, who: Consortium) -> bool:
         """A local fit goes over the records many times."""

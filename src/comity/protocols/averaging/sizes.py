@@ -16,6 +16,10 @@ from comity.privacy.unit import Neighbours
 
 Sizes = Mapping[str, int] | int | None
 
+# Sums have room for parties that hold so many times the records that the study says; beyond, they are shrunk. Not tuned
+# on data: it decides how wide the integers are, and moves no noise.
+HEADROOM = 4
+
 
 def checked_sizes(sizes: Sizes, who: Consortium) -> None:
     """A size for every party, or one for all; never assumed."""

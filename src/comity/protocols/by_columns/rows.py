@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from comity.data import Schema
 from comity.errors import DataError, StudyError
+from comity.federation.constraints import Key
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Release
@@ -18,23 +21,16 @@ from comity.federation.declaring.protection import Public
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.alignment import Alignment
 
-ALIGNMENTS = ("none", "keyed", "ecdh")
-_MOST = 1 << 24
+Way = Literal["none", "keyed", "ecdh"]
+Most = Annotated[int, Interval(ge=2, le=1 << 24), Key("rows_at_most")]
+"""Rows that the products are laid out for."""
 
 
-def check(table: str, alignment: str, schema: Schema, most: int) -> None:
-    if alignment not in ALIGNMENTS:
-        raise StudyError(
-            f"{table}.alignment must be {', '.join(ALIGNMENTS)}, found {alignment!r}", key=f"{table}.alignment"
-        )
+def check(table: str, alignment: str, schema: Schema) -> None:
     if alignment != "none" and schema.identifier is None:
         raise StudyError(
             f"{table}.alignment = {alignment!r} needs an identifier; declare [identifier] in the schema",
             key=f"{table}.alignment",
-        )
-    if not 2 <= most <= _MOST:
-        raise StudyError(
-            f"{table}.rows_at_most must lie between 2 and {_MOST}, found {most}", key=f"{table}.rows_at_most"
         )
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from typing import Literal
 
 from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
 from comity.privacy.unit import Unit
 
-CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss, which is lost once"
+Way = Literal["rlwe", "dealer"]
+"""How products across parties are computed."""
+
+CHARGED = "one person's columns at all parties together; every ledger is charged, and all for the same loss"
 
 
-class ByColumns(typing.Protocol):
+class MatchesAndMultiplies(typing.Protocol):
     """How a method multiplies columns of different parties, and how it matches their rows."""
 
     @property
@@ -47,7 +51,7 @@ def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], who: Consor
         )
 
 
-def adversary(method: ByColumns, who: Consortium, released: str) -> str:
+def adversary(method: MatchesAndMultiplies, who: Consortium, released: str) -> str:
     """Whom the noise, the products and the alignment hold against, all at once. `released` names what a coordinator
     keeps to itself where no party may read it."""
     if method.products == "dealer" or method.alignment == "keyed":

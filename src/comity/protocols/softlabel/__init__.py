@@ -1,6 +1,19 @@
 """Learning from the votes of local classifiers (Hamm, Cao, Belkin 2016)."""
 
-from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from comity.lazily import lazily
+
+if TYPE_CHECKING:
+    from comity.protocols.softlabel.protocol import SoftLabel as SoftLabel
+    from comity.protocols.softlabel.published.protocol import PublishedSoftLabel as PublishedSoftLabel
 
 __all__ = ["PublishedSoftLabel", "SoftLabel"]
+
+_HOMES = {
+    "PublishedSoftLabel": "comity.protocols.softlabel.published.protocol",
+    "SoftLabel": "comity.protocols.softlabel.protocol",
+}
+__getattr__, __dir__ = lazily(globals(), _HOMES)

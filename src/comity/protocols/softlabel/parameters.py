@@ -9,11 +9,13 @@ from pydantic import Field
 
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
+from comity.federation.constraints import Positive
 from comity.federation.protocol import Protocol
 from comity.protocols.parameters import Only, Parameters, Setting
-from comity.protocols.softlabel.private_auxiliary import WHY_NOT_AT_HOME, read_private
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
+from comity.protocols.softlabel.published.private_auxiliary import WHY_NOT_AT_HOME, AuxiliaryPrivacy, read_private
+from comity.protocols.softlabel.published.protocol import Constants, Method, PublishedSoftLabel
+from comity.protocols.softlabel.rule import Map, Name
 
 
 class SoftLabelParameters(Parameters):
@@ -27,31 +29,31 @@ class SoftLabelParameters(Parameters):
     auxiliary: str = Field(description="file of public, unlabelled records, beside the study")
     rows: Literal["scaled", "clipped", "normalised"] = Field("scaled", description="how records enter the unit ball")
     intercept: bool = Field(True, description="append a constant feature, regularised like any other")
-    statistic: Annotated[
-        Literal["auto", "votes", "histograms", "class-sums", "cells", "models"], Only(variant="default")
-    ] = Field("auto", description="what is summed; auto chooses from public quantities and the plan says why")
+    statistic: Annotated[Name, Only(variant="default")] = Field(
+        "auto", description="what is summed; auto chooses from public quantities and the plan says why"
+    )
     records_per_party: Annotated[int | None, Only(variant="default")] = Field(
         None, ge=1, description="how many records a party has, declared, never counted; 1 where one may hold one class"
     )
-    feature_map: Annotated[Literal["none", "scaling", "pca", "random"], Only(variant="default")] = Field(
+    feature_map: Annotated[Map, Only(variant="default")] = Field(
         "none", description="map for votes and histograms, fitted on the public auxiliary records"
     )
     dimensions: Annotated[int | None, Only(variant="default", feature_map=("pca", "random"))] = Field(
         None, ge=1, description="of the pca or random feature map"
     )
-    local_l2: Annotated[float, Only(variant="default")] = Field(
-        1e-4, gt=0, description="regularisation of the built-in local classifier"
+    local_l2: Annotated[Positive, Only(variant="default")] = Field(
+        1e-4, description="regularisation of the built-in local classifier"
     )
-    method: Annotated[Literal["vote", "soft", "avg"], Only(variant="published")] = Field(
+    method: Annotated[Method, Only(variant="published")] = Field(
         "soft", description="published: what the coordinator learns from"
     )
-    l2: Annotated[float, Only(variant="published")] = Field(
-        1e-2, gt=0, description="published: regularisation; the noise is scaled by its inverse"
+    l2: Annotated[Positive, Only(variant="published")] = Field(
+        1e-2, description="published: regularisation; the noise is scaled by its inverse"
     )
-    constants: Annotated[Literal["tight", "paper"], Only(variant="published")] = Field(
+    constants: Annotated[Constants, Only(variant="published")] = Field(
         "tight", description="published: sensitivity as derived, or as printed"
     )
-    auxiliary_privacy: Annotated[Literal["public", "private"], Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
+    auxiliary_privacy: Annotated[AuxiliaryPrivacy, Only(variant="published", why=WHY_NOT_AT_HOME)] = Field(
         "public", description="published, soft: private records stay with the coordinator, who votes on them"
     )
     auxiliary_records: Annotated[

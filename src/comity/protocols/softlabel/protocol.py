@@ -8,17 +8,20 @@ global model is made from it at no further cost. The sensitivities are derived i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
@@ -28,17 +31,16 @@ from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.evaluation.card import Predicts
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
-from comity.federation.step import spec_of
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.spherical import Spherical
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.rule import NAMES, Choice, choose
+from comity.protocols.softlabel.rule import Choice, Figures, Map, Name, choose
 from comity.protocols.softlabel.statistics import Histograms, RecordTotal
+from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -53,36 +55,25 @@ class SoftLabel(Protocol):
     Adversary    semi-honest coordinator, and up to `colluders` parties.
     Unit         a whole party: all of its records may be replaced.
     Learned      coordinator: the noisy sum. Everyone: the model made from it. Nobody sees a local classifier or vote.
-    Sensitivity  of the sum, that of the statistic (proof.md, 9 to 13): no 1/λ and no N in it. Divided by the number of
+    Sensitivity  of the sum, that of the statistic (proof.md, 1 to 5): no 1/λ and no N in it. Divided by the number of
                  parties after opening.
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")
-    statistic: str = "auto"
-    records_per_party: int | None = None
-    feature_map: str = "none"
+    statistic: Name = "auto"
+    records_per_party: Annotated[int, Interval(ge=1)] | None = None
+    feature_map: Map = "none"
     dimensions: int | None = None
-    local_l2: float = 1e-4
+    local_l2: Positive = 1e-4
     encoding: Encoding | None = field(default=None, repr=False)
-    _choices: dict[tuple[Any, ...], Choice] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.statistic not in NAMES:
-            raise StudyError(
-                f"softlabel.statistic must be one of {', '.join(NAMES)}, found {self.statistic!r}",
-                key="softlabel.statistic",
-            )
-        if not self.local_l2 > 0:
-            raise StudyError(f"softlabel.local_l2 must be positive, found {self.local_l2}", key="softlabel.local_l2")
-        if len(self.classes) < 2:
-            raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema",
-                key="target",
-            )
+        super().__post_init__()
+        check_classes(self.classes)
         if self.auxiliary.ndim != 2 or not len(self.auxiliary) or not np.isfinite(self.auxiliary).all():
             raise StudyError(
                 "softlabel.auxiliary must hold finite rows of public, unlabelled records, at least one; found shape "
@@ -106,26 +97,24 @@ class SoftLabel(Protocol):
 
     def choice(self, who: Consortium) -> Choice:
         """The statistic of this study, chosen from public quantities alone, and why."""
-        key = (who.size, who.dropouts, who.colluders, who.loss)
-        if key not in self._choices:
-            self._choices[key] = choose(
-                who,
-                self.auxiliary,
-                classes=len(self.classes),
-                records_per_party=self.records_per_party,
-                statistic=self.statistic,
-                feature_map=self.feature_map,
-                dimensions=self.dimensions,
-            )
-        return self._choices[key]
+        return self._choose(Figures.of(who))
+
+    @cached_property
+    def _choose(self) -> Callable[[Figures], Choice]:
+        """Every step asks again for what takes a decomposition of the auxiliary rows: the last few answers are kept."""
+        chosen = partial(
+            choose,
+            auxiliary=self.auxiliary,
+            classes=len(self.classes),
+            records_per_party=self.records_per_party,
+            statistic=self.statistic,
+            feature_map=self.feature_map,
+            dimensions=self.dimensions,
+        )
+        return lru_cache(maxsize=4)(chosen)
 
     def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
-                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
-            )
+        check_terms(who)
         statistic = self.choice(who).statistic
         if isinstance(who.loss, Pure) and not statistic.pure:
             raise StudyError(
@@ -161,9 +150,8 @@ class SoftLabel(Protocol):
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
-        who, steps = parties.consortium, (self.vote, self.count, self.gather, self.place, self.train)
+        who, total = parties.consortium, parties.sum(self.contribute)
         statistic = self.choice(who).statistic
-        total = parties.sum(next(one for one in steps if spec_of(one).sends == statistic.name))
         mean, deviation = total.value / total.parties, self.deviation(who, total.parties)
         released = {"model": statistic.model(mean, deviation)}
         if isinstance(statistic, Histograms):
@@ -176,26 +164,11 @@ class SoftLabel(Protocol):
         release = self.declare(who)[self.choice(who).statistic.name]
         return release.opened_deviation(who, count) / count
 
-    # What runs at the sites: one step for each statistic, because a step sends one declared release.
+    def _sent(self, who: Consortium) -> str:
+        return self.choice(who).statistic.name
 
-    @step(sends="votes", stacked=True)
-    def vote(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="histograms", stacked=True)
-    def count(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="class-sums", stacked=True)
-    def gather(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="cells", stacked=True)
-    def place(self, site: Site) -> None:
-        site.contribute(self._contribution(site))
-
-    @step(sends="models", stacked=True)
-    def train(self, site: Site) -> None:
+    @step(sends=_sent, stacked=True)
+    def contribute(self, site: Site) -> None:
         site.contribute(self._contribution(site))
 
     def _contribution(self, site: Site) -> Floats:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.federation.constraints import Why
 from comity.federation.declaring.consortium import Consortium
 from comity.learn.released.feature_map import FeatureMap, pca, random_features, scaling
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import Approx, Loss, Pure
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
 from comity.protocols.softlabel.statistics.class_sums import clip
 
 Floats = NDArray[np.float64]
 
-NAMES = ("auto", "votes", "histograms", "class-sums", "cells", "models")
-MAPS = ("none", "scaling", "pca", "random")
+Name = Literal["auto", "votes", "histograms", "class-sums", "cells", "models"]
+Map = Annotated[
+    Literal["none", "scaling", "pca", "random"],
+    Why("these are fitted on the public auxiliary records; one fitted on private ones would be an unpaid release"),
+]
 
 # The constants below were chosen on Adult, credit defaults, KDD-99 and HAR thinned to classes of 38 to 5 %, 24 to 1,000
 # parties of 2 to 500 records, with a look at all four: their figures are no clean holdout. Beside each stands what it
@@ -54,6 +59,20 @@ _FREQUENCIES = "the noise leaves each party's most frequent class alone: expect 
 
 
 @dataclass(frozen=True)
+class Figures:
+    """All that the rule may know of a consortium."""
+
+    size: int
+    survivors: int
+    honest_parts: int
+    loss: Loss
+
+    @classmethod
+    def of(cls, who: Consortium) -> Figures:
+        return cls(who.size, who.survivors, who.honest_parts, who.loss)
+
+
+@dataclass(frozen=True)
 class Choice:
     """A statistic, and why it was taken."""
 
@@ -62,13 +81,13 @@ class Choice:
 
 
 def choose(
-    who: Consortium,
+    who: Figures,
     auxiliary: Floats,
     *,
     classes: int,
     records_per_party: int | None = None,
-    statistic: str = "auto",
-    feature_map: str = "none",
+    statistic: Name = "auto",
+    feature_map: Map = "none",
     dimensions: int | None = None,
 ) -> Choice:
     """The statistic for a study, of public quantities alone: `records_per_party` is declared, never counted.
@@ -78,10 +97,6 @@ def choose(
     two of them, and several by counts over public clusters. Where those are mostly noise too, each party names its most
     frequent class.
     """
-    if statistic not in NAMES:
-        raise StudyError(
-            f"softlabel.statistic must be one of {', '.join(NAMES)}, found {statistic!r}", key="softlabel.statistic"
-        )
     first = first_map(feature_map, auxiliary, dimensions)
     if statistic != "auto":
         why = "asked for"
@@ -98,14 +113,9 @@ def choose(
     return Choice(_built(who, auxiliary, classes, records_per_party, statistic, first), f"{statistic}: {why}")
 
 
-def first_map(name: str, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
-    """The map that a study names, fitted on the public auxiliary rows: none that was fitted elsewhere can get in."""
-    if not isinstance(name, str) or name not in MAPS:
-        raise StudyError(
-            f"softlabel.feature_map must be one of {', '.join(MAPS)}, which are fitted on the public auxiliary records "
-            f"here, found {name!r}. A map fitted on private records would be a release that nothing pays for",
-            key="softlabel.feature_map",
-        )
+def first_map(name: Map, auxiliary: Floats, dimensions: int | None) -> FeatureMap | None:
+    """The map that a study names, fitted on the public auxiliary rows. It is named, never given: one that was fitted on
+    private records would be an unpaid release."""
     if dimensions is not None and (dimensions < 1 or name in ("none", "scaling")):
         raise StudyError(
             f"softlabel.dimensions must be 1 or more, with feature_map pca or random, found {dimensions} with {name}",
@@ -134,7 +144,7 @@ def _declared(records_per_party: int | None) -> int:
     return records_per_party
 
 
-def noise_multiplier(who: Consortium) -> float:
+def noise_multiplier(who: Figures) -> float:
     """Standard deviation of the noise on a sum of sensitivity one, every party having added its part.
 
     For pure ε it is that of one coordinate alone; spherical noise grows with their number.
@@ -146,7 +156,7 @@ def noise_multiplier(who: Consortium) -> float:
     return unit * sqrt(who.size / who.honest_parts)
 
 
-def vote_directions(who: Consortium, classes: int, rows: int) -> int:
+def vote_directions(who: Figures, classes: int, rows: int) -> int:
     """As many directions as keep the noise on all moments together at a fifth of the largest signal, but five at least.
 
     Gaussian noise in k numbers is √k deviations long, spherical noise of pure ε k times its scale. A covariance needs
@@ -161,7 +171,7 @@ def vote_directions(who: Consortium, classes: int, rows: int) -> int:
     return max(_FEWEST_DIRECTIONS, min(int(numbers / (classes - 1)), rows // _ROWS_PER_DIRECTION))
 
 
-def class_sum_directions(who: Consortium, records_per_party: int, classes: int, most: int) -> int:
+def class_sum_directions(who: Figures, records_per_party: int, classes: int, most: int) -> int:
     """The most directions, up to `most`, that keep the noise on a contrast of classes at a fifth of its largest signal;
     if two are too noisy for that, two, and if they are mostly noise, none: parties name their most frequent class."""
     few = min(_FEWEST_SUMMED, most)
@@ -171,18 +181,18 @@ def class_sum_directions(who: Consortium, records_per_party: int, classes: int, 
     return few if _contrast_noise(who, records_per_party, classes, few) <= _MOSTLY_NOISE else 0
 
 
-def _contrast_noise(who: Consortium, records: int, classes: int, directions: int) -> float:
+def _contrast_noise(who: Figures, records: int, classes: int, directions: int) -> float:
     """Length of the noise on a contrast, a number for each direction and one for the constant, beside the signal's."""
     noise = _deviation(who, (classes - 1) * (directions + 1)) * 2 * clip(classes, directions, records)
     return noise * sqrt(directions + 1) / sqrt(1 - 1 / classes)
 
 
-def cell_count(who: Consortium, records_per_party: int, classes: int, rows: int) -> int:
+def cell_count(who: Figures, records_per_party: int, classes: int, rows: int) -> int:
     wanted = round(who.survivors * sqrt(records_per_party) / (_CELL_NOISE * sqrt(2) * noise_multiplier(who)))
     return min(max(2, ceil(classes / 2), wanted), max(1, rows // _ROWS_PER_DIRECTION))
 
 
-def _by_noise(who: Consortium, classes: int, records: int, auxiliary: Floats) -> tuple[str, str]:
+def _by_noise(who: Figures, classes: int, records: int, auxiliary: Floats) -> tuple[Name, str]:
     most = widest(auxiliary)
     directions = class_sum_directions(who, records, classes, most)
     allowed = f"the noise allows {directions} directions for sums"
@@ -201,7 +211,7 @@ def widest(auxiliary: Floats) -> int:
     return max(1, min(len(auxiliary) // _ROWS_PER_DIRECTION, int(auxiliary.shape[1])))
 
 
-def _deviation(who: Consortium, size: int) -> float:
+def _deviation(who: Figures, size: int) -> float:
     """Of the noise on one of `size` numbers of a mean, for a sum of sensitivity one."""
     loss = who.loss
     spherical = sqrt(size + 1) / float(loss.epsilon) if isinstance(loss, Pure | Approx) else inf
@@ -210,7 +220,7 @@ def _deviation(who: Consortium, size: int) -> float:
 
 
 def _built(
-    who: Consortium,
+    who: Figures,
     auxiliary: Floats,
     classes: int,
     records_per_party: int | None,

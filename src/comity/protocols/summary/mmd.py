@@ -44,8 +44,3 @@ def mmd2(first: Floats, second: Floats, gamma: float, weights: Floats | None = N
     inside = share @ likeness(first, first, gamma, share)
     across = share @ likeness(first, second, gamma)
     return max(0.0, float(inside - 2 * across + likeness(second, second, gamma).mean()))
-
-
-def mmd2_of_means(first: Floats, second: Floats) -> float:
-    """The same between two means of features, as far as the features know the kernel."""
-    return float(((first - second) ** 2).sum())

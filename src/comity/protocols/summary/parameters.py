@@ -11,13 +11,15 @@ from pydantic import Field
 
 from comity.data import Classes, Encoding
 from comity.errors import StudyError
+from comity.federation.constraints import Positive
 from comity.protocols.parameters import Only, Setting
 from comity.protocols.summary.auction.market import FEATURES
 from comity.protocols.summary.auction.parameters import AuctionKeys
 from comity.protocols.summary.auction.protocol import AuctionSummary
+from comity.protocols.summary.constraints import AtLeastOne, Features, Payment
 from comity.protocols.summary.features import width
 from comity.protocols.summary.kernel_width import width_of_schema
-from comity.protocols.summary.protocol import OneShotSummary
+from comity.protocols.summary.protocol import Deliver, OneShotSummary
 from comity.protocols.summary.published.parameters import PublishedKeys
 from comity.protocols.summary.published.protocol import PublishedSummary
 
@@ -38,8 +40,8 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
     sizes: dict[str, int] = Field(
         default_factory=dict, description="records of each owner and of the consumer; they are public"
     )
-    records: int = Field(100, ge=1, description="how many are chosen in all")
-    deliver: Literal["records", "hashes", "weights"] = Field(
+    records: AtLeastOne = Field(100, description="how many are chosen in all")
+    deliver: Deliver = Field(
         "records",
         description="what curator and consumer get: chosen records, hashes of them under a seed that the curator does "
         "not know, or nothing but the released weights",
@@ -49,14 +51,14 @@ class SummaryParameters(AuctionKeys, PublishedKeys):
         description="file of public records beside the study, for the width of the kernel; published: what the summary "
         "begins with, too",
     )
-    gamma: float | None = Field(
-        None, gt=0, description="of the kernel exp(-gamma |x - y|^2); by auxiliary records or the schema if left out"
+    gamma: Positive | None = Field(
+        None, description="of the kernel exp(-gamma |x - y|^2); by auxiliary records or the schema if left out"
     )
     dimensions: int | Literal["auto"] = Field(
         "auto", description="random features; auto: by a public rule, 140 in an auction"
     )
-    hash_dimensions: Annotated[int, Only(deliver="hashes")] = Field(140, description="numbers of a hash")
-    payment: float = Field(100.0, ge=0, description="what the payout table divides")
+    hash_dimensions: Annotated[Features, Only(deliver="hashes")] = Field(140, description="numbers of a hash")
+    payment: Payment = Field(100.0, description="what the payout table divides")
     image: Annotated[tuple[int, int] | None, Only(deliver="records")] = Field(
         None, description="rows and columns where a record is a picture: chosen ones are shown on the page"
     )

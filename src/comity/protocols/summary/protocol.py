@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration, Release
@@ -29,6 +30,7 @@ from comity.privacy.accounting import gaussian_budget
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary import dimensions as rule
 from comity.protocols.summary import home, moments, ratio, spectrum
+from comity.protocols.summary.constraints import AtLeastOne, Features, Payment
 from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.quotas import quotas
 from comity.protocols.summary.releases import handed_over, noisy_releases
@@ -64,34 +66,20 @@ class OneShotSummary(Protocol):
     roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
 
     columns: int
-    gamma: float
+    gamma: Positive
     sizes: Mapping[str, int] = field(default_factory=dict)
-    records: int = 100
+    records: AtLeastOne = 100
     deliver: Deliver = "records"
     labels: Literal["<i8", "<f8"] | None = None
-    dimensions: int | None = None
-    hash_dimensions: int = 140
-    payment: float = 100.0
+    dimensions: Features | None = None
+    hash_dimensions: Features = 140
+    payment: Payment = 100.0
     width_from: str = "given"
     image: tuple[int, int] | None = None
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.deliver not in get_args(Deliver):
-            known = ", ".join(get_args(Deliver))
-            raise StudyError(f"summary.deliver must be one of {known}, found {self.deliver!r}", key="summary.deliver")
-        if not 0 < self.gamma < float("inf"):
-            raise StudyError(f"summary.gamma must be positive, found {self.gamma}", key="summary.gamma")
-        if self.records < 1:
-            raise StudyError(f"summary.records must be at least 1, found {self.records}", key="summary.records")
-        for key in ("dimensions", "hash_dimensions"):
-            value = getattr(self, key)
-            if value is not None and (value % 2 or not 2 <= value <= 2000):
-                raise StudyError(
-                    f"summary.{key} must be an even number from 2 to 2000, found {value}", key=f"summary.{key}"
-                )
-        if not 0 <= self.payment < float("inf"):
-            raise StudyError(f"summary.payment must not be negative, found {self.payment}", key="summary.payment")
+        super().__post_init__()
         if self.columns < 1 or (self.encoding is not None and self.encoding.width != self.columns):
             raise StudyError(f"columns must be the width of an encoded row, at least 1, found {self.columns}")
         if self.image is not None and self.image[0] * self.image[1] != self.columns:

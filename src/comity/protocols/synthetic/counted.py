@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 
 from comity.data import CellEncoding, Schema
-from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Release
 from comity.federation.protocol import Protocol
@@ -39,19 +39,11 @@ class CountedData(Protocol):
 
     schema: Schema
     model: Model = "auto"
-    rows: int | None = None
-    bins: int | None = None
+    rows: Annotated[int, Interval(ge=1)] | None = None
+    bins: Annotated[int, Interval(ge=2, le=256)] | None = None
 
     def __post_init__(self) -> None:
-        if self.model not in get_args(Model):
-            raise StudyError(
-                f"synthetic.model must be one of {', '.join(get_args(Model))}, found {self.model!r}",
-                key="synthetic.model",
-            )
-        if self.rows is not None and self.rows < 1:
-            raise StudyError(f"synthetic.rows must be at least 1, found {self.rows}", key="synthetic.rows")
-        if self.bins is not None and not 2 <= self.bins <= 256:
-            raise StudyError(f"synthetic.bins must lie between 2 and 256, found {self.bins}", key="synthetic.bins")
+        super().__post_init__()
         assert self._gaussian.layout.counts
 
     # What the study fixes.

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
+from comity.protocols.by_columns import rows as matching
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.parameters import Only, Setting
-from comity.protocols.synthetic.counted import CountedData
-from comity.protocols.synthetic.protocol import SyntheticData
+from comity.protocols.synthetic.counted import CountedData, Model
+from comity.protocols.synthetic.protocol import Counted, Pooling, SyntheticData
 from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 
@@ -33,7 +35,7 @@ class SyntheticParameters(PublishedKeys):
         description="default: two-way counts by one secure sum with shared noise; published: private trees, shared and "
         "sampled",
     )
-    model: Annotated[Literal["auto", "mixture", "naive-bayes"], Only(variant="default")] = Field(
+    model: Annotated[Model, Only(variant="default")] = Field(
         "auto", description="auto: naive-bayes where noise would cover the pairs of columns, by synthetic.rows"
     )
     rows: Annotated[int | None, Only(variant="default")] = Field(
@@ -45,25 +47,23 @@ class SyntheticParameters(PublishedKeys):
     bins: Annotated[int | Literal["auto"], Only(variant="default")] = Field(
         "auto", description="cells of numbers for which the schema says none; auto: 8, or fewer for very many columns"
     )
-    pooling: Annotated[Literal["sum", "none"], Only(variant="default", held="rows")] = Field(
+    pooling: Annotated[Pooling, Only(variant="default", held="rows")] = Field(
         "sum", description="one noise for the sum of all, or each party releases its own counts with noise of its own"
     )
-    rounds: Annotated[int, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
+    rounds: Annotated[Counted, Only(variant="default", held="rows", pooling="sum", model=("auto", "mixture"))] = Field(
         1,
-        ge=1,
-        le=2,
         description="2: all tables with 40 % of the loss, then those with the target and the 25 strongest others again",
     )
-    products: Annotated[Literal["rlwe", "dealer"], Only(variant="default", held="columns")] = Field(
+    products: Annotated[Way, Only(variant="default", held="columns")] = Field(
         "rlwe", description="parties with different columns: how tables across parties are computed"
     )
-    alignment: Annotated[Literal["none", "keyed", "ecdh"] | None, Only(variant="default", held="columns")] = Field(
+    alignment: Annotated[matching.Way | None, Only(variant="default", held="columns")] = Field(
         None,
         description="parties with different columns: how rows are matched; keyed if the schema has an identifier, none "
         "otherwise",
     )
-    rows_at_most: Annotated[int, Only(variant="default", held="columns")] = Field(
-        1 << 20, ge=2, description="parties with different columns: rows that the products are laid out for"
+    rows_at_most: Annotated[matching.Most, Only(variant="default", held="columns")] = Field(
+        1 << 20, description="parties with different columns: rows that the products are laid out for"
     )
 
     def privacy(self, setting: Setting) -> Mapping[str, str]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Records
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Pooling = Literal["sum", "none"]
+Counted = Annotated[int, Interval(ge=1, le=2)]
+"""How often."""
 
 # Records that one party may count; cells are cut beyond. It decides how wide the integers are, and moves no noise: a
 # limit of size.
@@ -65,17 +68,10 @@ class SyntheticData(CountedData):
     """
 
     pooling: Pooling = "sum"
-    rounds: int = 1
+    rounds: Counted = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in get_args(Pooling):
-            raise StudyError(
-                f"synthetic.pooling must be one of {', '.join(get_args(Pooling))}, found {self.pooling!r}",
-                key="synthetic.pooling",
-            )
-        if self.rounds not in (1, 2):
-            raise StudyError(f"synthetic.rounds must be 1 or 2, found {self.rounds}", key="synthetic.rounds")
         if self.rounds == 2 and self.pooling == "none":
             raise StudyError(
                 'synthetic.rounds = 2 chooses from the counts of all parties together, found pooling = "none"; set '

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,7 @@ from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.federation.subprotocols.product import Products
 from comity.protocols.vertical.layout import PLACES, Layout, scaled_target
-
-if TYPE_CHECKING:
-    from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.protocol import VerticalRegression
 
 Floats = NDArray[np.float64]
 
@@ -146,24 +144,25 @@ class ErrorProducts(Products):
 
 
 @dataclass(frozen=True, eq=False)
-class ByColumns(Measuring):
-    """Every owner has its own columns of the rows that all set aside."""
+class ErrorsByColumns(Measuring):
+    """Every owner has its own columns of the rows that all set aside. `quadratic` says how they are multiplied, for a
+    `method` that may go on from there."""
 
-    method: VerticalRegression
+    quadratic: VerticalRegression
     name: ClassVar[str] = "evaluation"
 
     @property
     def common(self) -> str:
-        return "positions" if self.method.aligned is None else "identifiers"
+        return "positions" if self.quadratic.aligned is None else "identifiers"
 
     @cached_property
     def product(self) -> ErrorProducts:
-        layout, most = self.method.layout, self.method.most
+        layout, most = self.quadratic.layout, self.quadratic.most
         return ErrorProducts(
             columns={party: 2 if party == layout.label_at else 1 for party in layout.parties},
             places=PLACES,
             bound=1.0,
-            method=self.method.products,
+            method=self.quadratic.products,
             most=most,
             noise=(2 * SQUARES * len(layout.parties) ** 2 * most << (2 * PLACES)) + (1 << 46),
             layout=layout,
@@ -171,17 +170,17 @@ class ByColumns(Measuring):
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        aligned = self.method.aligned
+        aligned = self.quadratic.aligned
         return {**({} if aligned is None else {"align": aligned}), "product": self.product}
 
     def sums(self, who: Consortium) -> Release:
-        owners, unit = len(self.method.layout.parties), self.product.unit
+        owners, unit = len(self.quadratic.layout.parties), self.product.unit
         # An opened entry adds up to 2·SQUARES·pairs products, each of which may be a unit beside at either neighbour.
-        carry = 0.0 if self.method.products == "dealer" else 2 * unit * SQUARES * owners**2
+        carry = 0.0 if self.quadratic.products == "dealer" else 2 * unit * SQUARES * owners**2
         bound = Opened(
             l2=L2 * (1 + 1e-9) + carry * sqrt(_ENTRIES),
             l1=L1 * (1 + 1e-9) + carry * _ENTRIES,
-            limit=float(SQUARES * self.method.most),
+            limit=float(SQUARES * self.quadratic.most),
             ring=self.product.bits,
         )
         return Release(
@@ -195,8 +194,8 @@ class ByColumns(Measuring):
         )
 
     def declare(self, who: Consortium) -> Declaration:
-        if self.method.party_epsilon or self.method.block_epsilon:
-            key = "party_epsilon" if self.method.party_epsilon else "block_epsilon"
+        if self.quadratic.party_epsilon or self.quadratic.block_epsilon:
+            key = "party_epsilon" if self.quadratic.party_epsilon else "block_epsilon"
             raise StudyError(
                 f"[evaluation] costs a set-aside row the whole epsilon, about one party too, and vertical.{key} "
                 "promises less; leave one of them out",
@@ -207,9 +206,9 @@ class ByColumns(Measuring):
             source=EVERY_PARTY,
             to=COORDINATOR,
             protection=Public("how many records a party set aside, which follows from how many it has")
-            if self.method.aligned is None
+            if self.quadratic.aligned is None
             else Disclosed("how many people each party set aside", "sizes_may_leave"),
-            form=Count(self.method.most),
+            form=Count(self.quadratic.most),
         )
         # What the parts send stands in the plan already: the method has the same.
         own = (self.model(who), aside, self.sums(who), self.quality(_ENTRIES))
@@ -219,7 +218,7 @@ class ByColumns(Measuring):
 
     def measure(self, parties: Parties, released: Mapping[str, Any]) -> dict[str, Any]:
         sizes = {values["aside"] for values in parties.ask(self.receive, model=released[MODEL]).values()}
-        aligned = self.method.aligned
+        aligned = self.quadratic.aligned
         try:
             if aligned is not None:
                 rows = 0 if 0 in sizes else aligned.coordinate_alignment(parties, f"{EVALUATION}_align")
@@ -229,7 +228,7 @@ class ByColumns(Measuring):
             if error.code != "empty-intersection":
                 raise
             rows = 0
-        if not 0 < rows <= self.method.most:
+        if not 0 < rows <= self.quadratic.most:
             return {}
         self.product.coordinate_products(parties, rows, f"{EVALUATION}_product")
         total = parties.sum(self.evaluate)
@@ -237,7 +236,7 @@ class ByColumns(Measuring):
 
     def _in_own_units(self, opened: Floats, rows: int, coef: Floats) -> Floats:
         """Means of e, t, e², et, t² as the model has them: errors times their scale."""
-        scale = Parts(self.method.layout, np.asarray(coef, np.float64)).scale
+        scale = Parts(self.quadratic.layout, np.asarray(coef, np.float64)).scale
         return np.asarray(opened * _units(scale) / rows, np.float64)
 
     # At a site.
@@ -247,11 +246,11 @@ class ByColumns(Measuring):
         if not np.isfinite(model).all():
             raise Refused("a model of finite weights was expected", code="form", key=MODEL)
         site.keep(_MODEL, model)
-        return {"aside": min(len(site.records), self.method.most)}
+        return {"aside": min(len(site.records), self.quadratic.most)}
 
     @step(sends=SUMS)
     def evaluate(self, site: Site) -> None:
-        own, layout = site.kept(_OWN), self.method.layout
+        own, layout = site.kept(_OWN), self.quadratic.layout
         if own is None:
             raise Refused("own sums come after the products", code="stopped")
         label = layout.label_at
@@ -278,7 +277,7 @@ class ByColumns(Measuring):
         """
         if QUALITY not in released:
             return None
-        layout, quality = self.method.layout, np.asarray(released[QUALITY], np.float64)
+        layout, quality = self.quadratic.layout, np.asarray(released[QUALITY], np.float64)
         rows, scale = float(quality[-1]), Parts(layout, np.asarray(released[MODEL], np.float64)).scale
         e, t, ee, et, tt = (float(value) for value in quality[:_ENTRIES])
         noise = self.sums(who).opened_deviation(who, who.size) / rows
@@ -308,7 +307,7 @@ class ByColumns(Measuring):
 
     def _named(self) -> tuple[str, float, str]:
         """What the mean of e² is called, what it is in units of the target, and what to know about it."""
-        target = self.method.layout.schema.target
+        target = self.quadratic.layout.schema.target
         if not isinstance(target, Bounded):
             note = (
                 "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from comity.data import by_features
 from comity.errors import StudyError
+from comity.protocols.by_columns import rows
+from comity.protocols.by_columns.terms import Way
 from comity.protocols.parameters import Only, Parameters, Setting
-from comity.protocols.vertical.gradients import GradientRegression
+from comity.protocols.vertical.column_regression import ColumnRegression
+from comity.protocols.vertical.gradients import GradientRegression, HowOften
 from comity.protocols.vertical.protocol import VerticalRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
 
@@ -25,16 +28,16 @@ class VerticalParameters(Parameters):
     )
     label_at: str | None = Field(None, description="the party with the target; found by its columns if left out")
     model: Literal["linear", "logistic"] | None = Field(None, description="by the target if left out")
-    products: Annotated[Literal["rlwe", "dealer"], Only(variant="default")] = Field(
+    products: Annotated[Way, Only(variant="default")] = Field(
         "rlwe", description="how products across parties are computed"
     )
     solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
         "quadratic", description="logistic: one release, private rounds after it, or rounds where they help"
     )
-    rounds: Annotated[int, Only(variant="default", solver=("gradient", "auto"))] = Field(
-        6, ge=1, le=64, description="private rounds, where there are any"
+    rounds: Annotated[HowOften, Only(variant="default", solver=("gradient", "auto"))] = Field(
+        6, description="private rounds, where there are any"
     )
-    alignment: Literal["none", "keyed", "ecdh"] | None = Field(
+    alignment: rows.Way | None = Field(
         None, description="how rows are matched; keyed if the schema has an identifier, none otherwise"
     )
     intercept: Annotated[bool, Only(variant="default")] = Field(True, description="a constant feature")
@@ -49,9 +52,9 @@ class VerticalParameters(Parameters):
         default_factory=dict,
         description="pure losses from the bottom up: one for each party's own block, and one for each pair's, as a+b",
     )
-    rows_at_most: int = Field(1 << 20, ge=2, description="rows that the products are laid out for")
+    rows_at_most: rows.Most = Field(1 << 20, description="rows that the products are laid out for")
 
-    def built(self, setting: Setting) -> VerticalRegression | PublishedVertical:
+    def built(self, setting: Setting) -> ColumnRegression:
         if not setting.columns:
             raise StudyError(
                 f"{setting.where}: vertical needs the columns of each party; add [parties.NAME] tables with columns",
@@ -74,26 +77,26 @@ class VerticalParameters(Parameters):
             )
         return built
 
-    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> VerticalRegression | PublishedVertical:
+    def _built(self, setting: Setting, held: dict[str, tuple[str, ...]]) -> ColumnRegression:
         if self.variant == "published":
             return PublishedVertical(
                 schema=setting.schema, columns=held, alignment=self._alignment(setting), most=self.rows_at_most
             )
-        common: dict[str, Any] = {
-            "schema": setting.schema,
-            "columns": held,
-            "pure": setting.pure,
-            "products": self.products,
-            "alignment": self._alignment(setting),
-            "intercept": self.intercept,
-            "bins": self.bins,
-            "party_epsilon": self.party_epsilon,
-            "block_epsilon": self.block_epsilon,
-            "most": self.rows_at_most,
-        }
+        quadratic = VerticalRegression(
+            schema=setting.schema,
+            columns=held,
+            pure=setting.pure,
+            products=self.products,
+            alignment=self._alignment(setting),
+            intercept=self.intercept,
+            bins=self.bins,
+            party_epsilon=self.party_epsilon,
+            block_epsilon=self.block_epsilon,
+            most=self.rows_at_most,
+        )
         if self.solver == "quadratic":
-            return VerticalRegression(**common)
-        return GradientRegression(**common, solver=self.solver, rounds=self.rounds)
+            return quadratic
+        return GradientRegression(quadratic=quadratic, solver=self.solver, rounds=self.rounds)
 
-    def _alignment(self, setting: Setting) -> str:
+    def _alignment(self, setting: Setting) -> rows.Way:
         return self.alignment or ("none" if setting.schema.identifier is None else "keyed")

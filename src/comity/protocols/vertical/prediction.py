@@ -5,11 +5,10 @@
     partial  each party's partial scores, masked, leave for the coordinator, whose sum has no masks in it
 
 Adversary    an honest-but-curious coordinator with up to K − 2 parties, as far as single partial scores are concerned.
-Learned      coordinator, and `receiver` where one is named: the exact score of every new record. That is a function of
-             its columns without any noise: it
-             is outside every guarantee, and a party's policy must allow so many (`joint_predictions`). Of two parties,
-             the one that learns a score knows the other's exact partial score. Every party: the model, of which its
-             weights are a part; so there is no joint prediction where the coordinator keeps the model to itself.
+Learned      coordinator, and `receiver` where one is named: the exact score of every new record. It has no noise and is
+             outside every guarantee, so that a party's policy must allow so many (`joint_predictions`). Of two
+             parties, the one that learns a score knows the other's exact partial score. Every party: the model, of
+             which its weights are a part; so there is none where the coordinator keeps the model to itself.
 
 The other way to predict gives nobody a score: the whole model is released to everyone, and whoever has whole records
 applies it at home.

@@ -14,18 +14,17 @@ of products across parties. In the order of the method:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Records, Schema
+from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -33,20 +32,18 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
-from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.alignment import Alignment
+from comity.federation.protocol import step
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.protocols.by_columns import rows
-from comity.protocols.by_columns.terms import CHARGED, adversary
+from comity.protocols.by_columns.terms import Way, adversary
 from comity.protocols.vertical import terms
-from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.dissection import BESIDE, Dissection
 from comity.protocols.vertical.fit import Regression, fitted
 from comity.protocols.vertical.layout import PLACES, Layout
@@ -63,7 +60,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VerticalRegression(Protocol):
+class VerticalRegression(ColumnRegression):
     """Linear or logistic regression from noisy sums of products.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
@@ -73,25 +70,20 @@ class VerticalRegression(Protocol):
     Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
     """
 
-    name: ClassVar[str] = "vertical"
-
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
     pure: bool = False
-    products: str = "rlwe"
-    alignment: str = "none"
+    products: Way = "rlwe"
+    alignment: rows.Way = "none"
     intercept: bool = True
     bins: bool = False
     party_epsilon: Mapping[str, float] = field(default_factory=dict)
     block_epsilon: Mapping[str, float] = field(default_factory=dict)
-    most: int = 1 << 20
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
-        if self.products not in ("rlwe", "dealer"):
-            raise StudyError(
-                f"vertical.products must be rlwe or dealer, found {self.products!r}", key="vertical.products"
-            )
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
         _ = self.layout.pieces
         if self.block_epsilon:
             if not self.pure:
@@ -103,8 +95,12 @@ class VerticalRegression(Protocol):
 
     @property
     def title(self) -> str:
+        return f"vertical ({self.traits})"
+
+    @property
+    def traits(self) -> str:
         kind = "logistic" if self.layout.classes else "linear"
-        return f"vertical ({kind}, {'Laplace' if self.pure else 'Gaussian'}, {self.products})"
+        return f"{kind}, {'Laplace' if self.pure else 'Gaussian'}, {self.products}"
 
     @cached_property
     def layout(self) -> Layout:
@@ -138,13 +134,6 @@ class VerticalRegression(Protocol):
     def _heaviest(self) -> int:
         return LARGEST_WEIGHT if self.block_epsilon else BESIDE
 
-    @property
-    def encoding(self) -> Encoding:
-        return self.layout.encoding
-
-    def encoding_of(self, party: str) -> Encoding:
-        return self.layout.encoding_of(party)
-
     @cached_property
     def product(self) -> ColumnProducts:
         return ColumnProducts(
@@ -158,34 +147,22 @@ class VerticalRegression(Protocol):
             layout=self.layout,
         )
 
-    @cached_property
-    def parts(self) -> Mapping[str, Part]:
-        return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
-
-    @cached_property
-    def aligned(self) -> Alignment | None:
-        return None if self.alignment == "none" else Alignment(self.alignment)
-
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
         terms.check(self, who)
         readers = EVERYONE if who.colluders else COORDINATOR
         width = self.layout.encoding.width
-        before = rows.declared(self.aligned, who, self.most)
-        names = {release.name for release in before}
-        # The parts check their own letters; here they stand for the plan, and "rows" once.
-        between = tuple(release for release in self.product.declare(who).releases if release.name not in names)
         own = [
             Release(name=name, source=COORDINATOR, to=readers, protection=Derived("moments"), form=Array((width,)))
-            for name in self._made
+            for name in self.made
         ]
         return Declaration(
-            (*before, *between, self.moments(who.loss), *own), adversary=adversary(self, who, "the model")
+            (*self.declared_by_parts(who), self.moments(who.loss), *own), adversary=adversary(self, who, "the model")
         )
 
     @property
-    def _made(self) -> tuple[str, ...]:
+    def made(self) -> tuple[str, ...]:
         """What is made from the moments alone; how far the ridge decides is said where intervals are."""
         return ("model", "errors") if self.layout.classes else ("model", "errors", "shrunk")
 
@@ -221,7 +198,7 @@ class VerticalRegression(Protocol):
         opened, shared = self.open_moments(parties)
         found = self.fit(opened, shared, parties.consortium)
         made = {"model": found.coef, "errors": found.errors, "shrunk": found.shrunk}
-        return {name: made[name] for name in self._made}
+        return {name: made[name] for name in self.made}
 
     def open_moments(self, parties: Parties) -> tuple[Floats, int]:
         """The noisy moments and the number of common rows."""
@@ -239,42 +216,20 @@ class VerticalRegression(Protocol):
 
     # At a site.
 
-    @step(gives=("size",))
-    def count(self, site: Site) -> dict[str, Any]:
-        return rows.counted(self.name, site, self.most)
-
     @step(sends="moments")
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
         site.contribute(share=self.dissection.share(site.party, self.product.own(site), shares))
 
     def measured(self, who: Consortium) -> Measuring:
-        from comity.protocols.vertical.evaluation import ByColumns
+        from comity.protocols.vertical.evaluation import ErrorsByColumns
 
-        return ByColumns(self)
+        return ErrorsByColumns(self, self)
 
     # What a consumer works with.
 
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        return self.model(*(np.asarray(released[name], np.float64) for name in self._made))
-
-    def model(
-        self, coef: Floats, errors: Floats | None = None, shrunk: Floats | None = None
-    ) -> LinearClassifier | LinearRegressor:
-        from comity.learn.released.classifiers import LinearClassifier
-        from comity.learn.released.regressor import LinearRegressor
-
-        if self.layout.classes:
-            return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
-        target = self.schema.target
-        assert isinstance(target, Bounded)
-        return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
-
-    def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)
-
-    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self.layout, train, test)
+        return self.model(*(np.asarray(released[name], np.float64) for name in self.made))
 
     def expectation(self, who: Consortium) -> str:
         factor, weights = who.size / who.honest_parts, self.dissection.weight
@@ -286,18 +241,11 @@ class VerticalRegression(Protocol):
         )
         return f"{text}; {self._about_parties(who.loss)}"
 
-    @property
-    def charged_once(self) -> str:
-        return CHARGED
-
     def notes(self, who: Consortium) -> tuple[str, ...]:
         if who.evaluation is None:
             return (ways_to_predict(who),)
         whole = "about one party's columns of a row that was set aside, the evaluation may tell the whole epsilon"
         return (ways_to_predict(who), whole)
-
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
-        return rows.warned(self.aligned)
 
     def _about_parties(self, loss: Loss) -> str:
         """What the release tells about one party's columns when all others are fixed."""

@@ -8,8 +8,8 @@ bounded by `LARGEST` on the whole circle: the sensitivity of a round needs nobod
 weight, whoever chose it.
 
 Scores that come round would mislead, so that each party cuts its part to an interval around its noisy mean, as wide as
-its noisy deviation asks for (`descent.intervals`). The intervals add up to the reach, about ten times the deviation of
-a typical score: cutting is rare, and it is about accuracy alone.
+its noisy deviation asks for (`landscape.intervals`). The intervals add up to the reach, about ten times the deviation
+of a typical score: cutting is rare, and it is about accuracy alone.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
 """How accurate the defaults are on public tables, with what they are to be compared with beside each in the same run.
 
-Every method has a module `generalisation.METHOD` with
+A method whose entry has a `comparison` takes part, with a function
 
     def rows(*, quick: bool) -> Iterator[dict[str, Any]]
 
-which makes its rows with `generalisation.rows.row` over tables of `generalisation.tables`. These tables are no holdout:
-constants of the methods were chosen with a look at some of them, test rows included; each says beside itself on which.
+which makes its rows with `rows.row` over the `tables` beside this file. These tables are no holdout: constants of the
+methods were chosen with a look at some of them, test rows included; each says beside itself on which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from comity.artefacts.writing import write_text
-
-METHODS = ("averaging", "vertical", "softlabel")
-"""Modules `generalisation.METHOD`, in the order of their rows."""
+from comity.protocols import entries
+from comity.protocols.entry import found
 
 SHOWN = (
     "case",
@@ -56,16 +54,15 @@ What the tables are stands in `comity/reproduce/generalisation/tables.py`.
 def run(*, quick: bool, out: Path | None) -> list[dict[str, Any]]:
     """The rows of all methods; with `out` also accuracy.md. COMITY_DATA names the folder of the data."""
     with threadpool_limits(1, user_api="blas"):
-        rows = [row for method in METHODS for row in rows_of(method, quick=quick)]
+        rows = [row for make in compared().values() for row in make(quick=quick)]
     if out is not None:
         write_text(out / "accuracy.md", page(rows))
     return rows
 
 
-def rows_of(method: str, *, quick: bool) -> Iterator[dict[str, Any]]:
-    """One method's rows."""
-    found: Iterator[dict[str, Any]] = import_module(f"comity.reproduce.generalisation.{method}").rows(quick=quick)
-    return found
+def compared() -> dict[str, Callable[..., Iterator[dict[str, Any]]]]:
+    """What makes the rows of each method that takes part."""
+    return {name: found(entry.comparison) for name, entry in entries().items() if entry.comparison is not None}
 
 
 def page(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -25,7 +25,6 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import alone_and_together
 from comity.protocols.vertical.gradients import GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
@@ -39,6 +38,7 @@ from comity.reproduce.generalisation.rows import (
     scores_of_numbers,
 )
 from comity.reproduce.generalisation.tables import Table, table
+from comity.reproduce.vertical.gradients_in_one_place import descended
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
             found.append(held.scored(coef))
             cuts.append(cut)
         shares = {name: float(np.mean([cut[name] for cut in cuts])) for name in cuts[0]}
-        yield row(case, found, beside, features=held.rounds.layout.encoding.width, note=_note(quick), **shares)
+        yield row(case, found, beside, features=held.quadratic.layout.encoding.width, note=_note(quick), **shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +111,6 @@ class Dealt:
         return {party: tuple(own) for party, own in found.items()}
 
     @cached_property
-    def rounds(self) -> VerticalRegression:
-        kind = VerticalRegression if self.numbers else GradientRegression
-        return kind(schema=self.table.schema, columns=self.columns, products="dealer", bins=True, most=1 << 17)
-
-    @cached_property
     def quadratic(self) -> VerticalRegression:
         return VerticalRegression(
             schema=self.table.schema, columns=self.columns, products="dealer", bins=True, most=1 << 17
@@ -124,7 +119,7 @@ class Dealt:
     @cached_property
     def train(self) -> dict[str, Floats]:
         """Each party's columns of z."""
-        layout = self.rounds.layout
+        layout = self.quadratic.layout
         return {
             party: layout.matrix(layout.encoding_of(party).encode(self.table.train[list(own)]).records, party)
             for party, own in self.columns.items()
@@ -136,12 +131,12 @@ class Dealt:
 
     @cached_property
     def test(self) -> Records:
-        return self.rounds.encoding.encode(self.table.test).records
+        return self.quadratic.encoding.encode(self.table.test).records
 
     def learnt(self, method: str, who: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
         """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
-        if method == ROUNDS and isinstance(self.rounds, GradientRegression):
-            return descended(self.rounds, self.train, who, source)
+        if method == ROUNDS and not self.numbers:
+            return descended(GradientRegression(quadratic=self.quadratic), self.train, who, source)
         count = len(next(iter(self.train.values())))
         return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef, {}
 
@@ -155,7 +150,7 @@ class Dealt:
     @cached_property
     def _known(self) -> tuple[Scores, float, float]:
         """Pooled, constant, and the target's holder alone."""
-        layout = self.rounds.layout
+        layout = self.quadratic.layout
         alone, together = alone_and_together(layout, np.hstack(list(self.train.values())))
         labels = np.asarray(self.test.labels)
         if self.numbers:

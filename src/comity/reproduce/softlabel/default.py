@@ -19,6 +19,7 @@ from comity.learn.fitting.softmax import softmax
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.protocol import SoftLabel
+from comity.protocols.softlabel.rule import Name
 from comity.protocols.softlabel.statistics import Statistic
 from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, total
 from comity.runtime.local.numbered import Numbered
@@ -27,7 +28,7 @@ from comity.runtime.simulation.simulate import simulate
 Floats = NDArray[np.float64]
 
 EPSILONS = (10.0, 1.0, 0.1)
-STATISTICS = ("auto", "votes", "class-sums", "cells", "models")
+STATISTICS: tuple[Name, ...] = ("auto", "votes", "class-sums", "cells", "models")
 L2 = 1e-4
 _STACK = 250
 
@@ -50,7 +51,7 @@ class Layout:
     def accuracy(self, mapped: Floats, weights: Floats) -> float:
         return float(np.mean((mapped @ weights.T).argmax(axis=1) == self.truth))
 
-    def protocol(self, statistic: str) -> SoftLabel:
+    def protocol(self, statistic: Name) -> SoftLabel:
         return SoftLabel(
             auxiliary=self.auxiliary,
             classes=self.classes,
@@ -65,7 +66,7 @@ def reproduced(
     name: str,
     *,
     draws: int,
-    statistics: tuple[str, ...] = STATISTICS,
+    statistics: tuple[Name, ...] = STATISTICS,
     prefix: str = "",
     reference: Mapping[str, float] | None = None,
     remark: str = "",
@@ -112,7 +113,7 @@ def batch(layout: Layout) -> float:
 
 
 def released(
-    layout: Layout, name: str, number: int, draws: int, statistics: tuple[str, ...] = STATISTICS, delta: float = DELTA
+    layout: Layout, name: str, number: int, draws: int, statistics: tuple[Name, ...] = STATISTICS, delta: float = DELTA
 ) -> Iterator[tuple[str, float]]:
     """Every statistic at every epsilon; `name` and the number of the trial seed its noise."""
     votes: Floats | None = None

@@ -19,10 +19,11 @@ from threadpoolctl import threadpool_limits
 from comity.data.public.datasets import dataset
 from comity.entropy import Stream
 from comity.learn.released.feature_map import pca
+from comity.protocols.softlabel.rule import Name
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel.default import EPSILONS, Layout, case_of, reproduced
 
-STATISTICS = ("auto", "votes")
+STATISTICS: tuple[Name, ...] = ("auto", "votes")
 # Printed beside ours: what the recipe reached when it was designed, by records per party and epsilon.
 REFERENCE = {
     6: {10.0: 0.771, 1.0: 0.688, 0.1: 0.438},

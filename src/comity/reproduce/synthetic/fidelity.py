@@ -35,10 +35,6 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes
 from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.diffgen.budget import DiffGenBudget
-from comity.protocols.synthetic.published.diffgen.specialising import drawn as drawn_records
-from comity.protocols.synthetic.published.diffgen.specialising import generalised
-from comity.protocols.synthetic.published.diffgen.taxonomy import adult_taxonomy
 from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.predictor import Learner
 from comity.protocols.synthetic.published.shape import drawn
@@ -47,6 +43,10 @@ from comity.reproduce.page import Figure, write_page
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.synthetic.agents import EPSILON, Agents, Size
 from comity.reproduce.synthetic.datasets import SOURCES
+from comity.reproduce.synthetic.diffgen.budget import DiffGenBudget
+from comity.reproduce.synthetic.diffgen.specialising import drawn as drawn_records
+from comity.reproduce.synthetic.diffgen.specialising import generalised
+from comity.reproduce.synthetic.diffgen.taxonomy import adult_taxonomy
 from comity.reproduce.synthetic.published import CANDIDATES, LEAVES, LEVELS, agent_release
 from comity.reproduce.synthetic.sharers import KINDS, by_sharers, released
 

@@ -30,15 +30,15 @@ from comity.protocols.synthetic.published.baselines import constant_error
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.predictor import Learner, checked_learner, error, scaled, trained
-from comity.protocols.synthetic.published.private_predictors import (
+from comity.protocols.synthetic.published.shape import drawn
+from comity.protocols.synthetic.published.synthesis import leaf_masses, records, voted, whole
+from comity.protocols.synthetic.published.tree import Tree, level_counts
+from comity.reproduce.synthetic.private_predictors import (
     by_committee,
     by_majority,
     functional,
     objective_perturbation,
 )
-from comity.protocols.synthetic.published.shape import drawn
-from comity.protocols.synthetic.published.synthesis import leaf_masses, records, voted, whole
-from comity.protocols.synthetic.published.tree import Tree, level_counts
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -39,14 +39,15 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import error_of
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.gradients import GradientRegression
-from comity.protocols.vertical.gradients_in_one_place import descended
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.vertical.baselines import dpsgd
+from comity.reproduce.vertical.functional_mechanism import functional_mechanism
+from comity.reproduce.vertical.gradients_in_one_place import descended
 from comity.runtime.simulation.simulate import simulate
 
 EPSILONS = (0.1, 1.0, 10.0)
@@ -155,8 +156,7 @@ def split_of(frame: pd.DataFrame, number: int) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def protocol_of(case: Case, parties: int | None = None) -> VerticalRegression:
-    kind = GradientRegression if case.gradients else VerticalRegression
-    return kind(
+    return VerticalRegression(
         schema=adult_schema(steps=case.steps),
         columns=adult_columns(parties or case.parties),
         pure=case.pure,
@@ -192,16 +192,17 @@ def without_noise(train: pd.DataFrame, test: pd.DataFrame) -> Iterator[tuple[str
 def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple[str, float]]:
     for case in CASES:
         protocol = protocol_of(case)
+        rounds = GradientRegression(quadratic=protocol) if case.gradients else None
         columns, tested = held(protocol, train), protocol.encoding.encode(test).records
         exact = protocol.dissection.exact(np.hstack(list(columns.values())))
         for epsilon in EPSILONS:
             name = f"{case.name} eps={epsilon:g}"
             if number == 0 and name in _OVER_HOSTS:
-                yield name, over_hosts(protocol, train, tested, epsilon)
+                yield name, over_hosts(rounds or protocol, train, tested, epsilon)
                 continue
             who, source = consortium(case, epsilon), SeededNoise(seed_of(name, number))
-            if isinstance(protocol, GradientRegression):
-                coef, _ = descended(protocol, columns, who, source)
+            if rounds is not None:
+                coef, _ = descended(rounds, columns, who, source)
             else:
                 coef = protocol.fit(noised(protocol, exact, who, source), len(train), who).coef
             yield name, 1 - error_of(protocol.layout, coef, tested)
@@ -219,11 +220,11 @@ def held(protocol: VerticalRegression, train: pd.DataFrame) -> dict[str, Floats]
     }
 
 
-def over_hosts(protocol: VerticalRegression, train: pd.DataFrame, test: Records, epsilon: float) -> float:
+def over_hosts(protocol: ColumnRegression, train: pd.DataFrame, test: Records, epsilon: float) -> float:
     """Accuracy of one whole run: hosts, ledgers, sealed products, the secure sum."""
     outcome = simulate(
         protocol,
-        parties={party: train[list(columns)] for party, columns in protocol.columns.items()},
+        parties={party: train[list(columns)] for party, columns in protocol.layout.held.items()},
         epsilon=epsilon,
         delta=DELTA,
         unit="record",

@@ -34,8 +34,8 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.vertical.baselines import frank_wolfe
+from comity.reproduce.vertical.functional_mechanism import functional_mechanism
 
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-5

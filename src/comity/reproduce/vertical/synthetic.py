@@ -26,8 +26,8 @@ from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.published.protocol import functional_mechanism
 from comity.reproduce.vertical.baselines import frank_wolfe
+from comity.reproduce.vertical.functional_mechanism import functional_mechanism
 
 SPARSITY = (0.1, 0.5, 1.0)
 EPSILON = 1.0

@@ -134,7 +134,7 @@ class Cohort:
         return values
 
     def sum(self, step: Callable[..., Any], **values: Any) -> Total:
-        spec = spec_of(step)
+        spec = spec_of(step, self.consortium)
         if spec.sends is None or not spec.stacked:
             raise Refused(f"{spec.name} does not run on stacks of parties; use at most 1,000 parties", code="no-step")
         release = self.declaration[spec.sends]

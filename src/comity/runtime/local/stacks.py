@@ -8,7 +8,7 @@ from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.protection import Computed, EntrustedRounds
 from comity.federation.protocol import Protocol
-from comity.federation.step import StepSpec
+from comity.federation.step import steps_of
 
 # Above this many parties a simulation runs stacks of them instead of a host each.
 REAL_HOSTS = 1000
@@ -29,10 +29,9 @@ def require_no_evaluation(who: Consortium) -> None:
         )
 
 
-def require_stacks(protocol: Protocol, declaration: Declaration) -> None:
+def require_stacks(protocol: Protocol, declaration: Declaration, who: Consortium) -> None:
     """Refuse a method with a paid release that no step on stacks of parties makes."""
-    steps = (getattr(getattr(type(protocol), name, None), "spec", None) for name in dir(type(protocol)))
-    stacked = {spec.sends for spec in steps if isinstance(spec, StepSpec) and spec.stacked}
+    stacked = {spec.sends for spec in steps_of(protocol, who) if spec.stacked}
     paid = [release for release in declaration.releases if release.loss is not None]
     single = [
         one.name

@@ -13,8 +13,7 @@ from comity.runtime.study.study import Study
 
 def grant_of(study: Study) -> Pure | Approx:
     """What each owner grants: `simulation.grant`, or just what the study asks."""
-    epsilon, delta = study.simulation.grant or study.privacy.epsilon, study.privacy.delta
-    return loss_of(epsilon, delta)
+    return loss_of(study.simulation.grant or study.privacy.epsilon, study.privacy.delta)
 
 
 def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx]:

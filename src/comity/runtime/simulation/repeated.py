@@ -49,7 +49,7 @@ def can_stack(protocol: Protocol, who: Consortium, local: Mapping[str, LocalMode
     if local and (len(set(map(id, local.values()))) > 1 or len(local) < who.size):
         return False
     try:
-        require_stacks(protocol, protocol.accepted(who))
+        require_stacks(protocol, protocol.accepted(who), who)
         require_no_evaluation(who)
     except StudyError:
         return False

@@ -87,7 +87,7 @@ def require_possible(agreed: Agreed, *, hosts: bool) -> None:
     """Refuse whatever public figures rule out."""
     declaration = agreed.protocol.accepted(agreed.consortium)
     if runs_as_stacks(agreed.consortium.size, hosts=hosts):
-        require_stacks(agreed.protocol, declaration)
+        require_stacks(agreed.protocol, declaration, agreed.consortium)
         require_no_evaluation(agreed.consortium)
 
 

@@ -50,11 +50,10 @@ def joint_prediction_of(
     method: Protocol, schema: Schema, coef: Floats, *, most: int, receiver: str | None = None
 ) -> JointPrediction:
     """The joint prediction that goes with a vertical method; a StudyError where the method is another."""
+    from comity.protocols.vertical.column_regression import ColumnRegression
     from comity.protocols.vertical.prediction import JointPrediction
-    from comity.protocols.vertical.protocol import VerticalRegression
-    from comity.protocols.vertical.published.protocol import PublishedVertical
 
-    if not isinstance(method, VerticalRegression | PublishedVertical):
+    if not isinstance(method, ColumnRegression):
         raise StudyError(
             f"a joint prediction is for parties with different columns, found a study of {method.name}; where parties "
             "have whole records each applies the model at home: comity predict MODEL DATA",
@@ -62,11 +61,11 @@ def joint_prediction_of(
         )
     return JointPrediction(
         schema=schema,
-        columns=method.columns,
+        columns=method.layout.held,
         coef=coef,
-        intercept=getattr(method, "intercept", True),
-        bins=getattr(method, "bins", False),
-        alignment="none" if schema.identifier is None else getattr(method, "alignment", "keyed"),
+        intercept=method.layout.intercept,
+        bins=method.layout.bins,
+        alignment="none" if schema.identifier is None else method.alignment,
         most=most,
         receiver=receiver,
     )

@@ -110,7 +110,7 @@ class Study:
         with naming(self.where):
             who = self.consortium
             if runs_as_stacks(who.size, hosts=self.simulation.hosts):
-                require_stacks(self.protocol, self.protocol.accepted(who))
+                require_stacks(self.protocol, self.protocol.accepted(who), who)
                 require_no_evaluation(who)
             return plan(self.name, self.protocol, who)
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.crypto.paillier.cryptosystem import SIZES, PrivateKey, PublicKey
@@ -29,6 +30,7 @@ from comity.data import Encoding, Records
 from comity.entropy import Stream, derive, fresh_seed
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import Consortium
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
 
 
+Most = Annotated[int, Interval(ge=1, le=1 << 40)]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedAverage(Protocol):
     """The mean of local logistic models with noise for the party that has the fewest records.
@@ -78,32 +83,23 @@ class PublishedAverage(Protocol):
 
     width: int
     classes: tuple[str, ...] = ("0", "1")
-    l2: float = 1e-2
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-2
     noise: Kind = "spherical"
     key_bits: int = 2048
-    most: int = 1 << 20
+    most: Most = 1 << 20
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.classes) != 2:
             raise StudyError(
                 f"averaging.variant = published learns two classes, found {len(self.classes)}; the default learns more",
                 key="target",
             )
-        if self.noise not in get_args(Kind):
-            raise StudyError(
-                f"averaging.noise must be spherical or literal, found {self.noise!r}", key="averaging.noise"
-            )
-        if not self.l2 > 0:
-            raise StudyError(
-                f"averaging.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="averaging.l2"
-            )
         if self.key_bits not in SIZES:
             raise StudyError(
                 f"averaging.key_bits must be one of {SIZES}, found {self.key_bits}", key="averaging.key_bits"
             )
-        if not 1 <= self.most <= 1 << 40:
-            raise StudyError(f"averaging.most must lie between 1 and 2^40, found {self.most}", key="averaging.most")
         if self.width < 1 or (self.encoding is not None and self.encoding.width != self.width):
             raise StudyError(f"a positive width, that of the encoding, was expected, found {self.width}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from comity.data import Encoding, Records
 from comity.errors import Stopped, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive, Why
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball, Bound, Opened, Simplex
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -34,15 +35,22 @@ from comity.learn.voters.local_model import Ballot, harden, local_votes
 from comity.learn.voters.voting import hard_votes, one_hot
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Noise
-from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.softlabel.baselines import pooled_regression
 from comity.protocols.softlabel.mechanism import mechanism
-from comity.protocols.softlabel.private_auxiliary import check, moved_share, printed_share, shares_of_votes
+from comity.protocols.softlabel.published.private_auxiliary import (
+    AuxiliaryPrivacy,
+    check,
+    moved_share,
+    printed_share,
+    shares_of_votes,
+)
+from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
 
-METHODS = ("vote", "soft", "avg")
+Method = Literal["vote", "soft", "avg"]
+Constants = Literal["tight", "paper"]
 # Gradient norm at which a solver stops; each of two neighbours may be off by this over the strong convexity.
 TOLERANCE = 1e-10
 # Contributed models are put on a grid this fine relative to the radius of the ball that holds them.
@@ -66,31 +74,16 @@ class PublishedSoftLabel(Protocol):
 
     auxiliary: NDArray[np.float64]
     classes: tuple[str, ...] = ("0", "1")
-    method: str = "soft"
-    l2: float = 1e-4
-    constants: str = "tight"
-    auxiliary_privacy: str = "public"
+    method: Method = "soft"
+    l2: Annotated[Positive, Why("the noise is scaled by 1/l2")] = 1e-4
+    constants: Constants = "tight"
+    auxiliary_privacy: AuxiliaryPrivacy = "public"
     encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise StudyError(
-                f"softlabel.method must be one of {', '.join(METHODS)}, found {self.method!r}", key="softlabel.method"
-            )
-        if self.constants not in ("tight", "paper"):
-            raise StudyError(
-                f"softlabel.constants must be tight or paper, found {self.constants!r}", key="softlabel.constants"
-            )
+        super().__post_init__()
         check(self.auxiliary_privacy, self.method, self.constants, len(self.classes))
-        if not self.l2 > 0:
-            raise StudyError(
-                f"softlabel.l2 must be positive, found {self.l2}: the noise is scaled by 1/l2", key="softlabel.l2"
-            )
-        if len(self.classes) < 2:
-            raise StudyError(
-                "soft labels need a target of at least two classes; declare [target] classes in the schema",
-                key="target",
-            )
+        check_classes(self.classes)
         if self.auxiliary.ndim != 2 or not len(self.auxiliary):
             raise StudyError("softlabel.auxiliary must hold at least one public record", key="softlabel.auxiliary")
         if float(np.linalg.norm(self.auxiliary, axis=1).max()) > 1 + 1e-9:
@@ -144,12 +137,7 @@ class PublishedSoftLabel(Protocol):
         return moved + 2.0 * TOLERANCE / self.l2
 
     def declare(self, who: Consortium) -> Declaration:
-        if who.unit is not Unit.PARTY or who.neighbours is not Neighbours.REPLACE:
-            raise StudyError(
-                f"softlabel protects a whole party, replaced; found unit = {who.unit}, neighbours = {who.neighbours}. "
-                'Set privacy.unit = "party" and privacy.neighbours = "replace"',
-                key="privacy.unit" if who.unit is not Unit.PARTY else "privacy.neighbours",
-            )
+        check_terms(who)
         noise = mechanism(who.loss)
         # Shares are taken of the parties that answered: with fewer of them each one weighs more.
         moved = self.sensitivity(who.survivors)

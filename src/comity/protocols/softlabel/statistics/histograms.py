@@ -13,7 +13,7 @@ from scipy.special import softmax as normalise
 from comity.errors import DataError
 from comity.federation.declaring.bounds import Simplex
 from comity.learn.released.feature_map import FeatureMap
-from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled, in_simplex
+from comity.protocols.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled, in_simplex
 from comity.protocols.softlabel.statistics.votes import Votes, coordinates, moments, shortened, whitened_after
 
 Floats = NDArray[np.float64]
@@ -58,13 +58,7 @@ class Histograms(Statistic):
         size = (self.classes - 1) * self.map.dimensions
         return deviation / sqrt(len(self.rows)) * sqrt(size) / sqrt(1 - 1 / self.classes)
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         if votes is None or votes.shape[-2:] != self.shape:
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from comity.federation.declaring.bounds import Ball
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.released.feature_map import self_training_map
-from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled
+from comity.protocols.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled
 
 Floats = NDArray[np.float64]
 
@@ -52,13 +52,7 @@ class Models(Statistic):
     def signal(self) -> float:
         return 1.0
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         fit = softmax(
             self.map(features),
             np.where(filled, labels, 0),

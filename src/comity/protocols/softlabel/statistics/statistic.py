@@ -16,6 +16,8 @@ from comity.federation.owner.rows import Rows
 from comity.learn.released.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Filled = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,13 +59,7 @@ class Statistic(ABC):
         """How long the mean contribution can be at most where all is well: what the noise is to be compared with."""
 
     @abstractmethod
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         """A party's part of the sum, or those of a stack of parties: (..., *shape).
 
         `features` (..., n, d) are encoded rows before the map, `labels` (..., n) class indices, `filled` (..., n)
@@ -108,13 +104,7 @@ class RecordTotal(Statistic):
         """The contribution, from the sum over all blocks."""
         return total
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         return self.of_total(self.part(Rows(features, labels, filled)))
 
 

@@ -1,7 +1,7 @@
 """Votes on the auxiliary rows, whitened: the private statistic of soft-label learning, (1/N) Σ α_i z_iᵀ.
 
 Soft-label risk sees the votes through this product alone. Over the whitened rows the product is a contraction, so that
-its sensitivity is that of a single vote whatever N, the dimension and the regularisation are (proof.md, 9).
+its sensitivity is that of a single vote whatever N, the dimension and the regularisation are (proof.md, 1).
 
 Public rows that repeat count for less, copy by copy: noise hides a group of rows the more, the smaller its share of all
 public rows is, and a row that fills half of them is told from noise long before the others are.
@@ -23,7 +23,7 @@ from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import FeatureMap, after, whitened
 from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.protocols.softlabel.statistics.shrinking import likely_squares, shrunk
-from comity.protocols.softlabel.statistics.statistic import Statistic, any_filled, in_simplex
+from comity.protocols.softlabel.statistics.statistic import Filled, Labels, Statistic, any_filled, in_simplex
 
 Floats = NDArray[np.float64]
 
@@ -81,13 +81,7 @@ class Votes(Statistic):
     def signal(self) -> float:
         return self.bound.radius
 
-    def contribution(
-        self,
-        features: Floats,
-        labels: NDArray[np.int64],
-        filled: NDArray[np.bool_],
-        votes: Floats | None = None,
-    ) -> Floats:
+    def contribution(self, features: Floats, labels: Labels, filled: Filled, votes: Floats | None = None) -> Floats:
         if votes is None or votes.shape[-2:] != (len(self.rows), self.classes):
             found = None if votes is None else votes.shape
             raise DataError(f"votes must have the shape (..., {len(self.rows)}, {self.classes}), found {found}")

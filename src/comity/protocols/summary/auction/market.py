@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.entropy import Stream
-from comity.errors import Malformed, Refused, StudyError
+from comity.errors import Malformed, Refused
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
@@ -25,6 +27,7 @@ from comity.privacy.loss import Loss
 from comity.privacy.mechanisms.prefix_sums import MOST_ROUNDS
 from comity.protocols.summary.auction import bids
 from comity.protocols.summary.auction.pool import Offer
+from comity.protocols.summary.constraints import Features, Payment
 from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.forms import Chosen
 from comity.protocols.summary.sizes import CONSUMER, OWNER
@@ -48,30 +51,15 @@ class Market(Protocol):
     roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
 
     columns: int
-    gamma: float
+    gamma: Positive
     sizes: Mapping[str, int] = field(default_factory=dict)
-    records: int = 100
+    records: Annotated[int, Interval(ge=1, le=MOST_ROUNDS)] = 100
     labels: Literal["<i8", "<f8"] | None = None
-    dimensions: int = FEATURES
-    payment: float = 100.0
+    dimensions: Features = FEATURES
+    payment: Payment = 100.0
     width_from: str = "given"
     image: tuple[int, int] | None = None
     encoding: Encoding | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.records <= MOST_ROUNDS:
-            raise StudyError(
-                f"summary.records must lie between 1 and {MOST_ROUNDS} for an auction, which has a round for each, "
-                f"found {self.records}",
-                key="summary.records",
-            )
-        if self.dimensions % 2 or not 2 <= self.dimensions <= 2000:
-            raise StudyError(
-                f"summary.dimensions must be an even number from 2 to 2000, found {self.dimensions}",
-                key="summary.dimensions",
-            )
-        if not 0 < self.gamma < float("inf"):
-            raise StudyError(f"summary.gamma must be positive, found {self.gamma}", key="summary.gamma")
 
     @property
     def stackable(self) -> bool:

@@ -7,12 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from comity.protocols.parameters import Only, Parameters
+from comity.protocols.summary.auction.protocol import AskShare, Missed
 
 
 class AuctionKeys(Parameters):
-    missed: Annotated[float, Only(variant="default", selection="auction")] = Field(
+    missed: Annotated[Missed, Only(variant="default", selection="auction")] = Field(
         0.05, description="auction only: the chance that the best bidder of a round is not asked"
     )
-    ask_share: Annotated[float, Only(variant="default", selection="auction")] = Field(
+    ask_share: Annotated[AskShare, Only(variant="default", selection="auction")] = Field(
         0.1, description="auction only: the part of an owner's loss that says whom the curator asks"
     )

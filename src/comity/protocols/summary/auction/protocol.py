@@ -16,12 +16,12 @@ and bids follow from the broadcast alone. Seeds have no part in it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Opened, RecordSum
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
@@ -44,6 +44,10 @@ from comity.protocols.summary.sizes import CONSUMER, HEADROOM, OWNER, check_term
 Floats = NDArray[np.float64]
 
 
+Missed = Annotated[float, Interval(gt=0, lt=0.5)]
+AskShare = Annotated[float, Interval(gt=0, lt=1)]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionSummary(Market):
     """`records` records of all owners, bought one by one from who bids best for them.
@@ -59,23 +63,8 @@ class AuctionSummary(Market):
     asking has.
     """
 
-    missed: float = 0.05
-    ask_share: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.missed < 0.5:
-            raise StudyError(
-                f"summary.missed must lie between 0 and 0.5, found {self.missed}: it is the chance that the best "
-                "bidder of a round is not asked",
-                key="summary.missed",
-            )
-        if not 0 < self.ask_share < 1:
-            raise StudyError(
-                f"summary.ask_share must lie between 0 and 1, found {self.ask_share}: it is the part of the loss that "
-                "says whom the curator asks",
-                key="summary.ask_share",
-            )
+    missed: Missed = 0.05
+    ask_share: AskShare = 0.1
 
     # What the study fixes.
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import exp, sqrt
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import StudyError
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
@@ -39,6 +40,7 @@ from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary.auction import bids
 from comity.protocols.summary.auction.market import Market
 from comity.protocols.summary.auction.pool import Offer
+from comity.protocols.summary.constraints import AtLeastOne
 from comity.protocols.summary.published.budget import PublishedBudget
 from comity.protocols.summary.published.direction import Bid, direction
 from comity.protocols.summary.published.opening import opening
@@ -65,22 +67,11 @@ class PublishedSummary(Market):
 
     seeds: Floats = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     bid_sign: Bid = "corrected"
-    tau: int = 5
-    auction_epsilon: float = 0.5
+    tau: AtLeastOne = 5
+    auction_epsilon: Positive = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bid_sign not in get_args(Bid):
-            raise StudyError(
-                f"summary.bid_sign must be one of {', '.join(get_args(Bid))}, found {self.bid_sign!r}",
-                key="summary.bid_sign",
-            )
-        if self.tau < 1:
-            raise StudyError(f"summary.tau must be at least 1, found {self.tau}", key="summary.tau")
-        if not 0 < self.auction_epsilon < float("inf"):
-            raise StudyError(
-                f"summary.auction_epsilon must be positive, found {self.auction_epsilon}", key="summary.auction_epsilon"
-            )
         if self.seeds.ndim != 2 or not len(self.seeds) or self.seeds.shape[1] != self.columns:
             raise StudyError(
                 "summary.variant = published begins with public records and found none of the schema's width; name a "

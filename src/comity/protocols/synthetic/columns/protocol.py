@@ -27,12 +27,11 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count, Fields
 from comity.federation.declaring.protection import Derived, Noised, Summed
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
 from comity.federation.protocol import step
-from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.unit import Neighbours
 from comity.protocols.by_columns import rows
-from comity.protocols.by_columns.terms import CHARGED, adversary, check_parties, protects
+from comity.protocols.by_columns.method import ByColumns
+from comity.protocols.by_columns.terms import Way, adversary, check_parties, protects
 from comity.protocols.synthetic.columns.holding import PLACES, Holding
 from comity.protocols.synthetic.columns.products import CellProducts
 from comity.protocols.synthetic.columns.sensitivity import sensitivity
@@ -48,7 +47,7 @@ _ROOM = 1 << 46
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SyntheticColumns(CountedData):
+class SyntheticColumns(ByColumns, CountedData):
     """Weighted counts of every column and pair of columns, across owners by secure products, opened once with noise.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
@@ -62,17 +61,13 @@ class SyntheticColumns(CountedData):
     """
 
     columns: Mapping[str, tuple[str, ...]]
-    products: str = "rlwe"
-    alignment: str = "none"
-    most: int = 1 << 20
+    products: Way = "rlwe"
+    alignment: rows.Way = "none"
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.products not in ("rlwe", "dealer"):
-            raise StudyError(
-                f"synthetic.products must be rlwe or dealer, found {self.products!r}", key="synthetic.products"
-            )
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        rows.check(self.name, self.alignment, self.schema)
         assert self.holding.widths
 
     # What the study fixes.
@@ -98,22 +93,10 @@ class SyntheticColumns(CountedData):
             holding=self.holding,
         )
 
-    @cached_property
-    def aligned(self) -> Alignment | None:
-        return None if self.alignment == "none" else Alignment(self.alignment)
-
-    @cached_property
-    def parts(self) -> Mapping[str, Part]:
-        return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
-
     # What leaves.
 
     def declare(self, who: Consortium) -> Declaration:
         self._check(who)
-        before = rows.declared(self.aligned, who, self.most)
-        names = {release.name for release in before}
-        # The parts check their own letters; here they stand for the plan, and "rows" once.
-        between = tuple(release for release in self.product.declare(who).releases if release.name not in names)
         counts = self._counts(self.counting(who), who)
         tables = Release(
             name="tables",
@@ -122,7 +105,9 @@ class SyntheticColumns(CountedData):
             protection=Derived("counts"),
             form=Fields({"counts": Array(counts.shape), "rows": Count(self.most)}),
         )
-        return Declaration((*before, *between, counts, tables), adversary=adversary(self, who, "the dataset"))
+        return Declaration(
+            (*self.declared_by_parts(who), counts, tables), adversary=adversary(self, who, "the dataset")
+        )
 
     def _check(self, who: Consortium) -> None:
         """Refuse what the proof does not cover, before anything is reserved."""
@@ -165,10 +150,6 @@ class SyntheticColumns(CountedData):
 
     # What a site does.
 
-    @step(gives=("size",))
-    def count(self, site: Site) -> dict[str, Any]:
-        return rows.counted(self.name, site, self.most)
-
     @step(sends="counts")
     def contribute(self, site: Site) -> None:
         shares = self.product.shares(site, site.dims["rows"])
@@ -195,10 +176,6 @@ class SyntheticColumns(CountedData):
 
     def titled(self, who: Consortium) -> str:
         return self._titled(who, f", columns of different parties by {self.products}")
-
-    @property
-    def charged_once(self) -> str:
-        return CHARGED
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         layout = self.counting(who).layout
@@ -234,6 +211,3 @@ class SyntheticColumns(CountedData):
             form=Array((layout.counts,), "<i8"),
             bound=Counts(layout.weights, replaced=False, records=self.most),
         )
-
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
-        return rows.warned(self.aligned)

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from comity.federation.constraints import Positive
 from comity.protocols.parameters import Only, Parameters, Setting
-from comity.protocols.synthetic.published.protocol import PublishedSynthetic
+from comity.protocols.synthetic.published.predictor import Learner
+from comity.protocols.synthetic.published.protocol import (
+    Candidates,
+    Depth,
+    Labelling,
+    Leaves,
+    Levels,
+    PublishedSynthetic,
+)
 
 
 class PublishedKeys(Parameters):
     """Inherited by the table of the method, which has the key `variant`."""
 
-    depth: Annotated[int, Only(variant="published")] = Field(
+    depth: Annotated[Depth, Only(variant="published")] = Field(
         8, description="published only: levels of a tree, that of the leaves included"
     )
-    candidates: Annotated[int, Only(variant="published")] = Field(
+    candidates: Annotated[Candidates, Only(variant="published")] = Field(
         10, description="published only: thresholds that a choice is made among"
     )
-    levels: Annotated[int, Only(variant="published")] = Field(
+    levels: Annotated[Levels, Only(variant="published")] = Field(
         4, description="published only: levels that sizes are made consistent over, that of the leaves included"
     )
-    leaves: Annotated[int, Only(variant="published")] = Field(
+    leaves: Annotated[Leaves, Only(variant="published")] = Field(
         20_000, description="published only: most nodes of a level, by a rule that sees no record"
     )
-    labelling: Annotated[Literal["vote", "own"], Only(variant="published")] = Field(
+    labelling: Annotated[Labelling, Only(variant="published")] = Field(
         "vote", description="published only: labels by the vote of all trees, or by the sharer's own"
     )
     consistency: Annotated[bool, Only(variant="published")] = Field(
         True, description="published only: false leaves the noisy sizes of leaves as they are, cut at zero"
     )
-    learner: Annotated[Literal["logistic", "svm", "linear"] | None, Only(variant="published")] = Field(
+    learner: Annotated[Learner | None, Only(variant="published")] = Field(
         None, description="published only: what each owner fits and keeps; by the target if left out"
     )
-    l2: Annotated[float, Only(variant="published")] = Field(
+    l2: Annotated[Positive, Only(variant="published")] = Field(
         1e-4, description="published only: penalty of the owners' own models"
     )
     seed: Annotated[int, Only(variant="published")] = Field(

@@ -17,20 +17,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Encoding, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
+from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
-from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF, Consortium
-from comity.federation.declaring.declaration import PRIVATE, Declaration, Release
-from comity.federation.declaring.forms import Array, Each, Fields
-from comity.federation.declaring.protection import Computed, Derived
+from comity.federation.declaring.consortium import EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Declaration
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
@@ -38,9 +38,9 @@ from comity.privacy.unit import Unit
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes, targets_of
 from comity.protocols.synthetic.published.baselines import baselines
 from comity.protocols.synthetic.published.budget import Budget
-from comity.protocols.synthetic.published.forms import OneOf, Rows
 from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.predictor import Learner, as_model, checked_learner, error, trained
+from comity.protocols.synthetic.published.releases import MOST_RECORDS, claim_of, releases_of, split_name
 from comity.protocols.synthetic.published.shape import Shape, drawn
 from comity.protocols.synthetic.published.synthesis import leaf_masses, noisy_masses, records, voted, whole
 from comity.protocols.synthetic.published.tree import Tree, level_counts
@@ -53,10 +53,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Labelling = Literal["vote", "own"]
+Depth = Annotated[int, Interval(ge=3, le=20)]
+Candidates = Annotated[int, Interval(ge=1, le=1000)]
+Levels = Annotated[int, Interval(ge=3)]
+Leaves = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 SHARER = "sharer"
-# Room for records: least squares leave about as many as there are, noise that is cut at zero many times more.
-MOST_RECORDS = 1 << 20
 # Shapes are public and the same in every step of a run; the sharers of a simulation all look at all of them.
 _SHAPES = 256
 
@@ -81,33 +83,22 @@ class PublishedSynthetic(Protocol):
     roles: ClassVar[tuple[str, ...]] = (SHARER,)
 
     schema: Schema
-    depth: int = 8
-    candidates: int = 10
-    levels: int = 4
-    leaves: int = 20_000
+    depth: Depth = 8
+    candidates: Candidates = 10
+    levels: Levels = 4
+    leaves: Leaves = 20_000
     labelling: Labelling = "vote"
     consistency: bool = True
-    learner: str | None = None
-    l2: float = 1e-4
+    learner: Learner | None = None
+    l2: Positive = 1e-4
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key, value, least, most in (
-            ("depth", self.depth, 3, 20),
-            ("candidates", self.candidates, 1, 1000),
-            ("levels", self.levels, 3, self.depth),
-            ("leaves", self.leaves, 1, 1_000_000),
-        ):
-            if not least <= value <= most:
-                raise StudyError(
-                    f"synthetic.{key} must lie between {least} and {most}, found {value}", key=f"synthetic.{key}"
-                )
-        if self.labelling not in get_args(Labelling):
+        super().__post_init__()
+        if self.levels > self.depth:
             raise StudyError(
-                f"synthetic.labelling must be vote or own, found {self.labelling!r}", key="synthetic.labelling"
+                f"synthetic.levels must lie between 3 and {self.depth}, found {self.levels}", key="synthetic.levels"
             )
-        if not 0 < self.l2 < float("inf"):
-            raise StudyError(f"synthetic.l2 must be positive, found {self.l2}", key="synthetic.l2")
         # The attributes of a schema without a target are refused.
         assert self.attributes.classes
         checked_learner(self.learner, self.target)
@@ -171,54 +162,18 @@ class PublishedSynthetic(Protocol):
             )
         budget, source = self.budget(who), self.source(who)
         shapes = [self.shape(party) for party in self.sharers(who)]
-        classes, width = self.attributes.classes, len(self.attributes.all) + 1
-        splits = tuple(
-            Release(
-                name=split_name(number),
-                source=source,
-                to=ITSELF,
-                protection=Computed(budget.choice),
-                form=OneOf(_distinct(Array((shape.choices[number],), "<i8") for shape in shapes)),
-            )
-            for number in range(self.depth - 1)
-        )
-        leaves = Release(
-            name="leaves",
-            source=source,
-            to=ITSELF,
-            protection=Computed(budget.leaves),
-            form=OneOf(_distinct(Array((shape.leaves, classes), "<i8") for shape in shapes)),
-        )
-        counts = Release(
-            name="counts",
-            source=source,
-            to=ITSELF,
-            protection=Computed(budget.counts),
-            form=OneOf(_distinct(Array((self._counted(shape),), "<i8") for shape in shapes)),
-        )
-        counted = (counts,) if self.consistency else ()
-        tree = OneOf(_distinct(_tree_form(shape, classes) for shape in shapes))
-        grown_from = Derived(*(release.name for release in splits), "leaves")
-        made_from = Derived("trees", *(release.name for release in counted))
-        rows = Rows(width, MOST_RECORDS)
         return Declaration(
-            (
-                *splits,
-                leaves,
-                *counted,
-                Release(name="tree", source=source, to=COORDINATOR, protection=grown_from, form=tree),
-                Release(name="trees", source=COORDINATOR, to=source, protection=Derived("tree"), form=Each(tree)),
-                Release(name="dataset", source=source, to=COORDINATOR, protection=made_from, form=rows),
-                Release(
-                    name="datasets", source=COORDINATOR, to=EVERYONE, protection=Derived("dataset"), form=Each(rows)
-                ),
+            releases_of(
+                shapes,
+                budget,
+                source,
+                classes=self.attributes.classes,
+                columns=len(self.attributes.all) + 1,
+                levels=self.levels if self.consistency else 0,
             ),
             adversary="whoever sees all trees and datasets, all other owners and the coordinator together",
-            claim=_claim(budget),
+            claim=claim_of(budget),
         )
-
-    def _counted(self, shape: Shape) -> int:
-        return sum(level.nodes for level in shape.levels[: self.levels - 1])
 
     # What the coordinator does.
 
@@ -367,38 +322,11 @@ class PublishedSynthetic(Protocol):
         )
 
 
-def _claim(budget: Budget) -> str:
-    if budget.total <= budget.epsilon:
-        return PRIVATE
-    return (
-        f"not private as claimed: {Pure(budget.epsilon)} is claimed for a record that is replaced and "
-        f"{Pure(budget.total)} is lost, because such a record moves the counts of two nodes; set "
-        'privacy.neighbours to "add-remove"'
-    )
-
-
-def split_name(number: int) -> str:
-    return f"split_{number + 1}"
-
-
 @lru_cache(maxsize=_SHAPES)
 def _shape(
     attributes: tuple[Attribute, ...], depth: int, candidates: int, leaves: int, stream: tuple[str | int, ...]
 ) -> Shape:
     return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=Stream.public(*stream))
-
-
-def _tree_form(shape: Shape, classes: int) -> Fields:
-    nodes = sum(level.nodes for level in shape.levels)
-    return Fields({"thresholds": Array((nodes,)), "counts": Array((shape.leaves, classes), "<i8")})
-
-
-def _distinct(forms: Any) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for form in forms:
-        if form not in found:
-            found.append(form)
-    return tuple(found)
 
 
 def _within(sizes: Integers, most: int) -> Integers:

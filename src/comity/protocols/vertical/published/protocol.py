@@ -10,18 +10,16 @@ eigenvalues below the deviation of the noise are raised to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Records, Schema
+from comity.data import Schema
 from comity.errors import StudyError
-from comity.federation.baseline import Baseline
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
@@ -29,19 +27,16 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Entrusted, Perturbed
 from comity.federation.owner.site import Site
-from comity.federation.part import Part
-from comity.federation.protocol import Protocol, step
-from comity.federation.subprotocols.alignment import ROWS, Alignment
+from comity.federation.protocol import step
+from comity.federation.subprotocols.alignment import ROWS
 from comity.federation.subprotocols.product import Products
 from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.laplace import Laplace
-from comity.privacy.permit import simulated
-from comity.privacy.randomness import NoiseSource
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.by_columns import rows
-from comity.protocols.by_columns.terms import CHARGED, check_parties
-from comity.protocols.vertical.baselines import baselines, error_of
+from comity.protocols.by_columns.terms import check_parties
 from comity.protocols.vertical.budgets import published_share, shown_up
+from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.layout import Layout, scaled_target
 from comity.protocols.vertical.prediction import ways_to_predict
 
@@ -80,20 +75,6 @@ def minimiser(polynomial: Floats, features: int, deviation: float) -> Floats:
     return np.asarray(-inverse @ polynomial[features**2 :] / 2, np.float64)
 
 
-def functional_mechanism(
-    features: Floats, labels: Floats, *, epsilon: float, source: NoiseSource, logistic: bool = True
-) -> Floats:
-    """The published result with all columns in one place: rows in [−1, 1]^d, labels 0/1 or in [−1, 1]."""
-    width = features.shape[1]
-    polynomial = coefficients(
-        features.T @ features, features.T @ (labels - 0.5 if logistic else labels), logistic=logistic
-    )
-    noise = Laplace(Pure(epsilon))
-    scale = noise.scale(sensitivity=published_sensitivity(width, logistic=logistic), shape=polynomial.shape)
-    drawn = noise.draw(source, scale, polynomial.shape, permit=simulated("polynomial"))
-    return minimiser(polynomial + drawn * scale.grid, width, sqrt(2) * scale.total * scale.grid)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Plain(Products):
     """Products of encoded columns as they are; the label's holder has the constant and the label too."""
@@ -110,7 +91,7 @@ class _Plain(Products):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PublishedVertical(Protocol):
+class PublishedVertical(ColumnRegression):
     """The published method as a run: noise after decryption, by a coordinator that sees every exact coefficient.
 
     Adversary    whoever sees the released model alone; no participant.
@@ -119,28 +100,21 @@ class PublishedVertical(Protocol):
     Rows are aligned as in the default, where the schema has an identifier: the paper takes them to be.
     """
 
-    name: ClassVar[str] = "vertical"
     variant: ClassVar[str] = "published"
     title: ClassVar[str] = "vertical (published functional mechanism)"
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]
-    alignment: str = "none"
-    most: int = 1 << 20
+    alignment: rows.Way = "none"
+    most: rows.Most = 1 << 20
 
     def __post_init__(self) -> None:
-        rows.check(self.name, self.alignment, self.schema, self.most)
+        super().__post_init__()
+        rows.check(self.name, self.alignment, self.schema)
 
     @cached_property
     def layout(self) -> Layout:
         return Layout(self.schema, self.columns, centred=False, intercept=True)
-
-    @property
-    def encoding(self) -> Encoding:
-        return self.layout.encoding
-
-    def encoding_of(self, party: str) -> Encoding:
-        return self.layout.encoding_of(party)
 
     @property
     def logistic(self) -> bool:
@@ -154,14 +128,6 @@ class PublishedVertical(Protocol):
     def product(self) -> _Plain:
         return _Plain(columns=self.widths, places=_PLACES, method="dealer", most=self.most, layout=self.layout)
 
-    @cached_property
-    def parts(self) -> Mapping[str, Part]:
-        return {**({} if self.aligned is None else {"align": self.aligned}), "product": self.product}
-
-    @cached_property
-    def aligned(self) -> Alignment | None:
-        return None if self.alignment == "none" else Alignment(self.alignment)
-
     def declare(self, who: Consortium) -> Declaration:
         if not isinstance(who.loss, Pure) or who.unit is not Unit.RECORD or who.neighbours is not Neighbours.REPLACE:
             raise StudyError(
@@ -170,15 +136,12 @@ class PublishedVertical(Protocol):
                 key="privacy.unit" if isinstance(who.loss, Pure) else "privacy.delta",
             )
         check_parties(self.name, self.columns, who)
-        before = rows.declared(self.aligned, who, self.most)
-        names = {release.name for release in before}
         total, width = sum(self.widths.values()), self.encoding.width
         noise = Laplace(who.loss)
         spread = published_sensitivity(width, logistic=self.logistic)
         return Declaration(
             (
-                *before,
-                *(release for release in self.product.declare(who).releases if release.name not in names),
+                *self.declared_by_parts(who),
                 Release(
                     name="sums",
                     source=EVERY_PARTY,
@@ -231,10 +194,6 @@ class PublishedVertical(Protocol):
         names = [*(column.name for column in self.schema.columns), "(intercept)"]
         return np.array([at for name in names for at in place[name]]), label
 
-    @step(gives=("size",))
-    def count(self, site: Site) -> dict[str, Any]:
-        return rows.counted(self.name, site, self.most)
-
     @step(sends="sums")
     def decrypt(self, site: Site) -> None:
         """Gives up the shares as they are: what the paper's joint decryption comes to."""
@@ -264,29 +223,8 @@ class PublishedVertical(Protocol):
             losses.append(f"{party} {shown_up(float(who.loss.epsilon) * published_share(coordinates, width))}")
         return f"eps about a party's own columns alone, corrected, to who sees the model only: {', '.join(losses)}"
 
-    @property
-    def charged_once(self) -> str:
-        return CHARGED
-
     def notes(self, who: Consortium) -> tuple[str, ...]:
         return (ways_to_predict(who),) if who.colluders else ()
 
-    def warnings(self, who: Consortium) -> tuple[str, ...]:
-        return rows.warned(self.aligned)
-
-    def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)
-
-    def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
-        return baselines(self.layout, train, test)
-
     def present(self, released: Mapping[str, Any], who: Consortium) -> LinearClassifier | LinearRegressor:
-        from comity.learn.released.classifiers import LinearClassifier
-        from comity.learn.released.regressor import LinearRegressor
-
-        coef = np.asarray(released["model"], np.float64)
-        if self.layout.classes:
-            return LinearClassifier(coef[None, :], classes=self.layout.classes, encoding=self.encoding)
-        target = self.schema.target
-        assert isinstance(target, Bounded)
-        return LinearRegressor(coef, target.low, target.high, self.encoding)
+        return self.model(np.asarray(released["model"], np.float64))

@@ -61,7 +61,7 @@ def taxonomy_of(attributes: Attributes, text: str = "", where: str = "the taxono
 
 def adult_taxonomy(attributes: Attributes) -> Taxonomy:
     """That of Adult, written down beside this file."""
-    text = files("comity.protocols.synthetic.published.diffgen").joinpath("adult.toml").read_text(encoding="utf-8")
+    text = files("comity.reproduce.synthetic.diffgen").joinpath("adult.toml").read_text(encoding="utf-8")
     return taxonomy_of(attributes, text, "adult.toml")
 
 

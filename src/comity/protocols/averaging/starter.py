@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from comity.cli.starters.hospitals import write_hospitals
+from comity.protocols.generated_hospitals import write_hospitals
 
 SIZES = {
     "ashford": 900,

@@ -17,8 +17,8 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attributes
-from comity.protocols.synthetic.published.diffgen.budget import DiffGenBudget
-from comity.protocols.synthetic.published.diffgen.specialising import (
+from comity.reproduce.synthetic.diffgen.budget import DiffGenBudget
+from comity.reproduce.synthetic.diffgen.specialising import (
     Interval,
     below,
     drawn,
@@ -27,7 +27,7 @@ from comity.protocols.synthetic.published.diffgen.specialising import (
     leaf_of,
     utility,
 )
-from comity.protocols.synthetic.published.diffgen.taxonomy import Group, adult_taxonomy, taxonomy_of
+from comity.reproduce.synthetic.diffgen.taxonomy import Group, adult_taxonomy, taxonomy_of
 
 SCHEMA = Schema((Numeric("x", 0, 1), Categorical("town", ("a", "b", "c", "d"))), Classes("y", ("no", "yes")))
 ATTRIBUTES = Attributes(SCHEMA)

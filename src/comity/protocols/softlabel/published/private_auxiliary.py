@@ -7,7 +7,7 @@ model about each auxiliary record, and the noise on what it learns hides one of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from comity.protocols.parameters import ABSENT, Setting
 
 Floats = NDArray[np.float64]
 
-PRIVACIES = ("public", "private")
+AuxiliaryPrivacy = Literal["public", "private"]
 
 WHY_NOT_AT_HOME = (
     'parties that vote at home need the auxiliary records, and their map is fitted on them; use variant = "published", '
@@ -31,11 +31,6 @@ WHY_NOT_AT_HOME = (
 
 def check(privacy: str, method: str, constants: str, classes: int) -> None:
     """Private auxiliary records go with soft labels alone, and with printed constants for two classes alone."""
-    if privacy not in PRIVACIES:
-        raise StudyError(
-            f"softlabel.auxiliary_privacy must be public or private, found {privacy!r}",
-            key="softlabel.auxiliary_privacy",
-        )
     if privacy == "private" and method != "soft":
         reasons = {
             "avg": "avg does not use auxiliary records; leave auxiliary_privacy out",

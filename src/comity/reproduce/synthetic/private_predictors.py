@@ -22,7 +22,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms import Spherical
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource
-from comity.protocols.vertical.published.protocol import functional_mechanism
+from comity.reproduce.vertical.functional_mechanism import functional_mechanism
 
 Floats = NDArray[np.float64]
 

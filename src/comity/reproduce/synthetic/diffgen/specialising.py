@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.entropy import Stream
-from comity.protocols.synthetic.published.diffgen.taxonomy import Group, Taxonomy
+from comity.reproduce.synthetic.diffgen.taxonomy import Group, Taxonomy
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

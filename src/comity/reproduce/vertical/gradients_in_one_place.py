@@ -79,8 +79,8 @@ def descended(
     """Coefficients of encoded rows after all rounds, with every party's part of the noise in each release; and what
     share of the rows was cut in the last."""
     rows = len(next(iter(columns.values())))
-    exact = protocol.dissection.exact(np.hstack(list(columns.values())))
-    descent = protocol.start(noised(protocol, exact, protocol.for_moments(who), source), rows, who)
+    exact = protocol.quadratic.dissection.exact(np.hstack(list(columns.values())))
+    descent = protocol.start(noised(protocol.quadratic, exact, protocol.for_moments(who), source), rows, who)
     release = protocol.gradient(who.loss)
     scale, noise = release.scale(who), release.noise
     assert noise is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from comity.cli.starters.hospitals import write_hospitals
+from comity.protocols.generated_hospitals import write_hospitals
 
 SIZES = {"ashford": 2200, "birkdale": 1900, "calder": 1700, "dunmore": 1500, "elstow": 1300, "farleigh": 1000}
 

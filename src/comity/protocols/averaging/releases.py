@@ -1,0 +1,76 @@
+"""What leaves where gradients are summed, and where local models are. Sensitivities: proof.md, 2 to 4."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from comity.federation.declaring.bounds import RecordSum
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.protection import Derived, Summed
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Pure
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.unit import Neighbours
+from comity.protocols.averaging import rule
+from comity.protocols.averaging.moment_blocks import entries
+from comity.protocols.averaging.objectives import TOLERANCE
+from comity.protocols.averaging.sizes import HEADROOM, largest
+
+if TYPE_CHECKING:
+    from comity.protocols.averaging.protocol import Averaging
+
+
+def of_gradients(method: Averaging, who: Consortium) -> tuple[Release, ...]:
+    """Second moments once, gradients round by round, and the iterates that they are taken at."""
+    budget = rule.Budget.of(who, method.steps)
+    most = HEADROOM * largest(method.sizes)
+    replaced, cut = who.neighbours is Neighbours.REPLACE, method.cut(who)
+    return (
+        Release(
+            name="second_moment",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(Gaussian(budget.second_moment)),
+            form=Array((entries(method.blocks),), "<i8"),
+            bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
+        ),
+        Release(
+            name="gradient",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(Gaussian(budget.gradient)),
+            form=Array(method.shape, "<i8"),
+            bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
+            times=budget.rounds,
+        ),
+        Release(
+            name="iterate",
+            source=COORDINATOR,
+            to=EVERY_PARTY,
+            protection=Derived("gradient"),
+            form=Array(method.shape),
+            times=budget.rounds,
+        ),
+    )
+
+
+def of_models(method: Averaging, who: Consortium) -> tuple[Release, ...]:
+    """Local models weighted by public sizes, once."""
+    l2, most = method.penalty(who), largest(method.sizes)
+    noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
+    radius = method.objective.radius(l2)
+    moved = min(method.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
+    return (
+        Release(
+            name="models",
+            source=EVERY_PARTY,
+            to=COORDINATOR,
+            protection=Summed(noise),
+            form=Array(method.shape, "<i8"),
+            bound=RecordSum(moved, most * radius),
+        ),
+    )
