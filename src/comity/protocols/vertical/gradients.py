@@ -312,8 +312,8 @@ class GradientRegression(ColumnRegression):
             return self.quadratic.notes(who)
         why = (
             f'vertical.solver = "auto": the quadratic alone, without the {self.rounds} private rounds: these are for a '
-            f"target of two classes from eps {self.switch} on, with a delta and no party_epsilon, among three parties and "
-            'more with vertical.products = "dealer" or one colluder at most'
+            f"target of two classes from eps {self.switch} on, with a delta and no party_epsilon, among three parties "
+            'and more with vertical.products = "dealer" or one colluder at most'
         )
         return (*self.quadratic.notes(who), why)
 
