@@ -139,7 +139,7 @@ def test_a_fit_that_fails_after_its_charge_counts(monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "simulate", broken)
+        patched.setattr(module, "simulated", broken)
         with pytest.raises(MemoryError):
             estimator().fit(X, Y)
     assert counts(first, 2)

@@ -165,7 +165,7 @@ def test_a_fit_is_debited_before_it_happens_or_refused(tmp_path, monkeypatch):
     def broken(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr(module, "simulate", broken)
+    monkeypatch.setattr(module, "simulated", broken)
     books.grant_more(Pure(1), "more")
     with pytest.raises(MemoryError):
         model.fit(X, Y)

@@ -13,7 +13,7 @@ from comity.privacy.unit import Unit
 Way = Literal["rlwe", "dealer"]
 """How products across parties are computed."""
 
-CHARGED = "one person's columns at all parties together; every ledger is charged, and all for the same loss"
+CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss"
 
 
 class MatchesAndMultiplies(typing.Protocol):
