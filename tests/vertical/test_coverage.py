@@ -17,7 +17,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 
 REAL = pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA names no folder of the data")
-ROWS, FITS = 40_000, 100
+ROWS, FITS = 40_000, 300
 
 
 def taxed():
