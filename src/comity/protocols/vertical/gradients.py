@@ -62,8 +62,8 @@ instruments rounds are ahead by 0.006 there, and in log loss."""
 
 WIDE, SWITCH_WHERE_WIDE = 100, 1.0
 """More instruments than these, and the ε from which on rounds are made then. By training rows of Adult, credit defaults
-and KDD-99 with 137 to 255 instruments: at 0.3 level in accuracy, and on credit defaults behind in log loss; at 1 ahead on
-Adult and credit defaults, KDD-99 not looked at. On Adult and KDD-99 with weights shrunk column by column."""
+and KDD-99 with 137 to 255 instruments: at 0.3 level in accuracy, and on credit defaults behind in log loss; at 1 ahead
+on Adult and credit defaults, KDD-99 not looked at. On Adult and KDD-99 with weights shrunk column by column."""
 
 TENTHS_FOR_MOMENTS = 4
 """Of μ². By training rows of Adult, credit defaults, KDD-99 and HAR, one left out at a time (`tools.choose`): 2, 4 and
