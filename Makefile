@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long test-deploy faults mutants picture lint install dev bench-vertical bench-synthetic clean
+.PHONY: demo test test-long test-deploy faults mutants picture lint install dev accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -67,6 +67,10 @@ $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 bench-vertical: $(VENV)/diffprivlib/.installed
 	$(VENV)/diffprivlib/bin/comity bench vertical
+
+# docs/accuracy.md with the column of diffprivlib, in the same environment. COMITY_DATA names the folder of the tables. Hours.
+accuracy: $(VENV)/diffprivlib/.installed
+	OMP_NUM_THREADS=1 $(VENV)/diffprivlib/bin/comity reproduce generalisation --out docs
 
 # MST and AIM as OpenDP has them, with the models of Private-PGM, in an environment of their own. COMITY_DATA names the
 # folder of Adult. The anchors take minutes for each release.

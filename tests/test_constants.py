@@ -37,7 +37,7 @@ TUNED = {
         "_NOISY_CELLS",
     ),
     "protocols/softlabel/statistics/votes.py": ("_LEAST_L2", "_L2_PER_DEVIATION", "_ENOUGH_ROWS", "_REPEATS"),
-    "protocols/softlabel/statistics/cells.py": ("_ROUNDS",),
+    "protocols/softlabel/statistics/cells.py": ("_DECIDED",),
     "protocols/softlabel/statistics/class_sums.py": ("TOLD", "_NOISY", "_ROUNDS", "_LEAST_L2", "_ENOUGH_ROWS"),
     "protocols/summary/budget.py": ("FOR_MASS",),
     "protocols/summary/dimensions.py": ("MOST", "_PER_RHO"),

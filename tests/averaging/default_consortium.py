@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from comity.crypto.sealing.sealed import Identity
 from comity.data import Records
@@ -17,7 +18,7 @@ from comity.federation.owner.store import Store
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging
+from comity.protocols.averaging import Averaging, rule
 from tests.federation.toy import NAMES, STUDY, LossyChannel, NoNoise, Watched, identity
 
 KINDS = ("logistic", "svm", "softmax", "linear")
@@ -108,3 +109,20 @@ def parties(
     channel = LossyChannel(hosts, lose)
     coordinator = Parties(agreed, run="run-1", channel=channel, journal=journal, keys=keys[COORDINATOR], noise=None)
     return coordinator, hosts
+
+
+def ridge_in_one_place(built, who, matrices):
+    """The ridge that stands for the noise, found again: r = 12·noise·√(directions that it leaves standing), of those
+    eigenvalues that the noise of the second moment does not explain; or 0.8·noise·√(features) if that is less."""
+    budget, declared = rule.Budget.of(who, built.steps), built.declare(who)
+    wider = rule.shared_factor(who)
+    noise = declared["gradient"].sensitivity / np.sqrt(float(budget.gradient.square) * budget.rounds) * wider
+    release = declared["second_moment"]
+    scale = release.scale(who)
+    spread = release.deviation(scale) * scale.grid * wider
+    values = [np.linalg.eigvalsh(matrix) for matrix in matrices]
+    own = np.concatenate([one[one > np.sqrt(2 * len(one)) * spread] for one in values])
+    strengths = built.objective.curvature(built.cut(who)) / 2 * built.touched * own
+    standing = lambda r: max(1.0, (strengths / (strengths + r)).sum())  # noqa: E731
+    found = brentq(lambda r: r - 12 * noise * np.sqrt(standing(r)), 1e-12, 12 * noise * (1 + np.sqrt(len(own))))
+    return min(found, 0.8 * noise * np.sqrt(built.features))

@@ -18,7 +18,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.simulation.simulate import simulate
-from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol
+from tests.averaging.default_consortium import KINDS, Exact, consortium, made, parties, protocol, ridge_in_one_place
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
@@ -26,10 +26,8 @@ NAMES = ("ash", "birch", "cedar", "doum", "elm")
 def descended(built, records, who, present_in=lambda number: NAMES):
     """The gradient solver in one place: `present_in` says who is in the sum of each round."""
     everyone = [records[name].features for name in present_in(-1)]
-    budget = rule.Budget.of(who, built.steps)
-    whole = np.sqrt(float(budget.gradient.square) * budget.rounds)
-    ridge = 0.8 * built.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who) * np.sqrt(built.features)
     second = sum(x.T @ x for x in everyone)
+    ridge = ridge_in_one_place(built, who, [second])
     matrix = built.objective.curvature(built.cut(who)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
     for number in range(built.steps):

@@ -13,10 +13,10 @@ from comity.data import Records
 from comity.federation.coordinator.life import run
 from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
-from comity.protocols.averaging import Averaging, moment_blocks, rule
+from comity.protocols.averaging import Averaging, moment_blocks
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments
 from comity.runtime.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium, parties
+from tests.averaging.default_consortium import consortium, parties, ridge_in_one_place
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
@@ -108,13 +108,11 @@ def test_wide_records_descend_by_the_steps_of_their_blocks(narrow):
     released = run(parties(built, records, who)[0])["model"]
     everything, labels = rows.reshape(-1, 12), np.concatenate([own.labels for own in records.values()])
     matrix = np.zeros((12, 12))
-    budget = rule.Budget.of(who, 4)
-    moved = built.declare(who)["gradient"].sensitivity
-    ridge = rule.ridge_of(moved, budget, 12, rule.shared_factor(who))
     for block in built.blocks:
         part = everything[:, block]
-        scaled = built.objective.curvature(built.cut(who)) / 2 * built.touched * part.T @ part
-        matrix[block, block] = scaled + ridge * np.eye(part.shape[1])
+        matrix[block, block] = part.T @ part
+    ridge = ridge_in_one_place(built, who, [matrix[block, block] for block in built.blocks])
+    matrix = built.objective.curvature(built.cut(who)) / 2 * built.touched * matrix + ridge * np.eye(12)
     weights, way = np.zeros((1, 12)), []
     for _ in range(4):
         present = np.ones(len(everything), bool)

@@ -85,8 +85,7 @@ def test_the_sum_is_the_one_that_a_cohort_opens(statistic):
         study="test",
         run="run",
     )
-    step = {"class-sums": protocol.gather, "cells": protocol.place, "models": protocol.train, "votes": protocol.vote}
-    expected = cohort.sum(step[statistic]).value
+    expected = cohort.sum(protocol.contribute).value
     slack = 60 * release.spacing(who) if statistic == "votes" else 1e-6
     np.testing.assert_allclose(units * release.spacing(who), expected, atol=slack)
 

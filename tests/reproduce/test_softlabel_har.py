@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +14,7 @@ from comity.entropy import Stream
 from comity.errors import DataError
 from comity.federation.coordinator.released import perturbed
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.softlabel.published.protocol import METHODS
+from comity.protocols.softlabel.published.protocol import Method
 from comity.reproduce import REPRODUCTIONS
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.softlabel import har as softlabel_har
@@ -66,7 +67,9 @@ def rows(stand_in, plots) -> dict[str, dict]:
 
 
 def test_rows_have_the_common_form(rows):
-    private = {case_of(m, kind, e) for m in METHODS for kind in ("tight", "paper", "wrong radius") for e in EPSILONS}
+    private = {
+        case_of(m, kind, e) for m in get_args(Method) for kind in ("tight", "paper", "wrong radius") for e in EPSILONS
+    }
     assert set(rows) == {*PAPER, *(f"random-split {case}" for case in PAPER), *private}
     for case, row in rows.items():
         assert set(row) == FIELDS
@@ -167,7 +170,7 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(stand_in, monkeyp
     assert len(found) == len(used) + 3 * 3 * SMALL.draws
     expected = sorted(
         protocol_of(split, method, constants).sensitivity(20) / epsilon
-        for method in METHODS
+        for method in get_args(Method)
         for constants in ("tight", "paper")
         for epsilon in EPSILONS
         for _ in range(SMALL.draws)

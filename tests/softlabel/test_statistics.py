@@ -10,6 +10,7 @@ import pytest
 
 from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
+from comity.learn.voters.self_training import discriminant, posteriors
 from comity.learn.voters.voting import one_hot
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes, class_sums
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
@@ -297,3 +298,20 @@ def test_the_expectation_tells_noise_from_signal():
     votes = Votes.on(public(), 3)
     assert "next to no loss" in votes.expectation(1e-4) and "mostly noise" in votes.expectation(10.0)
     assert votes.noise_to_signal(0.02) == pytest.approx(2 * votes.noise_to_signal(0.01))
+
+
+def test_a_cell_is_half_decided_and_half_in_proportion():
+    generator = np.random.default_rng(4)
+    rows = np.concatenate([generator.normal(-2, 1, (150, 3)), generator.normal(2, 1, (150, 3))])
+    statistic = Cells.on(rows, 3, cells=2)
+    mean, deviation = np.array([[0.5, 0.1], [0.2, -0.1], [0.1, 0.4]]), 0.1
+    counted = np.maximum(mean, 0) + deviation / 2
+    decided = np.exp(mean / deviation)
+    shares = np.sqrt(counted / counted.sum(0) * decided / decided.sum(0))
+    shares = (shares / shares.sum(0)).T[statistic.cell_of(statistic.rows)]
+    found = statistic.model(mean, deviation)
+    np.testing.assert_allclose(found, discriminant(statistic.rows, shares), rtol=1e-9, atol=1e-9)
+    # By its likeliest label alone a cell would be surer of it.
+    alone = discriminant(statistic.rows, (decided / decided.sum(0)).T[statistic.cell_of(statistic.rows)])
+    sure = [posteriors(weights, statistic.rows).max(axis=1).mean() for weights in (found, alone)]
+    assert sure[0] < sure[1]

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("method", choices=known)
     parser.add_argument("words", nargs="*", help="only constants whose name contains one of these")
     parser.add_argument("--json", action="store_true", help="one object a constant")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     module = import_module(f"tools.choose.{given.method}")
     offered: Iterator[Choice] = module.choices()
     with threadpool_limits(1, user_api="blas"):

@@ -20,7 +20,7 @@ def warnings(built: Averaging, who: Consortium) -> tuple[str, ...]:
     records = together(built.sizes, who)
     reached = rule.reached(
         curvature=built.objective.curvature(built.cut(who)),
-        ridge=built.ridge(who),
+        noise=built.gradient_noise(who),
         records=records,
         features=built.features,
         rounds=built.steps,

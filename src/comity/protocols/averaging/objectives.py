@@ -149,7 +149,8 @@ def _linear() -> Objective:
 def _softmax(classes: int) -> Objective:
     """p − y in the C − 1 coordinates of vectors that sum to zero: of norm √2 at most, and of curvature ½ at most.
 
-    The tables on which `rule` was tried have two classes: on which data the clip of ½ was chosen is not on record."""
+    The clip: of 0.35, 0.5, 0.7 and 1 on training rows of HAR, the one table of several classes, 0.7 is better by .01 of
+    accuracy less a fifth of the log loss; one table is too few to leave ½ for it."""
     basis = contrasts(classes)
 
     def residual(u: Floats, y: Floats) -> Floats:

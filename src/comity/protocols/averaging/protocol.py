@@ -259,14 +259,16 @@ class Averaging(Protocol):
             moments,
             self.blocks,
             curvature=self.objective.curvature(self.cut(who)),
-            ridge=self.ridge(who),
+            noise=self.gradient_noise(who),
+            spread=self.declare(who)["second_moment"].opened_deviation(who),
             touched=self.touched,
         )
 
-    def ridge(self, who: Consortium) -> float:
+    def gradient_noise(self, who: Consortium) -> float:
+        """Deviation of one number of a gradient on which the budget of all rounds were spent."""
         budget = rule.Budget.of(who, self.steps)
-        moved = self.declare(who)["gradient"].sensitivity
-        return rule.ridge_of(moved, budget, self.features, rule.shared_factor(who))
+        whole = sqrt(float(budget.gradient.square) * budget.rounds)
+        return self.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who)
 
     def average(self, parties: Parties) -> Floats:
         """Σ m_j·w_j over those who answered, by the sum of their public sizes."""

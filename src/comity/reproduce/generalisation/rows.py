@@ -24,6 +24,9 @@ Floats = NDArray[np.float64]
 NOT_INSTALLED = "not installed"
 """What stands for diffprivlib where it can't be imported."""
 
+REACHABLE = "reachable constant"
+"""Field of the most accuracy that a constant has which is named under privacy, where a bound is known."""
+
 
 @dataclass(frozen=True)
 class Case:

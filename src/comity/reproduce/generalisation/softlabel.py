@@ -16,10 +16,12 @@ import numpy as np
 
 from comity.data import Classes, Encoding, Records
 from comity.entropy import Stream
+from comity.federation.assessment import log_loss
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.baselines import baselines
 from comity.protocols.softlabel.protocol import SoftLabel
-from comity.reproduce.generalisation.rows import Beside, Case, Fitted, Scores, row, scores
+from comity.protocols.softlabel.reachable import reachable_constant
+from comity.reproduce.generalisation.rows import REACHABLE, Beside, Case, Fitted, Scores, row, scores
 from comity.reproduce.generalisation.tables import Table, table
 from comity.reproduce.softlabel.default import Layout, contributions, mean_votes
 from comity.reproduce.softlabel.release import DELTA, consortium, noisy_means, opened, total
@@ -70,18 +72,27 @@ def of_table(data: Table, parties: int, size: Size, *, quick: bool) -> Iterator[
         )
         case = Case("softlabel", data.name, parties, 1, epsilon)
         found, taken = runs(held, protocol, epsilon, size.repeats, str(case))
-        yield row(case, found, beside, features=held.test.shape[1], statistic=taken, note=_note(quick))
+        named = reachable_constant(_shares(held), parties, epsilon, DELTA)
+        yield row(
+            case,
+            found,
+            beside,
+            features=held.test.shape[1],
+            statistic=taken,
+            note=_note(quick),
+            **{REACHABLE: named, "constant_log_loss": _constant_log_loss(held)},
+        )
 
 
-def dealt(data: Table, parties: int, auxiliary: int) -> tuple[Layout, SoftLabel]:
+def dealt(data: Table, parties: int, auxiliary: int, records: int = RECORDS) -> tuple[Layout, SoftLabel]:
     """Training records in a public random order, the first of them to the parties, then the public rows."""
     encoding = Encoding(data.schema, scaling="symmetric", rows="scaled", intercept=True)
     train, test = (encoding.encode(frame, where=data.name).records for frame in (data.train, data.test))
     target = data.schema.target
     assert isinstance(target, Classes) and train.labels is not None and test.labels is not None
     order = Stream.public("generalisation softlabel", data.name).permutation(len(train))
-    private = parties * RECORDS
-    places, public = order[:private].reshape(parties, RECORDS), order[private : private + auxiliary]
+    private = parties * records
+    places, public = order[:private].reshape(parties, records), order[private : private + auxiliary]
     held = Layout(
         train.features[places],
         np.asarray(train.labels, np.int64)[places],
@@ -90,7 +101,7 @@ def dealt(data: Table, parties: int, auxiliary: int) -> tuple[Layout, SoftLabel]
         np.asarray(test.labels, np.int64),
         target.values,
     )
-    return held, SoftLabel(auxiliary=held.auxiliary, classes=held.classes, records_per_party=RECORDS, encoding=encoding)
+    return held, SoftLabel(auxiliary=held.auxiliary, classes=held.classes, records_per_party=records, encoding=encoding)
 
 
 def runs(held: Layout, protocol: SoftLabel, epsilon: float, repeats: int, name: str) -> tuple[list[Scores], str]:
@@ -105,6 +116,18 @@ def runs(held: Layout, protocol: SoftLabel, epsilon: float, repeats: int, name: 
         model = protocol.present({"model": statistic.model(mean, protocol.deviation(who))}, who)
         found.append(scores(np.asarray(model.predict_proba(held.test)), held.truth))
     return found, statistic.name
+
+
+def _shares(held: Layout) -> list[float]:
+    """Of the classes in test records."""
+    counts = np.bincount(held.truth, minlength=len(held.classes))
+    return [float(count) for count in counts / counts.sum()]
+
+
+def _constant_log_loss(held: Layout) -> float:
+    """Of the class frequencies of all parties' records, said of every test record."""
+    shares = np.bincount(held.labels.ravel(), minlength=len(held.classes)) / held.labels.size
+    return log_loss(np.tile(shares, (len(held.truth), 1)), held.truth)
 
 
 def _note(quick: bool) -> str:

@@ -1,0 +1,44 @@
+"""The ridge of a descent: from the noise and the directions that stand out of it, not from the features alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from comity.protocols.averaging import Averaging, rule
+from tests.averaging.default_consortium import consortium
+
+
+def test_a_ridge_is_as_long_as_the_directions_that_it_leaves_standing():
+    strengths = np.array([400.0, 90.0, 3.0])
+    found = rule.ridge_of(1.5, 10_000, strengths)
+    standing = (strengths / (strengths + found)).sum()
+    assert found == pytest.approx(12 * 1.5 * np.sqrt(standing)) and 1 < standing < 3
+
+
+def test_it_is_never_more_than_the_length_of_the_noise_asks_for():
+    many = np.full(500, 1e9)
+    assert rule.ridge_of(2.0, 25, many) == pytest.approx(0.8 * 2.0 * 5)
+    assert rule.ridge_of(2.0, 10**6, many) == pytest.approx(12 * 2.0 * np.sqrt(500), rel=1e-3)
+
+
+def test_one_direction_is_taken_to_stand_where_none_is_known_to():
+    assert rule.ridge_of(2.0, 10**6, np.zeros(0)) == pytest.approx(24.0)
+
+
+def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do():
+    """Twice the features, none of them used: √d alone would make every step shorter by a third."""
+    who = consortium()
+    lengths = []
+    for width in (400, 800):
+        built = Averaging(features=width, sizes=1000)
+        moment = np.zeros((width, width))
+        moment[0, 0] = 1e4
+        steps = built.steps_from([moment], who)
+        lengths.append(float(steps.along(np.eye(1, width))[0, 0]))
+        # What the noise of the second moment alone could have made does not count as standing.
+        edge = np.sqrt(2 * width) * built.declare(who)["second_moment"].opened_deviation(who)
+        flat = built.steps_from([np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
+        alone = rule.ridge_of(built.gradient_noise(who), width, np.zeros(0))
+        assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(who)) / 2 * edge * 0.9 + alone)
+    assert lengths[1] == pytest.approx(lengths[0], rel=1e-6)
