@@ -12,7 +12,6 @@ from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head
 from comity.federation.messages.paths import StepPath
-from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
@@ -134,14 +133,14 @@ def test_different_numbers_of_rows_without_an_identifier_are_refused_before_anyt
 def test_no_participant_sees_an_exact_sum_of_products(products, monkeypatch):
     """The coordinator reads every reply; a party reads what was sealed to it and its own state."""
     letters = {}
-    original = Host._open
+    original = Site.open
 
-    def reading(host, site, letter):
-        original(host, site, letter)
+    def reading(site, letter):
+        original(site, letter)
         head = Head.of(letter)
-        letters.setdefault(host.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
+        letters.setdefault(site.party, []).append(decode(site.effects.state[f"in:{head.name}:{head.sender}"]))
 
-    monkeypatch.setattr(Host, "_open", reading)
+    monkeypatch.setattr(Site, "open", reading)
     tried, frame = protocol(3, products=products), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
