@@ -17,7 +17,7 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 
 REAL = pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA names no folder of the data")
-ROWS, FITS = 40_000, 40
+ROWS, FITS = 40_000, 300
 
 
 def taxed():
@@ -70,6 +70,4 @@ def coverage(frame, schema, epsilon):
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_every_coefficient_of_real_columns_is_covered(table, epsilon):
     held = coverage(*table(), epsilon)
-    assert held.mean() >= 0.95
-    # Forty fits: a coefficient of true coverage 0.95 has fewer than 35 of them with probability 0.01.
-    assert held.min() >= 0.875 and np.mean(held >= 0.93) > 0.9
+    assert held.mean() >= 0.95 and held.min() >= 0.93

@@ -17,10 +17,12 @@ from comity.privacy.accounting import gdp_epsilon
 from comity.privacy.loss import Approx
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
+from comity.protocols.vertical import ring_rounds
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
-from comity.reproduce.vertical.gradients_in_one_place import exact_sums
+from comity.protocols.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
+from comity.reproduce.vertical.gradients_in_one_place import InOnePlace
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 
@@ -219,7 +221,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
         for (party, own), interval in zip(columns.items(), intervals)
     )
     exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
-    sums = exact_sums(rounds, columns, descent.weights, intervals, whitening)
+    sums = InOnePlace(rounds, columns, whitening).sums(descent.weights, intervals)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
     forbidden = np.concatenate(forbidden)
     forbidden = np.unique(forbidden[np.abs(forbidden) > 1]).view(np.uint64)
@@ -265,3 +267,147 @@ def _arrays(value):
     if isinstance(value, dict):
         value = list(value.values())
     return [found for one in value for found in _arrays(one)] if isinstance(value, list | tuple) else []
+
+
+# Without a dealer.
+
+
+def ring_sums(tried, weights, intervals, whitening, generator):
+    """Of each single record, what two parties multiply: a score that is split anywhere, entries rounded."""
+    rounds, columns = tried.descent, everything(tried)
+    units = {party: rounds.features(own, party) for party, own in columns.items()}
+    places = sum(
+        rounds.scores(own, party, weights, interval).astype(np.int64)
+        for (party, own), interval in zip(units.items(), intervals)
+    )
+    holder = tried.layout.label_at
+    label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
+    halves, count, found = np.where(label > 0, 0.5, -0.5), len(label), []
+    for party, one in units.items():
+        own = rounds.instruments(one, party, whitening[party])
+        if party == holder:
+            own = np.column_stack([own, np.full(count, constant_units(rounds.size))])
+        part = generator.integers(0, 4096, count)
+        lines = left(part.astype(np.uint16))
+        first = multiplied(np.ascontiguousarray(own.T), lines, slice(0, lines.size))
+        second = right(((places - part) % 4096).astype(np.uint16), halves)
+        found.append(np.ldexp((first * second.astype(np.int64)).reshape(len(first), LINES, count).sum(axis=1).T, -24))
+    return np.unique(np.hstack(found), axis=0)
+
+
+def worst_on_rings(tried, tries):
+    generator, best = np.random.default_rng(6), 0.0
+    for number in range(tries):
+        weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
+        intervals = np.column_stack([generator.normal(size=len(tried.columns)), np.full(len(tried.columns), 1e9)])
+        whitening = whitenings(tried, generator, 10.0 ** generator.uniform(-1, 4))
+        if number % 2:
+            whitening = {party: 0 * matrix for party, matrix in whitening.items()}
+            for matrix in whitening.values():
+                matrix[-1] = -1e3
+        best = max(best, furthest(ring_sums(tried, weights, intervals, whitening, generator))[0])
+    return best
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(parties):
+    tried = protocol(parties, products="rlwe")
+    bound = tried.descent.bound.l2
+    assert 0.95 * bound < worst_on_rings(tried, 12) <= bound
+    # Every product may be a unit beside itself, above for one neighbour and below for the other.
+    size = tried.descent.size
+    assert bound >= 2 * rounded_residual(size) + 2 * 2.0**-24 * np.sqrt(size)
+
+
+def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a_dealer(monkeypatch):
+    tried = protocol(2, products="rlwe")
+    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
+    assert worst_on_rings(tried, 4) > tried.descent.bound.l2
+
+
+def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle():
+    generator, size, count = np.random.default_rng(4), 60, 4096
+    instruments = generator.normal(size=(size, count))
+    instruments = np.trunc(instruments / np.linalg.norm(instruments, axis=0) * 4096)
+    part, label = generator.integers(0, 4096, count), np.where(np.arange(count) % 2, 0.5, -0.5)
+    lines = left(part.astype(np.uint16))
+    first = multiplied(instruments, lines, slice(0, lines.size)).astype(np.int64)
+    second = right(((np.arange(count) - part) % 4096).astype(np.uint16), label)
+    found = np.ldexp((first * second).reshape(size, LINES, count).sum(axis=1).astype(np.float64), -24)
+    exact = np.ldexp(instruments, -12) * (responses(np.arange(count).astype(np.uint16)) - label)
+    off = np.linalg.norm(found - exact, axis=0).max()
+    allowed_off = rounded_residual(size) - 0.5 - np.abs(CURVE.values).max()
+    assert 0.1 * allowed_off < off <= allowed_off
+    assert np.linalg.norm(found, axis=0).max() <= rounded_residual(size)
+
+
+def test_a_round_without_a_dealer_loses_no_more_than_it_claims():
+    tried = protocol(2, rounds=1, products="rlwe")
+    who = consortium(tried, Approx(4, 1e-5))
+    found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
+    assert 0.55 * allowed(tried, who) < found <= allowed(tried, who)
+    caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
+    assert caught > allowed(tried, who)
+
+
+def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch):
+    tried, frame = protocol(3, rounds=1, products="rlwe"), people(ROWS)
+    who = consortium(tried)
+    parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
+    parties.channel = WholeLocal(hosts)
+    take, taken, contributed = Site.take, {}, {}
+    contribute = Site.contribute
+
+    def taking(site, name, senders=None):
+        found = take(site, name, senders)
+        taken.update({(site.party, name, sender): value for sender, value in found.items()})
+        return found
+
+    def contributing(site, value=None, *, share=None):
+        contributed[site.party] = share
+        return contribute(site, value, share=share)
+
+    monkeypatch.setattr(Site, "take", taking)
+    monkeypatch.setattr(Site, "contribute", contributing)
+    begin(parties)
+    tried.coordinate(parties)
+    columns, rounds = columns_of(tried, frame), tried.descent
+    descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    intervals = tried.intervals(descent)
+    scores = {
+        party: rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
+        for (party, own), interval in zip(columns.items(), intervals)
+    }
+    halves = [(to, sender, value) for (to, name, sender), value in taken.items() if name == "score_parts"]
+    assert halves
+    for to, sender, letter in halves:
+        for party, words in letter["parts"].items():
+            counts = np.bincount(words >> 8, minlength=16)
+            assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
+            assert np.abs(np.corrcoef(words, scores[sender])[0, 1]) < 0.15
+            # What the party opposite has makes it whole: why two of three may not collude.
+            seed = taken[party, "score_seed", sender]["seed"]
+            np.testing.assert_array_equal((words + ring_rounds._part(seed, ROWS)) % 4096, scores[sender])
+            assert to not in (party, sender)
+    exact = InOnePlace(rounds, columns, tried.whitening(descent)).sums(descent.weights, intervals)
+    modulus, total = 1 << rounds.bits, sum(int(share[0]) for share in contributed.values())
+    near = np.rint(np.ldexp(exact, 24))
+
+    def close(words):
+        values = np.asarray(words, np.float64).reshape(-1)
+        values = np.where(values > modulus / 2, values - modulus, values)
+        return np.isclose(values[:, None], near[None], rtol=1e-3, atol=0).any()
+
+    assert close(near % modulus)
+    opened = total % modulus
+    assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * CURVE.rounding
+    for path, exchanges in parties.journal.traffic(parties.study, parties.run):
+        for exchange in exchanges.values():
+            for held in _arrays(decode(exchange.reply)["ok"]):
+                if held.dtype != np.float64 and held.size < 10_000:
+                    assert not close(held), path
+    own = tried.layout.label_at
+    for party, share in contributed.items():
+        # A sum of one's own instruments and labels is one's own to know; what crosses parties is not.
+        crossing = share[rounds.places[next(one for one in columns if one not in (party, own))]]
+        assert not close(crossing) or not crossing.any(), party

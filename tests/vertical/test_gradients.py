@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 
 from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.life import run
+from comity.federation.messages.codec import encode
+from comity.federation.owner.site import Site
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
+from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
     CURVE,
@@ -26,7 +30,8 @@ from comity.protocols.vertical.response import (
     check_room,
     responses,
 )
-from comity.reproduce.vertical.gradients_in_one_place import descended, exact_sums
+from comity.protocols.vertical.ring_rounds import RingRounds
+from comity.reproduce.vertical.gradients_in_one_place import InOnePlace, descended
 from comity.runtime.simulation.simulate import simulate
 
 from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
@@ -65,7 +70,7 @@ def secure_run(tried, frame, noise=None, who=None):
 
 
 def sums_of(tried, columns, descent):
-    return exact_sums(tried.descent, columns, descent.weights, tried.intervals(descent), tried.whitening(descent))
+    return InOnePlace(tried.descent, columns, tried.whitening(descent)).sums(descent.weights, tried.intervals(descent))
 
 
 # The curve.
@@ -109,36 +114,39 @@ def test_room_in_64_bits_is_found_before_anything_is_sent():
 # Secure and plain.
 
 
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_a_secure_round_opens_the_sums_of_one_place(parties):
-    tried, frame = protocol(parties, rounds=2), people(ROWS)
+def test_a_secure_round_opens_the_sums_of_one_place(parties, products):
+    tried, frame = protocol(parties, rounds=2, products=products), people(ROWS)
     released, before, opened, *_ = secure_run(tried, frame)
     columns = columns_of(tried, frame)
     assert len(opened) == 2
     for descent, found in zip(before, opened):
         exact = sums_of(tried, columns, descent)
         assert np.abs(exact).max() > 1
-        # Rounding of the dealt waves differs from row to row, and is at most this much in each.
+        # Rounding of the waves differs from row to row, and is at most this much in each.
         np.testing.assert_allclose(found, exact, atol=ROWS * CURVE.rounding / 4, rtol=0)
-    plain = descended(tried, columns, consortium(tried), NoNoise())
+    plain = descended(tried, columns, consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def test_a_holder_of_the_label_alone_takes_part():
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_a_holder_of_the_label_alone_takes_part(products):
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
-    before = VerticalRegression(schema=schema(), columns=held, products="dealer", most=1 << 14)
+    before = VerticalRegression(schema=schema(), columns=held, products=products, most=1 << 14)
     tried = GradientRegression(quadratic=before, rounds=2)
     frame = people(ROWS)
     released, *_ = secure_run(tried, frame)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def test_without_an_intercept_there_is_no_constant_anywhere():
-    tried, frame = protocol(2, intercept=False), people(ROWS)
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+def test_without_an_intercept_there_is_no_constant_anywhere(products):
+    tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
-    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())
+    plain = descended(tried, columns_of(tried, frame), consortium(tried), NoNoise())[0]
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
@@ -164,7 +172,7 @@ def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
     def off(coef):
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
-    assert off(descended(tried, columns, who, NoNoise())) < 0.1 * off(tried.coefficients(start))
+    assert off(descended(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
@@ -191,16 +199,26 @@ def test_rounds_follow_an_alignment():
     }
     who = consortium(tried)
     model = run(hosted(tried, records, who, NoNoise())[0])["model"]
-    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())
+    plain = descended(tried, columns_of(tried, frame.iloc[5:70]), who, NoNoise())[0]
     np.testing.assert_allclose(model, plain, atol=0.05)
 
 
 # The life of a run.
 
 
-@pytest.mark.parametrize("step", ["rounds.blind[0]", "rounds.weigh[1]", "rounds.respond[0]", "descend[1]"])
-def test_a_lost_reply_is_asked_for_again(step):
-    tried, frame = protocol(2), people(200)
+@pytest.mark.parametrize(
+    ("step", "products"),
+    [
+        ("rounds.blind[0]", "dealer"),
+        ("rounds.weigh[1]", "dealer"),
+        ("rounds.respond[0]", "dealer"),
+        ("descend[1]", "dealer"),
+        ("rounds.encrypt[1]", "rlwe"),
+        ("rounds.evaluate[0]", "rlwe"),
+    ],
+)
+def test_a_lost_reply_is_asked_for_again(step, products):
+    tried, frame = protocol(2, products=products, rounds=2), people(200)
     who, records = consortium(tried), parts(tried, frame)
     whole, _ = hosted(tried, records, who, NoNoise())
     stumbling, hosts = hosted(tried, records, who, NoNoise())
@@ -241,6 +259,26 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     assert "6 rounds" in text and "off by 0.008" in text and "2 times the variance" in text
 
 
+def test_a_plan_without_a_dealer_says_what_a_round_sends():
+    for parties in (2, 3):
+        tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
+        who = consortium(tried)
+        sent = tried.descent.bytes_per_round(300)
+        assert "without a dealer the parties send each other" in tried.expectation(who)
+        running, _ = hosted(tried, parts(tried, frame), who, NoNoise())
+        letters, inner = [], Site.send
+
+        def sending(site, to, name, value, key=None, letters=letters, inner=inner):
+            if name.startswith(("wave", "score")):
+                letters.append(len(encode(value)))
+            return inner(site, to, name, value, key)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Site, "send", sending)
+            run(running)
+        assert sent <= sum(letters) < 1.02 * sent + 4000
+
+
 # Terms.
 
 
@@ -249,9 +287,16 @@ def test_auto_decides_by_public_things():
     assert tried.descends(consortium(tried, Approx(SWITCH, 1e-5)))
     assert not tried.descends(consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
     assert tried.descends(consortium(tried, Approx(1, 1e-5), colluders=0))
-    assert not protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    assert protocol(2, solver="auto", products="rlwe").descends(consortium(tried, Approx(1, 1e-5)))
+    three = protocol(3, solver="auto", products="rlwe")
+    assert three.descends(consortium(three, Approx(1, 1e-5)))
+    assert not three.descends(consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
     assert four.descends(consortium(four, Approx(1, 1e-5)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("comity.protocols.vertical.gradients.WIDE", four.descent.size - 1)
+        assert not four.descends(consortium(four, Approx(0.9, 1e-5)))
+        assert four.descends(consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
     low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
@@ -276,8 +321,7 @@ def test_a_study_names_its_solver():
     assert type(built()) is type(built(solver="quadratic")) is VerticalRegression
     found = built(solver="auto", products="dealer", rounds=3)
     assert isinstance(found, GradientRegression) and found.rounds == 3 and "where they help" in found.title
-    with pytest.raises(StudyError, match="rlwe"):
-        built(solver="gradient")
+    assert isinstance(built(solver="gradient").descent, RingRounds)
 
 
 def test_records_that_change_during_a_run_are_refused():
@@ -296,8 +340,9 @@ def test_records_that_change_during_a_run_are_refused():
 
 
 def test_wrong_terms_are_found_before_anything_runs():
-    with pytest.raises(StudyError, match="rlwe"):
-        protocol(2, products="rlwe")
+    three = protocol(3, products="rlwe")
+    with pytest.raises(StudyError, match="one party of three"):
+        three.declare(consortium(three, colluders=2))
     with pytest.raises(StudyError, match="two classes"):
         protocol(2, linear=True)
     with pytest.raises(StudyError, match="delta"):
@@ -329,6 +374,35 @@ def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
     assert multiple < 0.1 and variance < 0.1
 
 
+def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments():
+    """Eigenvalues that are raised to the noise's size add up to far more than these rows have."""
+    generator, rows, size = np.random.default_rng(2), 4000, 80
+    x = generator.normal(size=(rows, size)) * np.geomspace(0.3, 0.03, size)
+    x = np.column_stack([x, np.ones(rows)])
+    noise = np.triu(10 * generator.normal(size=(size + 1, size + 1)))
+    noise[-1, -1] = 0
+    gram = x.T @ x + noise + np.triu(noise, 1).T
+    landscape = Landscape.of(gram, np.full(gram.shape, 100.0), rows, 1.0)
+    places = {"ash": slice(0, 30), "birch": slice(30, size)}
+    for party, matrix in landscape.whitening(places).items():
+        own = places[party]
+        squares = (((x[:, own] - landscape.mean[own]) @ matrix) ** 2).sum(axis=1)
+        assert squares.mean() == pytest.approx(own.stop - own.start, rel=0.2)
+    raised = replace(landscape, seen=landscape.spread).whitening(places)["birch"]
+    assert (((x[:, 30:size] - landscape.mean[30:size]) @ raised) ** 2).sum(axis=1).mean() < 0.5 * (size - 30)
+
+
+def test_a_simulation_says_what_share_of_the_rows_is_cut():
+    tried, frame = protocol(2), people(ROWS)
+    columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
+    _, cut = descended(tried, columns, who, SeededNoise(1))
+    assert 0.2 < cut["instruments cut"] < 0.8 and 0 <= cut["scores cut"] < 0.05
+    start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
+    held = InOnePlace(tried.descent, columns, tried.whitening(start))
+    narrow = tried.intervals(start) * [1.0, 1e-3]
+    assert held.cut(start.weights, narrow)["scores cut"] > 0.9
+
+
 def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
     """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
     tried, frame = protocol(2), people(200)
@@ -336,6 +410,7 @@ def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
     who = consortium(tried, Approx(0.01, 1e-5))
     encoded = tried.encoding.encode(frame).records.features
     sizes = [
-        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))).mean() for seed in range(6)
+        np.abs(encoded @ descended(tried, columns_of(tried, frame), who, SeededNoise(seed))[0]).mean()
+        for seed in range(6)
     ]
     assert np.median(sizes) < 8

@@ -149,7 +149,7 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
     bounds : public low and high end, one pair for all columns or one for each, required; values outside are clipped
     solver : "quadratic" (one release), "gradient" (private rounds after it), or "auto": rounds where they help
     rounds : private rounds, where there are any
-    products : "dealer" (the coordinator deals and works with no party; private rounds need it) or "rlwe"
+    products : "dealer" (the coordinator deals and works with no party) or "rlwe"
     colluders : parties that may pool what they saw
     intercept : add a constant feature
     classes : the labels, where they are not to be read off `y`

@@ -41,15 +41,22 @@ class Whitening:
 
     def applied(self, units: Floats, limit: float) -> Floats:
         """Instruments of rows of features in units of 2^−PLACES, in the same units, of norm `limit` at most."""
-        entries = np.nan_to_num(np.clip(self.matrix, -_LARGEST_ENTRY, _LARGEST_ENTRY))
-        whole = np.rint(np.ldexp(entries, _MATRIX_PLACES))
-        # Products of integers whose sums stay below 2^53: exact in whatever order they are added.
-        value = np.ldexp(units @ whole[:-1], -PLACES - _MATRIX_PLACES) - np.ldexp(whole[-1], -_MATRIX_PLACES)
-        fine = np.rint(np.ldexp(np.clip(value, -_LARGEST_VALUE, _LARGEST_VALUE), _FINE))
+        fine = self._fine(units)
         norm = np.sqrt((fine**2).sum(axis=1))
         cut = np.minimum(1.0, limit * 2.0**_FINE / np.maximum(norm, 1.0))
         # Towards zero: rounding never makes a norm longer.
         return np.asarray(np.trunc(np.ldexp(fine * cut[:, None], PLACES - _FINE)), np.float64)
+
+    def norms(self, units: Floats) -> Floats:
+        """Of the rows' instruments, before any is cut."""
+        return np.asarray(np.ldexp(np.linalg.norm(self._fine(units), axis=1), -_FINE), np.float64)
+
+    def _fine(self, units: Floats) -> Floats:
+        entries = np.nan_to_num(np.clip(self.matrix, -_LARGEST_ENTRY, _LARGEST_ENTRY))
+        whole = np.rint(np.ldexp(entries, _MATRIX_PLACES))
+        # Products of integers whose sums stay below 2^53: exact in whatever order they are added.
+        value = np.ldexp(units @ whole[:-1], -PLACES - _MATRIX_PLACES) - np.ldexp(whole[-1], -_MATRIX_PLACES)
+        return np.asarray(np.rint(np.ldexp(np.clip(value, -_LARGEST_VALUE, _LARGEST_VALUE), _FINE)), np.float64)
 
 
 def limit_of(features: int, instruments: int) -> float:

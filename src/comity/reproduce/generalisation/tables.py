@@ -72,6 +72,12 @@ def adult_narrow() -> Table:
     return _adult("adult-20", frame, [known[name] for name in names])
 
 
+def adult_whole() -> Table:
+    """All columns as the census has them."""
+    frame, known = _census()
+    return _adult("adult", frame, list(known.values()))
+
+
 def adult_wide(name: str, crossed: Sequence[tuple[str, str]]) -> Table:
     """All columns in cells, and pairs of columns crossed."""
     frame, known = _census()
@@ -141,6 +147,18 @@ def har() -> Table:
     return Table("har", schema, frame[first].reset_index(drop=True), frame[~first].reset_index(drop=True))
 
 
+def har_of_two() -> Table:
+    """The same records of two classes, of which the moving ones are a quarter."""
+    whole = har()
+    schema = Schema(whole.schema.columns, Classes("activity", ("still", "moving")))
+
+    def joined(part: pd.DataFrame) -> pd.DataFrame:
+        moving = part["activity"].str.lower().str.startswith("walking")
+        return part.assign(activity=np.where(moving, "moving", "still"))
+
+    return Table("har-2", schema, joined(whole.train), joined(whole.test))
+
+
 def cps() -> Table:
     """Wages of 60,000 tax units, up to 200,000 a year, from what else is known of them: a target that is a number."""
     frame = dataset("cps_taxunits_by_state")
@@ -161,11 +179,13 @@ def cps() -> Table:
 
 TABLES: Mapping[str, Callable[[], Table]] = {
     "adult-20": adult_narrow,
+    "adult": adult_whole,
     "adult-200": lambda: adult_wide("adult-200", _CROSSED_200),
     "adult-600": lambda: adult_wide("adult-600", _CROSSED_600),
     "credit": credit,
     "kdd": kdd,
     "har": har,
+    "har-2": har_of_two,
     "cps": cps,
 }
 

@@ -55,7 +55,7 @@ class Size:
     repeats: int
 
 
-FULL = Size(("adult-20", "credit", "kdd", "cps"), (2, 4), (0, 1), (0.1, 1.0, 10.0), 10)
+FULL = Size(("adult-20", "adult", "credit", "kdd", "har-2", "cps"), (2, 4), (0, 1), (0.1, 1.0, 10.0), 10)
 QUICK = Size(("adult-20",), (2,), (1,), (1.0,), 3)
 
 
@@ -81,11 +81,14 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
     beside = held.beside(epsilon)
     for method in (ROUNDS,) if held.numbers else (ROUNDS, QUADRATIC):
         case = Case(method, held.table.name, len(held.columns), colluders, epsilon)
-        found = []
+        found, cuts = [], []
         for number in range(repeats):
             source = SeededNoise(int(Stream.public("generalisation", str(case), number).words(1)[0]))
-            found.append(held.scored(held.learnt(method, who, source)))
-        yield row(case, found, beside, features=held.quadratic.layout.encoding.width, note=_note(quick))
+            coef, cut = held.learnt(method, who, source)
+            found.append(held.scored(coef))
+            cuts.append(cut)
+        shares = {name: float(np.mean([cut[name] for cut in cuts])) for name in cuts[0]}
+        yield row(case, found, beside, features=held.quadratic.layout.encoding.width, note=_note(quick), **shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +133,12 @@ class Dealt:
     def test(self) -> Records:
         return self.quadratic.encoding.encode(self.table.test).records
 
-    def learnt(self, method: str, who: Consortium, source: SeededNoise) -> Floats:
-        """Coefficients of encoded rows, of one run."""
+    def learnt(self, method: str, who: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
+        """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
         if method == ROUNDS and not self.numbers:
             return descended(GradientRegression(quadratic=self.quadratic), self.train, who, source)
         count = len(next(iter(self.train.values())))
-        return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef
+        return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef, {}
 
     def scored(self, coef: Floats) -> Scores:
         found, labels = self.test.features @ coef, np.asarray(self.test.labels)
@@ -168,6 +171,6 @@ class Dealt:
 def _note(quick: bool) -> str:
     said = (
         f"vertical: columns to the parties in turn, delta {DELTA:g}; rounds lay their noise out for K - 1 parts at "
-        "t = 0 too, because parties read the weights; har has six classes, which the method does not do"
+        "t = 0 too, because parties read the weights; har-2 has two classes, moving and still"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")

@@ -202,7 +202,7 @@ def ours(train: pd.DataFrame, test: pd.DataFrame, number: int) -> Iterator[tuple
                 continue
             who, source = consortium(case, epsilon), SeededNoise(seed_of(name, number))
             if rounds is not None:
-                coef = descended(rounds, columns, who, source)
+                coef, _ = descended(rounds, columns, who, source)
             else:
                 coef = protocol.fit(noised(protocol, exact, who, source), len(train), who).coef
             yield name, 1 - error_of(protocol.layout, coef, tested)
