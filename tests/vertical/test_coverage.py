@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ REAL = pytest.mark.skipif(not os.environ.get("COMITY_DATA"), reason="COMITY_DATA
 ROWS, FITS = 40_000, 300
 
 
-def taxed():
+def taxed() -> Any:
     """Wages by filing status and by 51 states, of which the smallest have half a percent."""
     from comity.data.public.datasets import dataset
     from comity.reproduce.vertical.cps import BOUNDS, TARGET
@@ -30,7 +31,7 @@ def taxed():
     return frame, Schema((*(Numeric(name, *ends) for name, ends in BOUNDS.items()), *named), TARGET)
 
 
-def employed():
+def employed() -> Any:
     """Hours a week by occupation and work class, whose rarest levels have 14 and 21 of 45,000 people."""
     from comity.data.public.adult import adult, adult_schema
 
@@ -39,7 +40,7 @@ def employed():
     return adult(), Schema(tuple(known[name] for name in names), Bounded("hours_per_week", 1, 99))
 
 
-def coverage(frame, schema, epsilon):
+def coverage(frame: Any, schema: Any, epsilon: Any) -> Any:
     """How often the interval of 95 % of each coefficient holds that of the whole table."""
     names = [column.name for column in schema.columns]
     held = {"p0": (*names[::2], schema.target.name), "p1": tuple(names[1::2])}
@@ -68,6 +69,7 @@ def coverage(frame, schema, epsilon):
 @pytest.mark.long
 @pytest.mark.parametrize("table", [taxed, employed])
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
-def test_every_coefficient_of_real_columns_is_covered(table, epsilon):
-    held = coverage(*table(), epsilon)
+def test_every_coefficient_of_real_columns_is_covered(table: Any, epsilon: float) -> None:
+    frame, schema = table()
+    held = coverage(frame, schema, epsilon)
     assert held.mean() >= 0.95 and held.min() >= 0.93

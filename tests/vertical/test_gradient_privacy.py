@@ -21,29 +21,31 @@ from comity.protocols.vertical import ring_rounds
 from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
+from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
 from comity.reproduce.vertical.gradients_in_one_place import InOnePlace
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
+from tests.support.noise import NoNoise
 
-from .consortia import NoNoise, consortium, hosted, parts, people
+from .consortia import consortium, hosted, parts, people
 from .test_gradients import ROWS, columns_of, protocol
 from .test_sensitivity import every_record
 
 
-def everything(tried):
+def everything(tried: Any) -> Any:
     """Every record on a coarse grid of the schema, as each party's columns."""
     rows = every_record(tried.layout)
     return {party: rows[:, tried.layout.places(party)] for party in tried.columns}
 
 
-def whitenings(tried, generator, size):
+def whitenings(tried: Any, generator: Any, size: Any) -> Any:
     """Matrices that a coordinator might send, honest or not."""
     rounds = tried.descent
     return {party: size * generator.normal(size=(width + 1, width)) for party, width in rounds.widths.items()}
 
 
-def single_sums(tried, weights, intervals, whitening):
+def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> Any:
     """Σ u (s(z) − y + ½) of each single record: the rows of the instruments times their residuals."""
     rounds, columns = tried.descent, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
@@ -59,14 +61,14 @@ def single_sums(tried, weights, intervals, whitening):
     return np.unique(np.hstack([*own, constant]) * residual[:, None], axis=0)
 
 
-def furthest(found):
+def furthest(found: Any) -> Any:
     squares = (found**2).sum(axis=1)
     apart = squares[:, None] + squares[None] - 2 * found @ found.T
     at = np.unravel_index(apart.argmax(), apart.shape)
     return float(np.sqrt(apart.max())), found[at[0]], found[at[1]]
 
 
-def worst(tried, tries):
+def worst(tried: Any, tries: Any) -> Any:
     """The furthest pair over many messages of a coordinator."""
     generator, best = np.random.default_rng(5), (0.0, None, None)
     for number in range(tries):
@@ -83,34 +85,35 @@ def worst(tried, tries):
 
 
 @pytest.mark.parametrize("parties", [2, 3])
-def test_no_replacement_moves_a_round_further_than_declared(parties):
+def test_no_replacement_moves_a_round_further_than_declared(parties: int) -> None:
     tried = protocol(parties)
     found, *_ = worst(tried, 20)
     assert 0.95 * gradient_sensitivity() < found <= gradient_sensitivity()
 
 
-def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask():
+def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> None:
     """The rounding of dealt waves is in the bound: all angles, many masks."""
     rows = 1 << 14
-    places = np.arange(rows).astype(np.uint16) & 4095
+    places: Any = np.arange(rows).astype(np.uint16) & 4095
     largest = 0.0
     for turn in range(4):
         hands = waves.deal_waves([derive(b"mask", turn, one) for one in range(2)], rows, CURVE)
         shown = waves.opened([waves.masked(hands[0], places), waves.masked(hands[1], np.zeros_like(places))])
-        found = sum(waves.on_curve(hand, CURVE, shown) for hand in hands).view(np.int64) * 2.0**-24
+        total: Any = sum(waves.on_curve(hand, CURVE, shown) for hand in hands)
+        found = total.view(np.int64) * 2.0**-24
         assert np.abs(found - responses(places)).max() <= CURVE.rounding
         largest = max(largest, np.abs(found).max())
     assert 0.99 * LARGEST < largest <= LARGEST
 
 
-def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch):
+def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = protocol(2)
     monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
 
-def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeypatch):
+def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = protocol(2)
     steps = (np.arange(4096) + 2048) % 4096 - 2048
     z = steps / 64
@@ -119,7 +122,7 @@ def test_positive_control_a_cubic_that_scores_can_leave_breaks_the_bound(monkeyp
     assert found > gradient_sensitivity()
 
 
-def test_a_row_of_instruments_is_never_longer_than_one():
+def test_a_row_of_instruments_is_never_longer_than_one() -> None:
     generator = np.random.default_rng(3)
     for parties in (2, 3, 4):
         tried = protocol(parties)
@@ -133,7 +136,7 @@ def test_a_row_of_instruments_is_never_longer_than_one():
             assert squares.max() + constant_units(rounds.size) ** 2 <= 4.0**PLACES
 
 
-def opposite(tried):
+def opposite(tried: Any) -> Any:
     """Sums of two records that are each as far from what a model says as can be, one on either side."""
     rounds, high = tried.descent, float(everything(tried)["ash"][:, 0].max())
     weights, intervals = np.zeros(rounds.size), np.column_stack([np.zeros(len(tried.columns)), np.full(2, 50.0)])
@@ -146,7 +149,7 @@ def opposite(tried):
     return furthest(found)[1:]
 
 
-def audit_scores(tried, who, parts_left, shrink=1.0):
+def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> Any:
     """Likelihood scores of a round's opened sum with `parts_left` parts of the noise, under either neighbour."""
     release = tried.gradient(who.loss)
     scale, noise = release.scale(who), release.noise
@@ -163,26 +166,26 @@ def audit_scores(tried, who, parts_left, shrink=1.0):
     return out
 
 
-def allowed(tried, who):
+def allowed(tried: Any, who: Any) -> Any:
     """ε at δ = 1e-5 of one round's μ, for a Gaussian mechanism."""
     return gdp_epsilon(float(tried.gradient(who.loss).loss.square), 1e-5)
 
 
-def test_a_round_loses_no_more_than_it_claims():
+def test_a_round_loses_no_more_than_it_claims() -> None:
     tried = protocol(2, rounds=1)
     who = consortium(tried, Approx(4, 1e-5))
     found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
     assert 0.55 * allowed(tried, who) < found <= allowed(tried, who)
 
 
-def test_a_round_with_half_of_the_noise_is_caught():
+def test_a_round_with_half_of_the_noise_is_caught() -> None:
     tried = protocol(2, rounds=1)
     who = consortium(tried, Approx(4, 1e-5))
     caught = gdp_lower_bound(*audit_scores(tried, who, 1, shrink=1 / 2), delta=1e-5, confidence=1 - 1e-7)
     assert caught > allowed(tried, who)
 
 
-def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch):
+def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     tried, frame = protocol(3, rounds=2), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
@@ -190,7 +193,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     seen_weights: list[Any]
     seen_weights, carry = [], parties.channel.carry
 
-    def watched(messages):
+    def watched(messages: Any) -> Any:
         for message in messages.values():
             found = _arrays(decode(message[:-64]))
             seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
@@ -199,7 +202,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     cast(Any, parties.channel).carry = watched
     take, taken = Site.take, {}
 
-    def taking(site, name, senders=None):
+    def taking(site: Any, name: Any, senders: Any = None) -> Any:
         found = taken[site.party, name] = take(site, name, senders)
         return found
 
@@ -209,12 +212,12 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     weights = np.unique(np.array(seen_weights), axis=0)
     assert len(weights) == 2
     columns, rounds = columns_of(tried, frame), tried.descent
-    holder, forbidden = tried.layout.label_at, []
+    holder, units_of_all = tried.layout.label_at, []
     descent = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), ROWS, who)
     whitening, intervals = tried.whitening(descent), tried.intervals(descent)
     for party, own in columns.items():
         units = rounds.instruments(rounds.features(own, party), party, whitening[party])
-        forbidden.append(units.astype(np.int64).reshape(-1))
+        units_of_all.append(units.astype(np.int64).reshape(-1))
     label = columns[holder][:, tried.layout.label.start - tried.layout.places(holder).start]
     places = sum(
         rounds.scores(rounds.features(own, party), party, descent.weights, interval).astype(np.int64)
@@ -223,11 +226,11 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     exact = responses(np.asarray(places)) - np.where(label > 0, 0.5, -0.5)
     sums = InOnePlace(rounds, columns, whitening).sums(descent.weights, intervals)
     near = [np.rint(np.ldexp(exact, 24)), np.rint(np.ldexp(sums, 36))]
-    forbidden = np.concatenate(forbidden)
-    forbidden = np.unique(forbidden[np.abs(forbidden) > 1]).view(np.uint64)
+    units = np.concatenate(units_of_all)
+    forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
     assert len(forbidden) > 100
 
-    def close(words):
+    def close(words: Any) -> Any:
         """Whether a word is a response or a sum but for rounding."""
         values = words.reshape(-1)[:2000].astype(np.uint64).view(np.int64).astype(np.float64)
         return any(np.isclose(values[:, None], one[None, :30], rtol=1e-3, atol=0).any() for one in near)
@@ -256,7 +259,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
             assert counts.min() > ROWS / 16 / 3 and counts.max() < ROWS / 16 * 2
 
 
-def _arrays(value):
+def _arrays(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, bytes) and len(value) > 8:
@@ -272,7 +275,7 @@ def _arrays(value):
 # Without a dealer.
 
 
-def ring_sums(tried, weights, intervals, whitening, generator):
+def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any) -> Any:
     """Of each single record, what two parties multiply: a score that is split anywhere, entries rounded."""
     rounds, columns = tried.descent, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
@@ -295,7 +298,7 @@ def ring_sums(tried, weights, intervals, whitening, generator):
     return np.unique(np.hstack(found), axis=0)
 
 
-def worst_on_rings(tried, tries):
+def worst_on_rings(tried: Any, tries: Any) -> Any:
     generator, best = np.random.default_rng(6), 0.0
     for number in range(tries):
         weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
@@ -310,7 +313,7 @@ def worst_on_rings(tried, tries):
 
 
 @pytest.mark.parametrize("parties", [2, 3])
-def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(parties):
+def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(parties: int) -> None:
     tried = protocol(parties, products="rlwe")
     bound = tried.descent.bound.l2
     assert 0.95 * bound < worst_on_rings(tried, 12) <= bound
@@ -319,13 +322,15 @@ def test_no_replacement_moves_a_round_without_a_dealer_further_than_declared(par
     assert bound >= 2 * rounded_residual(size) + 2 * 2.0**-24 * np.sqrt(size)
 
 
-def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a_dealer(monkeypatch):
+def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a_dealer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tried = protocol(2, products="rlwe")
     monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
     assert worst_on_rings(tried, 4) > tried.descent.bound.l2
 
 
-def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle():
+def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle() -> None:
     generator, size, count = np.random.default_rng(4), 60, 4096
     instruments = generator.normal(size=(size, count))
     instruments = np.trunc(instruments / np.linalg.norm(instruments, axis=0) * 4096)
@@ -341,7 +346,7 @@ def test_rounding_of_waves_is_within_its_bound_over_the_whole_circle():
     assert np.linalg.norm(found, axis=0).max() <= rounded_residual(size)
 
 
-def test_a_round_without_a_dealer_loses_no_more_than_it_claims():
+def test_a_round_without_a_dealer_loses_no_more_than_it_claims() -> None:
     tried = protocol(2, rounds=1, products="rlwe")
     who = consortium(tried, Approx(4, 1e-5))
     found = gdp_lower_bound(*audit_scores(tried, who, 1), delta=1e-5, confidence=1 - 1e-7)
@@ -350,7 +355,9 @@ def test_a_round_without_a_dealer_loses_no_more_than_it_claims():
     assert caught > allowed(tried, who)
 
 
-def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(monkeypatch):
+def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tried, frame = protocol(3, rounds=1, products="rlwe"), people(ROWS)
     who = consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, NoNoise())
@@ -358,12 +365,12 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     take, taken, contributed = Site.take, {}, {}
     contribute = Site.contribute
 
-    def taking(site, name, senders=None):
+    def taking(site: Any, name: Any, senders: Any = None) -> Any:
         found = take(site, name, senders)
         taken.update({(site.party, name, sender): value for sender, value in found.items()})
         return found
 
-    def contributing(site, value=None, *, share=None):
+    def contributing(site: Any, value: Any = None, *, share: Any = None) -> Any:
         contributed[site.party] = share
         return contribute(site, value, share=share)
 
@@ -390,10 +397,10 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
             np.testing.assert_array_equal((words + ring_rounds._part(seed, ROWS)) % 4096, scores[sender])
             assert to not in (party, sender)
     exact = InOnePlace(rounds, columns, tried.whitening(descent)).sums(descent.weights, intervals)
-    modulus, total = 1 << rounds.bits, sum(int(share[0]) for share in contributed.values())
+    modulus, total = 1 << cast(RingRounds, rounds).bits, sum(int(share[0]) for share in contributed.values())
     near = np.rint(np.ldexp(exact, 24))
 
-    def close(words):
+    def close(words: Any) -> Any:
         values = np.asarray(words, np.float64).reshape(-1)
         values = np.where(values > modulus / 2, values - modulus, values)
         return np.isclose(values[:, None], near[None], rtol=1e-3, atol=0).any()
@@ -403,7 +410,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     assert abs((opened - modulus if opened > modulus / 2 else opened) - near[0]) < ROWS * 2.0**24 * CURVE.rounding
     for path, exchanges in parties.journal.traffic(parties.study, parties.run):
         for exchange in exchanges.values():
-            for held in _arrays(decode(exchange.reply)["ok"]):
+            for held in _arrays(decode(exchange.reply or b"")["ok"]):
                 if held.dtype != np.float64 and held.size < 10_000:
                     assert not close(held), path
     own = tried.layout.label_at

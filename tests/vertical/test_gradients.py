@@ -12,7 +12,7 @@ from comity.errors import SiteLost, Stopped, StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.messages.codec import encode
 from comity.federation.owner.site import Site
-from comity.privacy.loss import Approx, Pure
+from comity.privacy.loss import GDP, Approx, Pure
 from comity.privacy.randomness import ReleasedNoise, SeededNoise
 from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
@@ -33,30 +33,31 @@ from comity.protocols.vertical.response import (
 from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.reproduce.vertical.gradients_in_one_place import InOnePlace, descended
 from comity.runtime.simulation.simulate import simulate
+from tests.support.noise import NoNoise
 
-from .consortia import HELD, NoNoise, consortium, hosted, parts, people, schema
+from .consortia import HELD, consortium, hosted, parts, people, schema
 from .consortia import protocol as quadratic
 from .test_resume import Stumbling
 
 ROWS = 700
 
 
-def protocol(parties=2, **options):
+def protocol(parties: int = 2, **options: Any) -> GradientRegression:
     rounds = {key: options.pop(key) for key in ("solver", "rounds") if key in options}
     return GradientRegression(quadratic=quadratic(parties, **{"products": "dealer", **options}), **rounds)
 
 
-def columns_of(tried, frame):
+def columns_of(tried: Any, frame: Any) -> Any:
     return {party: tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()}
 
 
-def secure_run(tried, frame, noise=None, who=None):
+def secure_run(tried: Any, frame: Any, noise: Any = None, who: Any = None) -> Any:
     """Released values, where every round started, and what the secure sums opened."""
     who = who or consortium(tried)
     parties, hosts = hosted(tried, parts(tried, frame), who, noise or NoNoise())
     before, opened, inner = [], [], Descent.step
 
-    def watched(self, values):
+    def watched(self: Any, values: Any) -> Any:
         before.append(self)
         opened.append(values / np.sqrt(tried.descent.size))
         return inner(self, values)
@@ -69,14 +70,14 @@ def secure_run(tried, frame, noise=None, who=None):
     return released, before, opened, parties, hosts
 
 
-def sums_of(tried, columns, descent):
+def sums_of(tried: Any, columns: Any, descent: Any) -> Any:
     return InOnePlace(tried.descent, columns, tried.whitening(descent)).sums(descent.weights, tried.intervals(descent))
 
 
 # The curve.
 
 
-def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle():
+def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle() -> None:
     z = np.arange(-REACH, REACH, PERIOD / 4096)
     off = np.abs(1 / (1 + np.exp(-z)) - 0.5 - responses(angles(z)))
     assert 0.95 * ERROR < off.max() <= ERROR
@@ -85,14 +86,14 @@ def test_the_waves_are_as_close_as_they_say_and_no_larger_on_the_whole_circle():
     assert LARGEST_RESIDUAL < 1.005
 
 
-def test_every_number_has_a_place_on_the_circle():
+def test_every_number_has_a_place_on_the_circle() -> None:
     z = np.array([0.0, 1.5, PERIOD + 1.5, 1.5 - PERIOD, 1e300, -1e300, np.inf, -np.inf, np.nan])
     found = angles(z)
     assert found.max() < 4096
     assert found[1] == found[2] == found[3] == 1.5 * 4096 / PERIOD
 
 
-def test_partial_scores_stay_in_their_interval_whatever_the_weights():
+def test_partial_scores_stay_in_their_interval_whatever_the_weights() -> None:
     tried = protocol(3)
     columns, rounds = columns_of(tried, people(50)), tried.descent
     for size in (0.0, 1.0, 1e6, 1e308):
@@ -103,7 +104,7 @@ def test_partial_scores_stay_in_their_interval_whatever_the_weights():
             assert scores.min() >= -1.5 - 1e-9 and scores.max() <= 2.5 + 1e-9
 
 
-def test_room_in_64_bits_is_found_before_anything_is_sent():
+def test_room_in_64_bits_is_found_before_anything_is_sent() -> None:
     check_room(1 << 20, 16)
     with pytest.raises(StudyError, match="64 bits"):
         check_room(1 << 24, 4)
@@ -116,7 +117,7 @@ def test_room_in_64_bits_is_found_before_anything_is_sent():
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
 @pytest.mark.parametrize("parties", [2, 3, 4])
-def test_a_secure_round_opens_the_sums_of_one_place(parties, products):
+def test_a_secure_round_opens_the_sums_of_one_place(parties: int, products: str) -> None:
     tried, frame = protocol(parties, rounds=2, products=products), people(ROWS)
     released, before, opened, *_ = secure_run(tried, frame)
     columns = columns_of(tried, frame)
@@ -131,7 +132,7 @@ def test_a_secure_round_opens_the_sums_of_one_place(parties, products):
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
-def test_a_holder_of_the_label_alone_takes_part(products):
+def test_a_holder_of_the_label_alone_takes_part(products: Any) -> None:
     held = {"ash": ("sick",), "birch": ("age", "place", "dose", "sex")}
     before = VerticalRegression(schema=schema(), columns=held, products=products, most=1 << 14)
     tried = GradientRegression(quadratic=before, rounds=2)
@@ -142,7 +143,7 @@ def test_a_holder_of_the_label_alone_takes_part(products):
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])
-def test_without_an_intercept_there_is_no_constant_anywhere(products):
+def test_without_an_intercept_there_is_no_constant_anywhere(products: str) -> None:
     tried, frame = protocol(2, intercept=False, products=products, rounds=3), people(ROWS)
     released, before, *_ = secure_run(tried, frame)
     assert all(len(descent.weights) == sum(tried.descent.widths.values()) for descent in before)
@@ -150,7 +151,7 @@ def test_without_an_intercept_there_is_no_constant_anywhere(products):
     np.testing.assert_allclose(released["model"], plain, atol=0.05)
 
 
-def skewed(rows):
+def skewed(rows: Any) -> Any:
     """People of whom few are sick, by a logistic model on a skewed feature: where a tangent is a poor curve."""
     frame, generator = people(rows), np.random.default_rng(8)
     age = 100 * generator.beta(1, 5, rows)
@@ -159,24 +160,24 @@ def skewed(rows):
     return frame.assign(age=age, sick=np.where(sick, "yes", "no"))
 
 
-def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic():
+def test_rounds_come_closer_to_the_logistic_fit_than_the_quadratic() -> None:
     from comity.learn.fitting.logistic import logistic
 
     tried, frame = protocol(2, rounds=6), skewed(12_000)
     who = consortium(tried, Approx(1000, 1e-5))
     encoded = tried.encoding.encode(frame).records
-    wanted = logistic(encoded.features, encoded.labels.astype(np.float64), 1e-6, tol=1e-6).weights
+    wanted = logistic(encoded.features, cast(Any, encoded.labels).astype(np.float64), 1e-6, tol=1e-6).weights
     columns = columns_of(tried, frame)
     start = tried.start(tried.quadratic.dissection.exact(np.hstack(list(columns.values()))), len(frame), who)
 
-    def off(coef):
+    def off(coef: Any) -> float:
         return float(np.abs(encoded.features @ (coef - wanted)).mean())
 
     assert off(descended(tried, columns, who, NoNoise())[0]) < 0.1 * off(tried.coefficients(start))
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders):
+def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(colluders: int) -> None:
     tried, frame = protocol(2, rounds=4), people(100)
     who, columns, off = consortium(tried, colluders=colluders), columns_of(tried, people(100)), []
     for seed in range(3):
@@ -186,11 +187,12 @@ def test_noise_of_hosts_has_the_declared_size_for_whoever_reads_the_weights(coll
     release = tried.declare(who)["gradient"]
     # Of two parties one reads: what the other added alone is the whole of the declared noise.
     assert release.parts(who) == 1 and tried.declare(who)["moments"].parts(who) == 1
+    assert release.noise is not None
     alone = release.noise.scale(sensitivity=release.sensitivity, shape=release.shape, parts=1, grid=release.grid)
     assert release.scale(who) == alone
 
 
-def test_rounds_follow_an_alignment():
+def test_rounds_follow_an_alignment() -> None:
     frame = people(80)
     tried = protocol(2, identifier=True, alignment="keyed", most=1 << 10, rounds=2)
     records = {
@@ -217,7 +219,7 @@ def test_rounds_follow_an_alignment():
         ("rounds.evaluate[0]", "rlwe"),
     ],
 )
-def test_a_lost_reply_is_asked_for_again(step, products):
+def test_a_lost_reply_is_asked_for_again(step: str, products: str) -> None:
     tried, frame = protocol(2, products=products, rounds=2), people(200)
     who, records = consortium(tried), parts(tried, frame)
     whole, _ = hosted(tried, records, who, NoNoise())
@@ -230,7 +232,7 @@ def test_a_lost_reply_is_asked_for_again(step, products):
     np.testing.assert_allclose(run(again)["model"], run(whole)["model"], atol=0.05)
 
 
-def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
+def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model() -> None:
     tried, frame = protocol(2), people(200)
     who, records = consortium(tried), parts(tried, frame)
     first, hosts = hosted(tried, records, who, ReleasedNoise())
@@ -240,10 +242,10 @@ def test_a_run_pays_its_budget_once_and_resumes_to_the_same_model():
     np.testing.assert_array_equal(run(again)["model"], model)
     spent = hosts["ash"].store.ledger.summary()[0].spent.gaussian
     gradient = tried.gradient(who.loss)
-    assert spent == tried.for_moments(who).loss.square + gradient.times * gradient.loss.square
+    assert spent == cast(GDP, tried.for_moments(who).loss).square + gradient.times * cast(GDP, gradient.loss).square
 
 
-def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
+def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does() -> None:
     tried, frame = protocol(2), people(400)
     found = simulate(
         tried,
@@ -259,16 +261,19 @@ def test_a_simulated_study_stays_within_its_budget_and_says_what_it_does():
     assert "6 rounds" in text and "off by 0.008" in text and "2 times the variance" in text
 
 
-def test_a_plan_without_a_dealer_says_what_a_round_sends():
+def test_a_plan_without_a_dealer_says_what_a_round_sends() -> None:
     for parties in (2, 3):
         tried, frame = protocol(parties, rounds=1, products="rlwe"), people(300)
         who = consortium(tried)
-        sent = tried.descent.bytes_per_round(300)
+        sent = cast(RingRounds, tried.descent).bytes_per_round(300)
         assert "without a dealer the parties send each other" in tried.expectation(who)
         running, _ = hosted(tried, parts(tried, frame), who, NoNoise())
+        letters: list[Any]
         letters, inner = [], Site.send
 
-        def sending(site, to, name, value, key=None, letters=letters, inner=inner):
+        def sending(
+            site: Any, to: Any, name: Any, value: Any, key: Any = None, letters: Any = letters, inner: Any = inner
+        ) -> Any:
             if name.startswith(("wave", "score")):
                 letters.append(len(encode(value)))
             return inner(site, to, name, value, key)
@@ -282,7 +287,7 @@ def test_a_plan_without_a_dealer_says_what_a_round_sends():
 # Terms.
 
 
-def test_auto_decides_by_public_things():
+def test_auto_decides_by_public_things() -> None:
     tried = protocol(2, solver="auto")
     assert tried.descends(consortium(tried, Approx(SWITCH, 1e-5)))
     assert not tried.descends(consortium(tried, Approx(0.9 * SWITCH, 1e-5)))
@@ -304,7 +309,7 @@ def test_auto_decides_by_public_things():
     assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
 
 
-def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
+def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit() -> None:
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
     who = consortium(tried, Approx(0.9 * SWITCH, 1e-5))
@@ -312,10 +317,11 @@ def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit():
     np.testing.assert_array_equal(*models)
 
 
-def test_a_study_names_its_solver():
-    setting = Setting(schema=schema(), where="study.toml", read=lambda name: None, columns=HELD[2])
+def test_a_study_names_its_solver() -> None:
+    unread: Any = None
+    setting = Setting(schema=schema(), where="study.toml", read=unread, columns=HELD[2])
 
-    def built(**keys):
+    def built(**keys: Any) -> Any:
         return VerticalParameters(**keys).build(setting)
 
     assert type(built()) is type(built(solver="quadratic")) is VerticalRegression
@@ -324,13 +330,13 @@ def test_a_study_names_its_solver():
     assert isinstance(built(solver="gradient").descent, RingRounds)
 
 
-def test_records_that_change_during_a_run_are_refused():
+def test_records_that_change_during_a_run_are_refused() -> None:
     """A mask serves one matrix."""
     tried, frame = protocol(2), people(60)
     parties, hosts = hosted(tried, parts(tried, frame), consortium(tried), NoNoise())
     inner = tried.descent.coordinate_round
 
-    def changed(*arguments):
+    def changed(*arguments: Any) -> None:
         object.__setattr__(hosts["ash"], "records", parts(tried, people(60, seed=9))["ash"])
         inner(*arguments)
 
@@ -339,7 +345,7 @@ def test_records_that_change_during_a_run_are_refused():
         run(parties)
 
 
-def test_wrong_terms_are_found_before_anything_runs():
+def test_wrong_terms_are_found_before_anything_runs() -> None:
     three = protocol(3, products="rlwe")
     with pytest.raises(StudyError, match="one party of three"):
         three.declare(consortium(three, colluders=2))
@@ -361,7 +367,7 @@ def test_wrong_terms_are_found_before_anything_runs():
 # What the coordinator makes of it.
 
 
-def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
+def test_the_multiple_and_the_variance_that_explain_a_look_are_found() -> None:
     generator, values = np.random.default_rng(1), np.full(400, 50.0)
     nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
     for true in (0.5, 1.0, 20.0):
@@ -374,7 +380,7 @@ def test_the_multiple_and_the_variance_that_explain_a_look_are_found():
     assert multiple < 0.1 and variance < 0.1
 
 
-def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments():
+def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments() -> None:
     """Eigenvalues that are raised to the noise's size add up to far more than these rows have."""
     generator, rows, size = np.random.default_rng(2), 4000, 80
     x = generator.normal(size=(rows, size)) * np.geomspace(0.3, 0.03, size)
@@ -392,7 +398,7 @@ def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the
     assert (((x[:, 30:size] - landscape.mean[30:size]) @ raised) ** 2).sum(axis=1).mean() < 0.5 * (size - 30)
 
 
-def test_a_simulation_says_what_share_of_the_rows_is_cut():
+def test_a_simulation_says_what_share_of_the_rows_is_cut() -> None:
     tried, frame = protocol(2), people(ROWS)
     columns, who = columns_of(tried, frame), consortium(tried, Approx(3, 1e-5))
     _, cut = descended(tried, columns, who, SeededNoise(1))
@@ -403,7 +409,7 @@ def test_a_simulation_says_what_share_of_the_rows_is_cut():
     assert held.cut(start.weights, narrow)["scores cut"] > 0.9
 
 
-def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open():
+def test_noise_alone_leaves_scores_near_zero_whatever_the_rounds_open() -> None:
     """Labels that have nothing to do with the features, noise far above what 200 records could tell."""
     tried, frame = protocol(2), people(200)
     frame = frame.assign(sick=np.where(np.arange(200) % 2, "yes", "no"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
+from comity.protocols.vertical.dealt_rounds import DealtRounds
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
 
@@ -40,7 +41,7 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     masked = decode(hosts["birch"].store.state("run-1", "in:masked_features:ash"))
     width = tried.descent.widths["ash"]
     found = masked.reshape(width, -1) + matrix_mask(seeds["ash"], width, 60)
-    np.testing.assert_array_equal(found, tried.descent._lines(_site(hosts["ash"])))
+    np.testing.assert_array_equal(found, cast(DealtRounds, tried.descent)._lines(_site(hosts["ash"])))
 
 
 def _site(host: Any) -> Any:
