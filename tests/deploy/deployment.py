@@ -9,7 +9,6 @@ HOME/north/ ...             each owner's site, with a dataset for each method
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -161,17 +160,3 @@ def deployed(home: Path, serve: tuple[str, ...]) -> Iterator[Deployment]:
         commands = [([*serve, str(home / party / "site.toml")], home / party / "log") for party in NAMES]
         running = stack.enter_context(processes(commands))
         yield Deployment(home, loopback, dict(zip(NAMES, running)))
-
-
-@contextmanager
-def witnesses_in(folder: Path) -> Iterator[None]:
-    """What this machine remembers of ledgers, for a module's fixtures."""
-    before = os.environ.get("COMITY_HOME")
-    os.environ["COMITY_HOME"] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["COMITY_HOME"]
-        else:
-            os.environ["COMITY_HOME"] = before

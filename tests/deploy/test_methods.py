@@ -19,11 +19,12 @@ from comity.runtime.results.received import load_received
 from comity.runtime.simulation.run import run_study
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
-from tests.deploy.deployment import Deployment, deployed, witnesses_in
+from tests.deploy.deployment import Deployment, deployed
 from tests.deploy.methods import METHODS, RECORDS
 from tests.runtime.nats.relays import needs_server
 from tests.runtime.test_released import equal
 from tests.support.noise import NoNoise
+from tests.support.witnesses import witnesses_in
 
 pytestmark = [needs_server, pytest.mark.deploy]
 

@@ -5,10 +5,8 @@ Made once and copied for every run, because approvals, ledgers and what the mach
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from comity.runtime.site.pack import pack
 from comity.runtime.study.study import Study
 from tests.report.small_studies import HOSPITAL, SURGERY
 from tests.runtime.sites import approve, keys_table
+from tests.support.witnesses import witnesses_in
 
 RUN = "run-1"
 COORDINATOR = "coordinator"
@@ -158,18 +157,9 @@ class Folder:
         shutil.copytree(self.folder, to)
         return Folder(to, self.method)
 
-    @contextmanager
-    def witnessed(self) -> Iterator[None]:
+    def witnessed(self) -> AbstractContextManager[None]:
         """What this machine remembers of the ledgers lies with them, so that they can be copied together."""
-        before = os.environ.get("COMITY_HOME")
-        os.environ["COMITY_HOME"] = str(self.folder / "home")
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["COMITY_HOME"]
-            else:
-                os.environ["COMITY_HOME"] = before
+        return witnesses_in(self.folder / "home")
 
 
 def make(folder: Path, name: str, *, runs: int = 1, deployed: bool = False) -> Folder:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.support.witnesses import witnesses_in
 
 from .sites import Sites
 
@@ -14,16 +15,9 @@ from .sites import Sites
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pristine")
-    before = os.environ.get("COMITY_HOME")
-    os.environ["COMITY_HOME"] = str(folder / "home")
-    try:
+    with witnesses_in(folder / "home"):
         (folder / "sites").mkdir()
         Sites.make(folder / "sites")
-    finally:
-        if before is None:
-            del os.environ["COMITY_HOME"]
-        else:
-            os.environ["COMITY_HOME"] = before
     return folder
 
 

@@ -32,6 +32,7 @@ from comity.runtime.nats.relay import CONFIGURATION, FOLDER
 from comity.runtime.nats.roster import Roster
 from comity.runtime.site import health
 from comity.runtime.site.health import Finding, examined
+from tests.support.witnesses import witnesses_in
 
 from .sites import NAMES, Sites, approve
 
@@ -49,8 +50,7 @@ def joined(pristine: Path, members: Loopback, tmp_path_factory: pytest.TempPathF
     sites, address = Sites.found(folder / "sites"), members.relay_of("north").address
     shutil.copytree(members.relay_folder("north"), sites.home("north") / "relay")
     sites.write("north", top=f'[relay]\naddress = "{address}"\ncertificate = "relay/certificate.pem"\n')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COMITY_HOME", str(folder / "home"))
+    with witnesses_in(folder / "home"):
         desk = sites.desks()["north"]
         approve(desk, desk.received(sites.packed(sites.study())))
     return folder

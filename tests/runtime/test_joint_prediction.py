@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +24,7 @@ from comity.runtime.site.approving import considered
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.study.predicting import read_weights, weights_text
 from comity.runtime.study.study import Study
+from tests.support.witnesses import witnesses_in
 
 from .column_sites import NEW, ColumnSites
 from .sites import approve, coordinated, whole_run
@@ -34,15 +34,8 @@ from .sites import approve, coordinated, whole_run
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Sites where a study has released its model, to be copied."""
     folder = tmp_path_factory.mktemp("columns")
-    before = os.environ.get("COMITY_HOME")
-    os.environ["COMITY_HOME"] = str(folder / "home")
-    try:
+    with witnesses_in(folder / "home"):
         return folder, ColumnSites.made(folder / "sites").model()
-    finally:
-        if before is None:
-            del os.environ["COMITY_HOME"]
-        else:
-            os.environ["COMITY_HOME"] = before
 
 
 @pytest.fixture
