@@ -68,7 +68,7 @@ FILE, TEST = "src/made/budget.py", "tests/test_budget.py"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Any:
+def tree(tmp_path: Path) -> Path:
     """A package of one rule that is tested and one that is not."""
     for name, text in ((FILE, SOURCE), ("src/made/__init__.py", ""), (TEST, TESTS), ("pyproject.toml", "")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def tree(tmp_path: Path) -> Any:
     return tmp_path
 
 
-def mutant(find: Any, put: Any, rule: str = "rule") -> Any:
+def mutant(find: Any, put: Any, rule: str = "rule") -> Mutant:
     return Mutant(rule, FILE, find, put, (TEST,))
 
 

@@ -11,6 +11,8 @@ from scipy import stats
 
 from comity.data import Records
 from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
+from comity.federation.owner.host import Host
 from tests.averaging import default_consortium as averaging
 from tests.softlabel import default_consortia as softlabel
 from tests.support.noise import NoNoise
@@ -22,7 +24,7 @@ from .coalition import Heard, coalitions, total, uniform_part
 UNLIKELY = 1e-7
 
 
-def alike(count: Any, seed: Any) -> Any:
+def alike(count: Any, seed: Any) -> list[Any]:
     """Parties with equally many records, so that two of them can change places and the sums stay the same."""
     generator = np.random.default_rng(seed)
     rows = generator.uniform(-0.5, 0.5, (count, 20, 4))
@@ -30,7 +32,7 @@ def alike(count: Any, seed: Any) -> Any:
 
 
 def averaged(solver: Any) -> Any:
-    def made(records: Any, colluders: Any) -> Any:
+    def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
         who = replace(averaging.consortium(), colluders=colluders)
         options = {"rounds": 2} if solver == "gradient" else {"l2": 0.1}
         method = averaging.protocol(records=dict(zip(who.parties, records)), solver=solver, **options)
@@ -40,7 +42,7 @@ def averaged(solver: Any) -> Any:
 
 
 def voted(statistic: Any) -> Any:
-    def made(records: Any, colluders: Any) -> Any:
+    def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
         return softlabel.hosted(
             softlabel.soft(statistic, classes=2), records, who=softlabel.consortium(5, colluders=colluders)
         )
@@ -57,7 +59,7 @@ METHODS = {
 }
 
 
-def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Any:
+def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Heard:
     parties, hosts = made(records, colluders)
     channel = Heard(hosts, frozenset(late))
     parties.channel = channel
@@ -65,7 +67,7 @@ def heard_in(made: Any, records: Any, colluders: Any, late: Any = ()) -> Any:
     return channel
 
 
-def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Any:
+def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Heard:
     method = vertical.protocol(parties, products=products)
     who = vertical.consortium(method, colluders=colluders)
     frame = vertical.people(50, seed=seed)
@@ -76,7 +78,7 @@ def vertical_run(products: Any, parties: Any, colluders: Any, seed: Any) -> Any:
     return channel
 
 
-def check(heard: Any, colluders: Any) -> Any:
+def check(heard: Any, colluders: Any) -> dict[Any, Any]:
     """Every coalition and sum: what is left is uniform word by word, and adds up to the honest sum alone."""
     left: dict[Any, Any] = {}
     for coalition in coalitions(heard.hosts, colluders):
@@ -129,7 +131,7 @@ def test_all_parties_but_one_read_the_last_one() -> None:
 def test_a_vector_that_comes_too_late_stays_hidden() -> None:
     """Its will is opened and with it every pair mask; the self mask is left, and with it nothing can be read."""
 
-    def made(records: Any, colluders: Any) -> Any:
+    def made(records: Any, colluders: Any) -> tuple[Parties, dict[str, Host]]:
         who = replace(averaging.consortium(dropouts=1), colluders=colluders)
         method = averaging.protocol(records=dict(zip(who.parties, records)), solver="average", l2=0.1)
         return averaging.parties(method, dict(zip(who.parties, records)), who)

@@ -30,7 +30,7 @@ from tests.averaging.default_consortium import consortium, made, parties, protoc
 SURE = 1 - 1e-7
 
 
-def records_of_two() -> Any:
+def records_of_two() -> list[Any]:
     """Rows of two features in and out of the unit ball with targets at, between and beyond their ends."""
     angles = np.arange(16) * np.pi / 8
     ring = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -38,7 +38,7 @@ def records_of_two() -> Any:
     return list(product(rows, (-1.0, 0.0, 0.3, 1.0, 7.0, np.nan)))
 
 
-def vectors(layout: Any) -> Any:
+def vectors(layout: Any) -> np.ndarray:
     one = np.ones(1, bool)
     return np.stack([layout.of(x[None], np.array([t]), one) for x, t in records_of_two()])
 
@@ -97,7 +97,7 @@ def test_the_moments_lose_no_more_than_is_debited_for_them() -> None:
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([x]), np.array([t]), one) for x, t in (([1.0, 0.0], 1.0), ([0.0, 1.0], 1.0))]
 
-    def measured(stretched: float = 1.0) -> Any:
+    def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(view @ (pair[0] - pair[1]) for view in seen), confidence=SURE)
 
@@ -113,7 +113,7 @@ def test_the_pure_moments_keep_their_epsilon() -> None:
     release, layout, one = built.declare(who)["moments"], built.layout(who), np.ones(1, bool)
     pair = [layout.of(np.array([[x]]), np.array([t]), one) for x, t in ((1.0, 1.0), (1.0, -1.0))]
 
-    def measured(stretched: Any) -> Any:
+    def measured(stretched: Any) -> float:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         scores = [np.sign(pair[1] - pair[0]) @ np.clip(view, -9, 9).T for view in seen]
         return epsilon_lower_bound(*scores, delta=0.0, confidence=SURE)

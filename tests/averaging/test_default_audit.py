@@ -51,7 +51,7 @@ def gradients(built: Any, y: Any, clip: Any) -> Any:
     return built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), clip)
 
 
-def measured_gradients(built: Any, who: Any, *, clip: Any = None, parts: Any = None) -> Any:
+def measured_gradients(built: Any, who: Any, *, clip: Any = None, parts: Any = None) -> float:
     """All rounds at the worst weights that a coordinator can ask for."""
     release = built.declare(who)["gradient"]
     first, second = (gradients(built, y, built.cut(who) if clip is None else clip) for y in (0, 1))
@@ -62,7 +62,7 @@ def measured_gradients(built: Any, who: Any, *, clip: Any = None, parts: Any = N
     return mu_lower_bound(*scores, confidence=SURE)
 
 
-def claimed_mu(release: Any) -> Any:
+def claimed_mu(release: Any) -> float:
     """With the Gaussian noise of all its draws neighbours are no further apart than N(0, 1) and N(μ, 1)."""
     return sqrt(release.times * float(release.loss.square))
 
@@ -90,7 +90,7 @@ def test_the_second_moment_loses_no_more_than_its_share() -> None:
     release = built.declare(who)["second_moment"]
     pair = [upper_triangle(np.array([row])) for row in ([1.0, 0.0], [0.0, 1.0])]
 
-    def measured(stretched: float = 1.0) -> Any:
+    def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
@@ -107,7 +107,7 @@ def test_blocks_of_a_wide_second_moment_lose_no_more_than_its_share(monkeypatch:
     assert len(built.blocks) > 1
     pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])]
 
-    def measured(stretched: float = 1.0) -> Any:
+    def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]
         return mu_lower_bound(*(one @ (pair[0] - pair[1]) for one in seen), confidence=SURE)
 
@@ -130,7 +130,7 @@ def test_the_pure_average_keeps_its_epsilon(epsilon: float) -> None:
     # The pair is nearly the worst that the noise is scaled for.
     assert np.linalg.norm(first - second) > 0.95 * release.sensitivity
 
-    def measured(parts: Any = None) -> Any:
+    def measured(parts: Any = None) -> float:
         scores = []
         for side, value in enumerate((first, second)):
             seen = heard(release, who, value, 7 + side, parts=parts)
@@ -160,7 +160,7 @@ def test_literal_laplace_noise_is_caught_and_spherical_noise_is_not() -> None:
     fits = [loss.fit(x, np.array([y]), l2).weights for y in (0.0, 1.0)]
     scale, generator = 2.0 / (epsilon * l2), np.random.default_rng(8)
 
-    def measured(kind: Any) -> Any:
+    def measured(kind: Any) -> float:
         scores = []
         for fit in fits:
             found = []

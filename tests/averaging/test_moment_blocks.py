@@ -57,7 +57,7 @@ def test_the_vector_holds_the_blocks_of_the_second_moment() -> None:
     np.testing.assert_allclose(moments(rows, (slice(0, 7),)), upper_triangle(rows))
 
 
-def ball() -> Any:
+def ball() -> np.ndarray:
     """Rows of two blocks of two features: on the axes, between them, across the blocks, and shorter ones."""
     grid = np.array(list(product((-1.0, 0.0, 0.5, 1.0), repeat=4)))
     norms = np.linalg.norm(grid, axis=1)

@@ -59,7 +59,9 @@ NUMBER = ("cost", "low = 0\nhigh = 200")
 SIZES = "sizes = 100"
 
 
-def study(folder: Any, own: Any = SIZES, delta: str = "delta = 1e-6", target: Any = CLASSES, text: Any = STUDY) -> Any:
+def study(
+    folder: Any, own: Any = SIZES, delta: str = "delta = 1e-6", target: Any = CLASSES, text: Any = STUDY
+) -> Study:
     generator = np.random.default_rng(0)
     age, sex = generator.uniform(0, 100, 300), generator.integers(0, 2, 300)
     frame = pd.DataFrame({"age": age, "sex": np.array(["f", "m"])[sex]})

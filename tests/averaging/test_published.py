@@ -17,6 +17,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging.published.noise import PublishedNoise
 from comity.protocols.averaging.published.protocol import PublishedAverage
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 
 from .published_consortium import STUDY, Meeting, QuickKeys, consortium, records
@@ -127,7 +128,7 @@ def _two_parties() -> dict[str, Records]:
     return {"ash": records(30, WIDTH, 1), "birch": records(40, WIDTH, 2)}
 
 
-def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object) -> Any:
+def _simulated(method: PublishedAverage, parties: dict[str, Records], **changes: object) -> Outcome:
     settings: dict[str, object] = {"epsilon": 1.0, "unit": "record", "colluders": 0, "seed": 3, "study_hash": "b" * 64}
     return simulate(method, parties=parties, **{**settings, **changes})  # type: ignore[arg-type]
 

@@ -14,10 +14,12 @@ import pytest
 from scipy.stats import chisquare
 
 from comity.crypto.paillier.cryptosystem import Ciphertext, PrivateKey
+from comity.crypto.paillier.packing import Packing
 from comity.entropy import Stream, fresh_seed
 from comity.errors import ComityError, Malformed, Refused
 from comity.federation.coordinator.life import begin, run
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.replies import Given
 from comity.federation.messages.codec import decode
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
@@ -139,7 +141,7 @@ def test_a_mixer_that_does_not_mix_is_caught_in_whole_runs() -> None:
 # Stage 2.
 
 
-def slots() -> Any:
+def slots() -> Packing:
     return selection.slots(private().public, 3)
 
 
@@ -251,7 +253,7 @@ class ShortMask(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def shortened(step_of: Any, **values: Any) -> Any:
+        def shortened(step_of: Any, **values: Any) -> dict[str, Given]:
             if "masked" in values:
                 values["masked"] = values["masked"][:-1]
             return ask(step_of, **values)
@@ -285,7 +287,7 @@ class AlteredLetter(QuickKeys):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def altered(step_of: Any, **values: Any) -> Any:
+        def altered(step_of: Any, **values: Any) -> dict[str, Given]:
             if getattr(step_of, "__name__", "") == "shuffle":
                 letter = parties._memory.mail["ash"][-1]
                 letter["box"] = letter["box"][:-1] + bytes([letter["box"][-1] ^ 1])
@@ -299,7 +301,7 @@ class LostLetter(AlteredLetter):
     def place_of_smallest(self, parties: Parties, stream: Stream) -> int:
         ask = parties.ask
 
-        def lossy(step_of: Any, **values: Any) -> Any:
+        def lossy(step_of: Any, **values: Any) -> dict[str, Given]:
             if getattr(step_of, "__name__", "") == "shuffle":
                 parties._memory.mail["ash"].pop()
             return ask(step_of, **values)

@@ -18,15 +18,15 @@ from comity.protocols.averaging.published.noise import gradient_diameter
 from tests.averaging.default_consortium import KINDS, consortium, made, protocol
 
 
-def classes_of(kind: Any) -> Any:
+def classes_of(kind: Any) -> int:
     return {"softmax": 3, "linear": 0}.get(kind, 2)
 
 
-def targets_of(kind: Any) -> Any:
+def targets_of(kind: Any) -> tuple[Any, ...]:
     return (-1.0, 0.0, 1.0) if kind == "linear" else tuple(map(float, range(classes_of(kind))))
 
 
-def disc(count: Any) -> Any:
+def disc(count: Any) -> np.ndarray:
     """Points of the unit disc and its boundary, the origin among them."""
     angles = np.arange(count) * 2 * np.pi / count
     ring = np.column_stack([np.cos(angles), np.sin(angles)])

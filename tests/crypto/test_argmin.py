@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from comity.crypto.comparisons.argmin import Tournament, argmin
 from comity.crypto.comparisons.bits import unpack
-from comity.crypto.comparisons.exchange import Side, run_locally
+from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
 from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.errors import Malformed, Refused
 
@@ -23,14 +23,14 @@ def split(values: Any) -> Any:
     return one, np.array([int(v) % 2**64 for v in values], np.uint64) - one
 
 
-def dealt_pair(count: Any) -> Any:
+def dealt_pair(count: Any) -> tuple[Any, ...]:
     if not count:
         return tuple(Triples(*np.zeros((3, 0), np.uint8)) for _ in Side)
     messages = deal(count, dealer="office", sides=("curator", "parties"))
     return tuple(dealt(side, messages[side], count) for side in Side)
 
 
-def play(shares: Any, tournament: Any, triples: Any = None) -> Any:
+def play(shares: Any, tournament: Any, triples: Any = None) -> Transcript[Any, Any]:
     triples = triples or dealt_pair(tournament.triples)
     return run_locally(*(argmin(side, shares[side], triples[side], tournament) for side in Side))
 
@@ -60,7 +60,7 @@ def test_all_equal_at_either_end_of_the_range(fan_in: int) -> None:
         assert play(split([2**62 - 1] * 22 + [-(2**62)]), Tournament(23, fan_in=fan_in)).curator == 22
 
 
-def random_cases(repeats: Any, counts: Any) -> Any:
+def random_cases(repeats: Any, counts: Any) -> int:
     wrong = 0
     for _ in range(repeats):
         count = int(RNG.choice(counts))
@@ -111,7 +111,7 @@ def test_groups_hold_everybody_and_are_not_too_wide(count: int, fan_in: int) -> 
     assert fan_in ** (len(widths) - 1) < count or count == 1
 
 
-def received(values: Any, tournament: Any, runs: Any, triples: Any = lambda count: None) -> Any:
+def received(values: Any, tournament: Any, runs: Any, triples: Any = lambda count: None) -> list[Any]:
     """All bits that each side is sent, run by run, with the curator's shares the same in every run."""
     curator = np.arange(1, len(values) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     shares = curator, np.array(values, np.uint64) - curator
@@ -123,7 +123,7 @@ def received(values: Any, tournament: Any, runs: Any, triples: Any = lambda coun
     return [np.array(view) for view in views]
 
 
-def unpack_all(sent: Any, tournament: Any) -> Any:
+def unpack_all(sent: Any, tournament: Any) -> np.ndarray:
     sizes = [2 * g for g in tournament.gates]
     rounds = [unpack(message, size) for message, size in zip(sent, sizes)]
     return np.concatenate([*rounds, unpack(sent[-1], tournament.index_bits if sent[-1] else 0)])
@@ -152,7 +152,7 @@ def test_what_each_side_is_sent_is_uniform_whatever_the_other_holds() -> None:
 
 
 def test_control_without_masks_the_views_tell_the_inputs_apart() -> None:
-    def bare(count: Any) -> Any:
+    def bare(count: Any) -> tuple[Any, ...]:
         return tuple(Triples(*np.zeros((3, count), np.uint8)) for _ in Side)
 
     tournament = Tournament(5, bits=9, fan_in=2)

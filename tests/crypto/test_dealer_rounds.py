@@ -15,7 +15,7 @@ from comity.errors import Malformed
 ROWS = 37
 
 
-def seeds(parties: Any, what: Any) -> Any:
+def seeds(parties: Any, what: Any) -> list[Any]:
     return [derive(b"test", what, number) for number in range(parties)]
 
 

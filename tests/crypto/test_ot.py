@@ -19,7 +19,7 @@ ORDER = 2**252 + 27742317777372353535851937790883648493
 ORDER_EIGHT = bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a")
 
 
-def add(p: Any, q: Any) -> Any:
+def add(p: Any, q: Any) -> tuple[Any, Any]:
     (x1, y1), (x2, y2) = p, q
     t = D * x1 * x2 * y1 * y2
     return (
@@ -28,7 +28,7 @@ def add(p: Any, q: Any) -> Any:
     )
 
 
-def times(scalar: Any, point: Any) -> Any:
+def times(scalar: Any, point: Any) -> tuple[int, int]:
     out = (0, 1)
     for bit in bin(scalar)[2:]:
         out = add(out, out)
@@ -92,7 +92,7 @@ def test_answers_to_different_offers_share_no_secret() -> None:
     assert crypto_core_ed25519_sub(*answers) != crypto_core_ed25519_sub(one.message, two.message)
 
 
-def bad_elements() -> Any:
+def bad_elements() -> dict[Any, Any]:
     good = offer(b"", os.urandom(32)).message
     return {
         "identity": (1).to_bytes(32, "little"),
@@ -119,12 +119,12 @@ def test_what_is_not_an_element_of_prime_order_is_refused(name: Any) -> None:
         start.keys(answer[:32] + bad, 2)
 
 
-def answers(offered: Any, choice: Any, count: Any) -> Any:
+def answers(offered: Any, choice: Any, count: Any) -> list[Any]:
     answer, _ = choose(b"", offered, [choice] * count, os.urandom(32))
     return [answer[i : i + 32] for i in range(0, len(answer), 32)]
 
 
-def recovered(offered: Any, elements: Any, known: Any) -> Any:
+def recovered(offered: Any, elements: Any, known: Any) -> list[Any]:
     """The choices that a sender reads off when the receiver's secrets are among those it can try."""
     table = {crypto_scalarmult_ed25519_base_noclamp(scalar.to_bytes(32, "little")) for scalar in known}
     return [0 if e in table else 1 if crypto_core_ed25519_sub(e, offered) in table else None for e in elements]

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from comity.crypto.comparisons import ot_extension
 from comity.crypto.comparisons.bits import transpose
-from comity.crypto.comparisons.exchange import Side, run_locally
+from comity.crypto.comparisons.exchange import Side, Transcript, run_locally
 from comity.crypto.comparisons.ot_extension import BASE, correlation_robust, receive, send
 from comity.crypto.comparisons.triples import Triples, by_transfer, deal, dealt
 from comity.entropy import fresh_seed
@@ -37,7 +37,7 @@ def test_the_hash_is_aes_128_and_its_input_known_answer() -> None:
     assert correlation_robust(bytes(range(16)), rows).tobytes() == expected * 2
 
 
-def transfers(count: Any, sessions: Any = (b"s", b"s")) -> Any:
+def transfers(count: Any, sessions: Any = (b"s", b"s")) -> Transcript[Any, Any]:
     return run_locally(send(sessions[0], count, os.urandom(32)), receive(sessions[1], count, os.urandom(32)))
 
 
@@ -64,7 +64,7 @@ def test_counts_that_do_not_fit_the_blocks_are_errors(count: int) -> None:
         next(send(b"", count, bytes(32)))
 
 
-def view_of_sender(fixed_choices: Any, count: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def view_of_sender(fixed_choices: Any, count: Any, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(ot_extension, "uniform", lambda stream, size: np.full(size, fixed_choices, np.uint8))
     return np.unpackbits(np.frombuffer(transfers(count).sent_to_curator[2], np.uint8))
 

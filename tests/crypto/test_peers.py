@@ -36,7 +36,7 @@ LARGE = [
 ]
 
 
-def coins(*label: Any) -> Any:
+def coins(*label: Any) -> bytes:
     return derive(b"test coins", *label)
 
 

@@ -21,7 +21,7 @@ from comity.errors import Malformed, Refused
 RNG = np.random.default_rng(7)
 
 
-def exchange(layout: Any, parties: Any, matrices: Any) -> Any:
+def exchange(layout: Any, parties: Any, matrices: Any) -> list[Any]:
     """Run all blocks; returns what each party opened, joined over blocks."""
     opened: list[Any] = [[] for _ in parties]
     at = 0
@@ -34,7 +34,7 @@ def exchange(layout: Any, parties: Any, matrices: Any) -> Any:
     return [np.concatenate(blocks, axis=1) for blocks in opened]
 
 
-def parties_for(layout: Any, form: Any, hands: Any = None) -> Any:
+def parties_for(layout: Any, form: Any, hands: Any = None) -> list[Any]:
     hands = hands or deal(layout)
     return [Party(layout, me, hand, [form] * len(hands)) for me, hand in enumerate(hands)]
 
@@ -94,7 +94,7 @@ def test_too_little_room_is_refused_before_anything_is_masked() -> None:
         Party(layout, 1, hands[1], [FixedPoint(21), form])
 
 
-def bytes_of(words: Any) -> Any:
+def bytes_of(words: Any) -> np.ndarray:
     return np.bincount(np.ascontiguousarray(words).view(np.uint8), minlength=256)
 
 
@@ -251,7 +251,7 @@ def test_a_layout_needs_rows_and_two_parties(rows: int, columns: Any) -> None:
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
-    def peak(rows: Any) -> Any:
+    def peak(rows: Any) -> int:
         layout, form = Layout(rows, (5, 5)), FixedPoint(16)
         parties = parties_for(layout, form)
         tracemalloc.start()

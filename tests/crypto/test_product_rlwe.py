@@ -22,7 +22,7 @@ RNG = np.random.default_rng(13)
 F12, F16 = FixedPoint(12), FixedPoint(16)
 
 
-def send(encryptor: Any, evaluator: Any, x: Any, y: Any) -> Any:
+def send(encryptor: Any, evaluator: Any, x: Any, y: Any) -> list[Any]:
     """All messages from the encryptor, for integer matrices with a line per row."""
     messages = [encryptor.begin(evaluator.nonce)]
     evaluator.begin(encryptor.nonce, messages[0])
@@ -33,7 +33,7 @@ def send(encryptor: Any, evaluator: Any, x: Any, y: Any) -> Any:
     return messages
 
 
-def product(plan: Any, x: Any, y: Any) -> Any:
+def product(plan: Any, x: Any, y: Any) -> np.ndarray:
     encryptor, evaluator = Encryptor(plan), Evaluator(plan)
     send(encryptor, evaluator, x, y)
     mine, theirs = encryptor.share(evaluator.reply()), evaluator.share()
@@ -41,11 +41,11 @@ def product(plan: Any, x: Any, y: Any) -> Any:
     return lower_from_word(raise_to_word(mine, plan.bits) + raise_to_word(theirs, plan.bits), plan.bits)
 
 
-def plan_for(x: Any, y: Any, form: Any, **room: Any) -> Any:
+def plan_for(x: Any, y: Any, form: Any, **room: Any) -> Plan:
     return Plan.choose(len(x), x.shape[1], y.shape[1], form, form, **room)
 
 
-def integers(rows: Any, columns: Any, form: Any) -> Any:
+def integers(rows: Any, columns: Any, form: Any) -> np.ndarray:
     return RNG.integers(-form.largest, form.largest + 1, (rows, columns)).astype(np.int32)
 
 
@@ -89,7 +89,7 @@ def test_long_products_are_exact(form: Any) -> None:
         assert np.array_equal(product(plan_for(x, y, form), x, y), exact(x, y))
 
 
-def unchecked(plan: Any, **changes: Any) -> Any:
+def unchecked(plan: Any, **changes: Any) -> Plan:
     """A plan that the checks would refuse."""
     changed = object.__new__(Plan)
     for field in dataclasses.fields(Plan):
@@ -123,12 +123,12 @@ def uniform(words: Any) -> Any:
     return chisquare(np.bincount(np.ascontiguousarray(words).reshape(-1).view(np.uint8), minlength=256)).pvalue
 
 
-def words_of(parts: Any) -> Any:
+def words_of(parts: Any) -> np.ndarray:
     """All words but the lowest of each number, of which a few bits are idle."""
     return np.concatenate([np.ascontiguousarray(part[1:]).reshape(-1).view(np.uint32) for part in parts])
 
 
-def lowest(part: Any, idle: Any) -> Any:
+def lowest(part: Any, idle: Any) -> np.ndarray:
     """The bytes of the lowest words that are in use; what lies below them is zero."""
     words = np.ascontiguousarray(part[0]).reshape(-1).view(np.uint32)
     assert not (words & np.uint32((1 << idle) - 1)).any()
@@ -432,7 +432,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rlwe_plan, "STRETCH_BLOCKS", 2)
 
 
-def blocks_of(x: Any, plan: Any) -> Any:
+def blocks_of(x: Any, plan: Any) -> list[Any]:
     lines = np.ascontiguousarray(x.T)
     return [lines[:, start : start + plan.block_rows] for start in range(0, plan.rows, plan.block_rows)]
 

@@ -73,7 +73,7 @@ def test_every_id_has_a_point_of_the_curve_of_its_own(ids: Any) -> None:
     assert points(ids[::-1]) == b"".join(made[::-1])
 
 
-def split(raw: Any) -> Any:
+def split(raw: Any) -> list[Any]:
     return [raw[at : at + 32] for at in range(0, len(raw), 32)]
 
 
@@ -147,7 +147,7 @@ def test_an_altered_coordinate_is_refused_half_of_the_time_and_never_matches() -
 # What a party that relays a list and a coordinator that matches it see.
 
 
-def blinded(ids: Any) -> Any:
+def blinded(ids: Any) -> np.ndarray:
     return np.frombuffer(blind(fresh_secret(), points(ids)), np.uint8).reshape(-1, 32)
 
 

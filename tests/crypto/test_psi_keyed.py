@@ -19,11 +19,11 @@ from comity.errors import Malformed
 KEY = bytes(range(32))
 
 
-def reference(key: Any, ids: Any) -> Any:
+def reference(key: Any, ids: Any) -> list[Any]:
     return [hashlib.blake2b(one, key=key, digest_size=16).digest() for one in ids]
 
 
-def rows(table: Any) -> Any:
+def rows(table: Any) -> list[Any]:
     return [row.tobytes() for row in table]
 
 
@@ -127,7 +127,7 @@ def test_repeated_tokens_are_found_where_they_are() -> None:
 # What the matcher sees.
 
 
-def seen(ids: Any, key: Any) -> Any:
+def seen(ids: Any, key: Any) -> np.ndarray:
     return pseudonyms(key, Packed.of(ids))
 
 

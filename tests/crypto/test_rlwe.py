@@ -28,23 +28,23 @@ RNG = np.random.default_rng(11)
 BOTH = pytest.mark.parametrize("parameters", ALLOWED, ids=["narrow", "wide"])
 
 
-def room(parameters: Any) -> Any:
+def room(parameters: Any) -> np.ndarray:
     return np.empty((parameters.words, parameters.degree), "<i4")
 
 
-def numbers(words: Any, q: Any) -> Any:
+def numbers(words: Any, q: Any) -> list[Any]:
     """Words of 32 bits, signed or not, least significant first, as Python integers modulo q."""
     return [sum(int(word) << (32 * place) for place, word in enumerate(line)) % q for line in words.T]
 
 
-def multiplied(a: Any, b: Any, width: Any) -> Any:
+def multiplied(a: Any, b: Any, width: Any) -> list[Any]:
     """The exact product of polynomials modulo x^N + 1 by one multiplication of long integers; a >= 0, b signed."""
     size, step = len(a), width // 8
 
     def packed(values: Any) -> Any:
         return gmpy2.mpz(int.from_bytes(b"".join(int(v).to_bytes(step, "little") for v in values), "little"))
 
-    def unpacked(number: Any) -> Any:
+    def unpacked(number: Any) -> list[Any]:
         raw = int(number).to_bytes(2 * size * step, "little")
         return [int.from_bytes(raw[i * step : (i + 1) * step], "little") for i in range(2 * size)]
 
@@ -53,11 +53,11 @@ def multiplied(a: Any, b: Any, width: Any) -> Any:
     return [up[i] - down[i] - up[i + size] + down[i + size] for i in range(size)]
 
 
-def reflected(y: Any) -> Any:
+def reflected(y: Any) -> np.ndarray:
     return np.concatenate([y[:1], -y[:0:-1]])
 
 
-def schoolbook(a: Any, b: Any) -> Any:
+def schoolbook(a: Any, b: Any) -> list[int]:
     size = len(a)
     out = [0] * size
     for i, x in enumerate(a):

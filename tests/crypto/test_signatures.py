@@ -25,12 +25,12 @@ def _forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """How often a signature was looked at in earnest."""
     found = []
     really = bindings.crypto_sign_open
 
-    def counting(signed: Any, public: Any) -> Any:
+    def counting(signed: Any, public: Any) -> bytes:
         found.append(public)
         return really(signed, public)
 

@@ -109,14 +109,14 @@ def test_the_hybrid_kem_of_the_x_wing_draft() -> None:
         SUITE.decrypt(encapsulated + box, hpke.MLKEM768X25519PrivateKey(lattice, curve), info=b"another")
 
 
-def _sealed_by_hand(secret: Any, data: Any, info: Any) -> Any:
+def _sealed_by_hand(secret: Any, data: Any, info: Any) -> bytes:
     """RFC 9180, sections 4 and 5.1, for KEM 0x647a, HKDF-SHA256 (1) and AES-256-GCM (2), base mode, first message."""
     suite = b"HPKE" + bytes.fromhex("647a00010002")
 
-    def extract(salt: Any, label: Any, material: Any) -> Any:
+    def extract(salt: Any, label: Any, material: Any) -> bytes:
         return hmac.digest(salt, b"HPKE-v1" + suite + label + material, "sha256")
 
-    def expand(key: Any, label: Any, context: Any, length: Any) -> Any:
+    def expand(key: Any, label: Any, context: Any, length: Any) -> bytes:
         head = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + context
         return hmac.digest(key, head + b"\x01", "sha256")[:length]
 

@@ -37,7 +37,7 @@ def estimator(**options: Any) -> AveragedClassifier:
     return AveragedClassifier(**usual | options)
 
 
-def books(tmp_path: Path, epsilon: float = 50.0, name: str = "x", unit: Any = Unit.RECORD) -> Any:
+def books(tmp_path: Path, epsilon: float = 50.0, name: str = "x", unit: Any = Unit.RECORD) -> Ledger:
     path = tmp_path / f"{name}.ledger"
     return Ledger.create(path, dataset=name, grant=Approx(epsilon, 1e-6), unit=unit, neighbours=Neighbours.REPLACE)
 
@@ -207,7 +207,7 @@ def test_losses_with_a_delta_of_their_own_are_stated_at_the_sum() -> None:
 # Searches
 
 
-def searches(**options: Any) -> Any:
+def searches(**options: Any) -> dict[Any, Any]:
     return {
         "grid": lambda x, **more: (
             GridSearchCV(estimator(**more), GRID, cv=2, error_score="raise", **options).fit(x, Y).best_estimator_

@@ -18,7 +18,7 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.federation.messages.paths import READY
-from comity.federation.owner.host import Host
+from comity.federation.owner.host import Answer, Host
 from comity.federation.step import spec_of
 
 ASKED, ANSWERED, OPENED = "asked", "answered", "opened"
@@ -62,7 +62,7 @@ def at_a_site(record: Record) -> None:
     """From now on this process writes down what its hosts are asked and answer."""
     answered = Host.answered
 
-    def watched(self: Host, raw: bytes, digests: Any = None) -> Any:
+    def watched(self: Host, raw: bytes, digests: Any = None) -> Answer:
         answer = answered(self, raw, digests)
         if answer.path is None or answer.path == READY:
             # Whether a party would begin is looked at anew each time, and says nothing of its records.

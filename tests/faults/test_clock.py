@@ -31,14 +31,14 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     for module in (ledger_rows, booking):
         monkeypatch.setattr(module, "datetime", made)
     return made
 
 
-def run(place: Any, name: Any, progress: Any = None) -> Any:
+def run(place: Any, name: Any, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
     desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
         place.study,

@@ -15,11 +15,12 @@ from typing import Any, cast
 import pytest
 
 from comity.federation.coordinator.parties import Parties
-from comity.federation.owner.host import Host
+from comity.federation.coordinator.replies import Given
+from comity.federation.owner.host import Answer, Host
 from comity.runtime.nats.channel import SILENT
 from tests.faults import seen
 from tests.faults.checks import broken, lines_of
-from tests.faults.consortia import make
+from tests.faults.consortia import Folder, make
 from tests.faults.deployed_kills import Deployment, exit_code
 from tests.federation.children import end_children
 from tests.runtime.nats.relays import needs_server, wait_until
@@ -34,7 +35,7 @@ def over() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """Nobody may be lost here: three parties, all of whom must answer."""
     return make(tmp_path_factory.mktemp("deployed") / "pristine", "softlabel", runs=10, deployed=True)
 
@@ -51,7 +52,7 @@ def run_of(at: Any) -> Any:
     return folder, json.loads((folder / "run.json").read_text())["run"]
 
 
-def held(at: Any) -> Any:
+def held(at: Any) -> dict[Any, Any]:
     """The ledgers' lines of the only run, after they were compared with all that was seen."""
     place, (_, run) = at.place, run_of(at)
     ledgers = {party: place.ledger(party) for party in place.parties}
@@ -69,7 +70,7 @@ def test_a_party_that_is_gone_at_the_end_hears_of_it_when_the_run_is_resumed(pla
         def dying_at_the_end() -> None:
             tell = Parties.tell
 
-            def told(self: Any, *words: Any, **more: Any) -> Any:
+            def told(self: Any, *words: Any, **more: Any) -> bool:
                 os.kill(at.sites["north"], signal.SIGKILL)
                 return tell(self, *words, **more)
 
@@ -128,12 +129,12 @@ def test_a_site_whose_disk_is_full_stops_the_run_which_goes_on_once_there_is_roo
                 return
             ask, tell = Parties.ask, Parties.tell
 
-            def asked(self: Any, step: Any, *words: Any, **more: Any) -> Any:
+            def asked(self: Any, step: Any, *words: Any, **more: Any) -> dict[str, Given]:
                 if when == "paying" and getattr(step, "__name__", step) not in ("ready", "begin", "meet"):
                     fill(folder)
                 return ask(self, step, *words, **more)
 
-            def told(self: Any, *words: Any, **more: Any) -> Any:
+            def told(self: Any, *words: Any, **more: Any) -> bool:
                 fill(folder)
                 return tell(self, *words, **more)
 
@@ -158,7 +159,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_shows_life(place: Any) -> None:
         os.waitpid(at.sites["north"], 0)
         answered = Host.answered
 
-        def slow(self: Any, *words: Any) -> Any:
+        def slow(self: Any, *words: Any) -> Answer:
             reply = answered(self, *words)
             if reply.path is not None and reply.path.mount == "" and reply.refusal is None:
                 time.sleep(SILENT + 3)

@@ -19,12 +19,13 @@ from comity.runtime.deployment.coordinating import coordinator
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.site.desk import Desk
 from tests.faults import seen
-from tests.faults.checks import broken
-from tests.faults.consortia import RUN, make
+from tests.faults.checks import Line, broken
+from tests.faults.consortia import RUN, Folder, make
+from tests.faults.seen import Record
 
 
 @pytest.fixture(scope="module")
-def averaging(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def averaging(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     """Of four parties, one of whom may be lost."""
     return make(tmp_path_factory.mktemp("disk") / "pristine", "averaging")
 
@@ -53,7 +54,7 @@ def full(monkeypatch: pytest.MonkeyPatch, path: Any) -> Iterator[None]:
         yield
 
 
-def run(place: Any, *, progress: Any = None) -> Any:
+def run(place: Any, *, progress: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
     desks = {party: Desk(place.site(party)) for party in place.parties}
     parties = coordinator(
         place.study,
@@ -66,7 +67,7 @@ def run(place: Any, *, progress: Any = None) -> Any:
     return whole_run(parties)
 
 
-def held(place: Any, record: Any) -> Any:
+def held(place: Any, record: Any) -> dict[str, list[Line]]:
     ledgers = {party: place.ledger(party) for party in place.parties}
     wrong, lines = broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)
     assert not wrong
@@ -74,7 +75,7 @@ def held(place: Any, record: Any) -> Any:
 
 
 @pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     for owner, names in ((Host, ("answered",)), (Parties, ("sum", "perturb", "compute"))):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))

@@ -73,13 +73,13 @@ def watched(small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     seen.at_a_site(record)
     seen.at_the_coordinator(record)
 
-    def run(journal: Any) -> Any:
+    def run(journal: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         with place.witnessed():
             desks = {party: Desk(place.site(party)) for party in place.parties}
             parties = coordinator(place.study, run=RUN, channel=LocalChannel(desks), journal=journal, keys=place.keys)
             return whole_run(parties)
 
-    def wrong() -> Any:
+    def wrong() -> list[str]:
         with place.witnessed():
             ledgers = {party: place.ledger(party) for party in place.parties}
             return broken(place.study.agreed, ledgers, record.sights(RUN), {}, RUN)[0]

@@ -19,6 +19,7 @@ from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
 from comity.federation.coordinator.life import run
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.replies import Given
 from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
@@ -160,7 +161,7 @@ def seen_by_coordinator(monkeypatch: pytest.MonkeyPatch, protocol: Smallest) -> 
     seen: dict[str, list[bytes]] = defaultdict(list)
     ask = Parties.ask
 
-    def listening(self: Any, *args: Any, **values: Any) -> Any:
+    def listening(self: Any, *args: Any, **values: Any) -> dict[str, Given]:
         answers = ask(self, *args, **values)
         for name, value in answers.get(SIDE, {}).items():
             seen[name].append(value)
@@ -341,7 +342,7 @@ def coordinator(protocol: Any, channel: Any, journal: Any) -> Parties:
     return Parties(Agreed(STUDY, protocol, who), run="run-1", channel=channel, journal=journal, keys=keys)
 
 
-def sites(protocol: Any, folder: Any) -> Any:
+def sites(protocol: Any, folder: Any) -> dict[Any, Any]:
     who = consortium(3, dropouts=0)
     return {name: host(protocol, who, name, folder) for name in who.parties}
 
@@ -487,7 +488,7 @@ def test_the_curator_refuses_a_reply_of_another_size(monkeypatch: pytest.MonkeyP
     parties, _ = begun(protocol)
     ask = Parties._read
 
-    def changed(self: Any, path: Any) -> Any:
+    def changed(self: Any, path: Any) -> dict[str, Given]:
         answers = ask(self, path)
         for values in answers.values():
             if name in values:

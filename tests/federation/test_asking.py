@@ -91,7 +91,7 @@ def test_nothing_is_locked_while_a_value_is_made_that_is_made_once() -> None:
 class Dropping:
     """Makes every message, as a channel that sends does, and lets go of it."""
 
-    def ask(self, messages: Any, *, patience: Any = FOR_EVER) -> Any:
+    def ask(self, messages: Any, *, patience: Any = FOR_EVER) -> Asking:
         asking = Asking(messages, patience, most=MOST)
         for party, make in messages.items():
             make()

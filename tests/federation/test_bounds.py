@@ -14,7 +14,7 @@ from comity.federation.declaring.bounds import Ball, Diamond, Opened, Simplex
 SHAPE = (3,)
 
 
-def wild(count: int = 400) -> Any:
+def wild(count: int = 400) -> np.ndarray:
     """Values of every size, some of them on an axis, some of opposite signs."""
     generator = np.random.default_rng(8)
     values = generator.normal(size=(count, *SHAPE)) * 10.0 ** generator.uniform(-3, 6, (count, 1))
@@ -22,7 +22,7 @@ def wild(count: int = 400) -> Any:
     return np.concatenate([values, -values, axes])
 
 
-def spread(values: Any, order: Any) -> Any:
+def spread(values: Any, order: Any) -> float:
     flat = values.reshape(len(values), -1)
     return max(float(np.linalg.norm(flat - one, ord=order, axis=1).max()) for one in flat)
 

@@ -62,7 +62,7 @@ class Sealed(Local):
 
     @staticmethod
     def _boxed(name: Any, site: Any) -> Any:
-        def answer(raw: Any) -> Any:
+        def answer(raw: Any) -> bytes:
             ask = opened_ask(identity(name), name, raw)
             return ask.reply(site(ask.raw))
 

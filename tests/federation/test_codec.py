@@ -62,7 +62,7 @@ def test_any_bytes_give_a_canonical_value_or_malformed(raw: bytes) -> None:
         assert encode(value) == message
 
 
-def examples() -> Any:
+def examples() -> list[Any]:
     return [
         encode(
             [

@@ -19,6 +19,7 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count
 from comity.federation.declaring.protection import Computed, Derived, Noised, Summed
 from comity.federation.messages.codec import decode
+from comity.federation.owner.host import Host
 from comity.federation.owner.site import Site
 from comity.federation.plan import plan
 from comity.federation.protocol import Protocol, step
@@ -132,7 +133,7 @@ def draws(one: Any) -> list[tuple[str, int]]:
     return [(entry.release, entry.index) for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 
-def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Any:
+def begun(protocol: Protocol, folder: Any = None, **more: Any) -> Host:
     one = host(protocol, consortium(), "ash", folder, **more)
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     return one

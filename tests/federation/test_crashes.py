@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from comity.federation.coordinator.life import run
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.messages.codec import decode, encode
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
@@ -31,7 +32,7 @@ STANDING = (Life, SecureSum)
 _MEASURED_EVERY = 100
 
 
-def members() -> Any:
+def members() -> Consortium:
     return consortium(4)
 
 
@@ -40,7 +41,7 @@ def answering(folder: Any) -> Any:
     return lambda name: host(PROTOCOL, members(), name, folder).answer
 
 
-def coordinate(folder: Any) -> Any:
+def coordinate(folder: Any) -> int:
     """Run or resume in a child process of its own group; returns its id."""
     child = fork()
     if child:
@@ -99,7 +100,7 @@ def crash_and_resume(folder: Any, which: Any, delay: Any) -> Any:
     return died, replies
 
 
-def undisturbed(folder: Any) -> Any:
+def undisturbed(folder: Any) -> float:
     folder.mkdir()
     for name in members().parties:
         host(PROTOCOL, members(), name, folder)

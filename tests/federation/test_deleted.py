@@ -108,19 +108,19 @@ def ran(folder: Any, who: Any = None) -> Any:
     return parties, hosts, line, secrets, keys, taken, released
 
 
-def files(folder: Any) -> Any:
+def files(folder: Any) -> dict[Any, Any]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     folder = tmp_path / "run"
     folder.mkdir()
     return folder
 
 
-def holding(found: Any, secret: Any) -> Any:
+def holding(found: Any, secret: Any) -> list[Any]:
     return [name for name, raw in found.items() if secret in raw]
 
 

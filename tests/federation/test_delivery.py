@@ -12,7 +12,7 @@ import pytest
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused
 from comity.federation.coordinator.life import run
-from comity.federation.declaring.consortium import COORDINATOR, EVERYONE
+from comity.federation.declaring.consortium import COORDINATOR, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Noised, Summed
@@ -20,6 +20,7 @@ from comity.federation.messages.codec import decode
 from comity.federation.messages.delivered import SIGNATURES
 from comity.federation.messages.letters import Head
 from comity.federation.messages.sealed_values import sealed_value
+from comity.federation.owner.host import Host
 from comity.federation.protocol import step
 
 from .test_resume import Killed, kill_at
@@ -50,7 +51,7 @@ class Delivering(Rounds):
         site.deliver("own-model", {"weights": OWN + ord(site.party[0])})
 
 
-def who(**options: Any) -> Any:
+def who(**options: Any) -> Consortium:
     return replace(consortium(**options), roles={"consumer": ("elm",)})
 
 
@@ -110,7 +111,7 @@ def test_sums_that_are_for_everybody_reach_everybody(protection: Any) -> None:
         assert set(found) == set(hosts)
 
 
-def begun() -> Any:
+def begun() -> Host:
     one = host(Delivering(protection=Noised), who(), "ash")
     assert "ok" in decode(answer(one, ask_for("run.begin[0]")))
     assert "ok" in decode(answer(one, ask_for("lean[0]", centre=np.ones(3))))

@@ -34,7 +34,7 @@ def recorded() -> Any:
     return hosts, crossed
 
 
-def places(size: Any, generator: Any) -> Any:
+def places(size: Any, generator: Any) -> list[Any]:
     """Bits to flip: in the first and last bytes, and at random in between."""
     inside = generator.integers(0, size, 4)
     return [(at, int(generator.integers(0, 8))) for at in (0, 1, size - 1, size - 65, *inside)]

@@ -35,7 +35,7 @@ from .fuzzing import (
 from .toy import LossyChannel, consortium, host, path_of, setup
 
 
-def flooded(count: Any, seed: Any, change: Any, flood: Any) -> Any:
+def flooded(count: Any, seed: Any, change: Any, flood: Any) -> dict[Any, Watched]:
     """Feed `count` messages to sites in every stage of a run; after `flood` of them it is the next stage's turn."""
     _, whole = recorded()
     stages, seen, sites = whole.rounds, 0, {}
@@ -103,7 +103,7 @@ class Lying(LossyChannel):
         return replies
 
 
-def lied_to(count: Any, seed: Any) -> Any:
+def lied_to(count: Any, seed: Any) -> dict[str, int]:
     """Runs in which one reply of one party is a lie: how many released their result without it, and how many not."""
     _, whole = recorded(noise=NoNoise())
     ended = {"released": 0, "stopped": 0}

@@ -45,7 +45,7 @@ def begun(**kwargs: Any) -> Any:
     return one
 
 
-def draws(host: Any) -> Any:
+def draws(host: Any) -> list[Any]:
     return [(e.release, e.index) for e in host.store.ledger.entries() if e.kind == "draw"]
 
 

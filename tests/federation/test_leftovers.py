@@ -50,7 +50,7 @@ def run_and_listen(folder: Any) -> Any:
     return secrets, seen
 
 
-def found_in(folder: Any, secrets: Any) -> Any:
+def found_in(folder: Any, secrets: Any) -> dict[Any, Any]:
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     return {which: [name for name, raw in files.items() if secret in raw] for which, secret in secrets.items()}
 

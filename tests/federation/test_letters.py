@@ -66,7 +66,7 @@ def told(folder: Any = None, run: str = "run-1") -> Any:
     return parties, hosts
 
 
-def letter_from(parties: Any, sender: Any, to: Any) -> Any:
+def letter_from(parties: Any, sender: Any, to: Any) -> dict[Any, Any]:
     """As the site would get it."""
     found = next(m for m in parties._memory.mail[to] if Head.of(m).sender == sender)
     box = parties.journal._box(parties.run, found["bulk"])
@@ -112,7 +112,7 @@ def flipped(raw: Any, at: Any) -> Any:
     return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 
 
-def another_key(letter: Any, head: Any, receiver: Any) -> Any:
+def another_key(letter: Any, head: Any, receiver: Any) -> dict[Any, Any]:
     """What the coordinator can make by itself: its own value under its own key, sealed to the receiver."""
     key = fresh_seed()
     box = lock(key, encode(np.zeros(SIZE)), head.common)
@@ -145,7 +145,7 @@ def test_what_is_not_as_it_was_sent_does_not_arrive(case: Any, code: Any) -> Non
     letter, to = letter_from(parties, "birch", "ash"), "ash"
     head = Head.of(letter)
 
-    def readdressed(**changes: Any) -> Any:
+    def readdressed(**changes: Any) -> bytes:
         return Head(**{**head.__dict__, **changes}).raw
 
     if case == "a bit of the box":
@@ -217,7 +217,7 @@ def test_a_letter_whose_box_never_came_is_not_relayed() -> None:
 # The first letter stays.
 
 
-def letters_of(parties: Any, hosts: Any, sender: Any, to: Any, values: Any) -> Any:
+def letters_of(parties: Any, hosts: Any, sender: Any, to: Any, values: Any) -> list[dict[str, Any]]:
     """Letters that a party wrote and signed itself, each in another ask."""
     out = []
     receiver = PublicIdentity.from_sealing(parties.run_keys[to]["key"])
@@ -276,7 +276,7 @@ def test_a_letter_comes_from_a_step_of_the_part_that_declares_it(path: str, name
     receiver = PublicIdentity.from_sealing(parties.run_keys["ash"]["key"])
     nonce = parties.journal.nonce("run-1")
 
-    def held(number: Any, at: Any, called: Any) -> Any:
+    def held(number: Any, at: Any, called: Any) -> bool:
         head = Head(parties.study, "run-1", at, "birch", "ash", called)
         letter = seal(identity("birch"), receiver, head, encode(np.ones(SIZE)))
         assert "ok" in decode(answer(hosts["ash"], ask_for(f"count[{number}]", nonce=nonce, mail=[letter])))

@@ -41,12 +41,14 @@ class Lying(LossyChannel):
         return replies
 
 
-def letter(reply: Any, *, to: str = "nobody", path: str = "average[0]", sender: str = "ash", name: str = "word") -> Any:
+def letter(
+    reply: Any, *, to: str = "nobody", path: str = "average[0]", sender: str = "ash", name: str = "word"
+) -> dict[Any, Any]:
     head = Head(STUDY, "run-1", path, sender, to, name)
     return {"to": to, "head": head.raw, "box": b"", "signature": bytes(64)}
 
 
-def ok(reply: Any, **changes: Any) -> Any:
+def ok(reply: Any, **changes: Any) -> dict[Any, Any]:
     return {**reply, "ok": {**reply["ok"], **changes}}
 
 

@@ -33,7 +33,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def pure(epsilon: str = "0.5", count: int = 2) -> Any:
+def pure(epsilon: str = "0.5", count: int = 2) -> list[Any]:
     return [Draw(f"r{i}", 0, Pure(epsilon), "laplace", 1.0) for i in range(count)]
 
 

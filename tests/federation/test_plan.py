@@ -145,7 +145,7 @@ def test_a_plan_checks_the_parts_of_a_protocol() -> None:
 
 
 def test_a_plan_of_very_many_says_what_their_sums_rest_on() -> None:
-    def noted(size: Any, colluders: int = 1) -> Any:
+    def noted(size: Any, colluders: int = 1) -> list[Any]:
         parties = tuple(f"p{k:03}" for k in range(size))
         who = Consortium(parties=parties, loss=Approx(1, 1e-6), colluders=colluders)
         shown = plan("study", Mean(), who)

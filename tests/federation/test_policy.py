@@ -24,7 +24,7 @@ from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity
 
 
-def ask(host: Any, path: Any, **values: Any) -> Any:
+def ask(host: Any, path: Any, **values: Any) -> bytes:
     return answer(host, ask_for(path, **values))
 
 
@@ -155,7 +155,7 @@ def test_the_policy_of_a_sites_file_accepts_a_gaussian_study() -> None:
         check(policy, declaration=_of(ZCDP(0.5)))
 
 
-def _of(loss: Any) -> Any:
+def _of(loss: Any) -> Declaration:
     made = Rounds(rounds=0).declare(consortium())
     (mean, *_) = made.releases
     noise = replace(cast(Any, mean.protection).noise, loss=loss)
@@ -182,7 +182,7 @@ def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run() -> None:
     def ceiling(epsilon: Any) -> Policy:
         return Policy(epsilon_per_study=epsilon, delta_per_study=Decimal("1e-6"), approved={STUDY: 9})
 
-    def least(runs: Any) -> Any:
+    def least(runs: Any) -> Decimal:
         """The smallest of many ceilings that the runs pass."""
         low, high = Decimal(0), Decimal(100)
         for _ in range(50):

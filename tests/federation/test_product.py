@@ -22,6 +22,7 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.federation.subprotocols import product
 from comity.federation.subprotocols.life import Life
@@ -110,7 +111,7 @@ def study(method: Any, noise: Any = None, lose: Any = (), folder: Any = None, mo
     return protocol, parties, hosts
 
 
-def exact(protocol: Any, hosts: Any) -> Any:
+def exact(protocol: Any, hosts: Any) -> np.ndarray:
     units = {n: np.rint(h.records.features * 2.0**12) for n, h in hosts.items()}
     return np.concatenate([(units[a].T @ units[b]).reshape(-1) for a, b in protocol.pairs()]) * 2.0**-24
 
@@ -171,7 +172,7 @@ def run_until_opened(protocol: Any, parties: Any) -> None:
     parties.sum(protocol.open)
 
 
-def _site(host: Any) -> Any:
+def _site(host: Any) -> Site:
     from comity.federation.messages.paths import StepPath
     from comity.federation.owner.site import Site
 
@@ -361,7 +362,7 @@ def stretched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ROWS", 9000)
 
 
-def asked(parties: Any, name: Any) -> Any:
+def asked(parties: Any, name: Any) -> list[Any]:
     return [path for path, _ in parties.journal.traffic(parties.study, parties.run) if path.startswith(name)]
 
 

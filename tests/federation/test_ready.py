@@ -18,7 +18,7 @@ from tests.support.noise import NoNoise
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity, path_of, setup
 
 
-def standing(hosts: Any) -> Any:
+def standing(hosts: Any) -> dict[Any, Any]:
     """All that a ledger is: its entries, its accounts, and its commits, which every change of its file moves."""
 
     def of(ledger: Any) -> Any:
@@ -27,7 +27,7 @@ def standing(hosts: Any) -> Any:
     return {name: of(host.store.ledger) for name, host in hosts.items()}
 
 
-def asked(parties: Any) -> Any:
+def asked(parties: Any) -> list[Any]:
     return [path_of(message) for _, message in parties.channel.asked]
 
 

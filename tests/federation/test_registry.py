@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from comity.crypto.sealing.sealed import Identity
+from comity.data.records import Records
 from comity.errors import BudgetExceeded, Refused
 from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal
@@ -43,7 +45,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
 
 
-def coordinator(study: Any) -> Any:
+def coordinator(study: Any) -> Identity:
     return identity(f"coordinator of {study[0]}")
 
 
@@ -89,7 +91,7 @@ def site(name: Any, folder: Any = None, *, runs: int = 1, studies: Any = (NORTH,
     return registry, own
 
 
-def signed(path: Any, *, study: Any = NORTH, party: str = "ash", **more: Any) -> Any:
+def signed(path: Any, *, study: Any = NORTH, party: str = "ash", **more: Any) -> bytes:
     """An ask as the study's coordinator sends it."""
     return sign_ask(coordinator(study), party, ask_for(path, study=study, **more))
 
@@ -105,7 +107,7 @@ def begin_all(registry: Any, run_id: str = "run-1") -> None:
         assert "ok" in ask(registry, "run.begin[0]", study=study, run=run_id)
 
 
-def spent(ledger: Any) -> Any:
+def spent(ledger: Any) -> list[Any]:
     return [(entry.run, entry.release, entry.index) for entry in ledger.entries() if entry.kind == "draw"]
 
 
@@ -295,7 +297,7 @@ class Stuck:
     def __init__(self, name: Any) -> None:
         self.name, self.begun, self.go = name, threading.Event(), threading.Event()
 
-    def __call__(self, _: Any) -> Any:
+    def __call__(self, _: Any) -> Records:
         self.begun.set()
         assert self.go.wait(SOON)
         return records(self.name)
@@ -456,7 +458,7 @@ def test_a_run_goes_on_with_the_records_that_it_began_with_or_not_at_all() -> No
     held = {"now": records("ash")}
     own = owner("ash", reading=lambda _: held["now"])
 
-    def started() -> Any:
+    def started() -> Registry:
         registry = Registry("ash", own.keys)
         registry.admit(host_of(own, agreed(NORTH), Approval(study=NORTH, dataset="patients", runs=2)))
         return registry

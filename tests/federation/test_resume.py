@@ -32,7 +32,7 @@ class Killed(BaseException):
     """Stands for SIGKILL inside this process: nothing catches it."""
 
 
-def stored(hosts: Any) -> Any:
+def stored(hosts: Any) -> dict[tuple[Any, ...], Any]:
     """Everything durable at the sites: replies by digest, entries of the ledger."""
     out: dict[tuple[Any, ...], Any] = {}
     for name, host in hosts.items():
@@ -284,7 +284,7 @@ class Trusted(Rounds):
         return {"noisy": parties.perturb("noisy", parties.sum(self.average).value)}
 
 
-def trusted(folder: Any, run_id: str = "run-1") -> Any:
+def trusted(folder: Any, run_id: str = "run-1") -> Parties:
     parties, _ = setup(Trusted(), folder=folder, run=run_id, epsilon=50.0)
     parties.noise = ReleasedNoise()
     return parties

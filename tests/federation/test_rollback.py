@@ -23,7 +23,7 @@ from .toy import STUDY, Rounds, answer, ask_for, begin, consortium, host, identi
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sites' folder, with a witness beside it."""
     monkeypatch.setenv("COMITY_HOME", str(tmp_path / "home"))
     folder = tmp_path / "sites"
@@ -237,7 +237,7 @@ def test_each_party_is_watched_by_a_bounded_number_of_others() -> None:
 
 
 def test_newest_heads_are_kept_by_ledger_and_the_oldest_go() -> None:
-    def head(ledger: Any, count: Any) -> Any:
+    def head(ledger: Any, count: Any) -> dict[Any, Any]:
         return {"ledger": ledger, "count": count, "head": f"{count}", "signature": b""}
 
     assert heads.newest([head("a", 3)], [head("a", 2)]) == [head("a", 3)]

@@ -26,7 +26,7 @@ class Echo:
         self.replies: dict[str, bytes] = {}
         self.change = change
 
-    def ask(self, messages: Any, *, patience: Patience = FOR_EVER) -> Any:
+    def ask(self, messages: Any, *, patience: Patience = FOR_EVER) -> Asking:
         asking = Asking(messages, patience, most=1 << 30)
         for party, make in messages.items():
             self.asked[party] = make(), make()
@@ -36,7 +36,7 @@ class Echo:
         return asking
 
 
-def heard(channel: Any, body: bytes = b"a message") -> Any:
+def heard(channel: Any, body: bytes = b"a message") -> dict[Any, Any]:
     found = channel.ask({party: lambda: body for party in PARTIES})
     return {event.party: event.reply for event in found if isinstance(event, Replied)}
 

@@ -29,7 +29,7 @@ from tests.support.noise import NoNoise
 from .toy import Rounds, answer, ask_for, begin, consortium, identity, setup
 
 
-def outbox(hosts: Any, label: Any) -> Any:
+def outbox(hosts: Any, label: Any) -> dict[Any, Any]:
     found = {name: host.store.state("run-1", f"out:{label}") for name, host in hosts.items()}
     return {name: decode(raw) for name, raw in found.items() if raw is not None}
 
@@ -176,7 +176,7 @@ def until_masked(**changes: Any) -> Any:
     return parties, hosts, parties.alive
 
 
-def dealt(parties: Any, view: Any) -> Any:
+def dealt(parties: Any, view: Any) -> dict[Any, Any]:
     said, keys = view.ask("advertise"), parties.run_keys
     view.ask("deal", each={p: {"keys": {q: keys[q] for q in said[p]["holders"]}} for p in parties.alive})
     return {p: values["holders"] for p, values in said.items()}
@@ -224,20 +224,20 @@ def letters_to_ash() -> Any:
     return parties, hosts, parties._memory.mail["ash"]
 
 
-def flipped(letter: Any) -> Any:
+def flipped(letter: Any) -> dict[Any, Any]:
     return {**letter, "box": letter["box"][:-1] + bytes([letter["box"][-1] ^ 1])}
 
 
-def truncated(letter: Any) -> Any:
+def truncated(letter: Any) -> dict[Any, Any]:
     return {**letter, "box": letter["box"][:-1]}
 
 
-def of_another(letter: Any) -> Any:
+def of_another(letter: Any) -> dict[Any, Any]:
     *rest, sender, to, name = decode(letter["head"])
     return {**letter, "head": encode([*rest, "cedar" if sender != "cedar" else "doum", to, name])}
 
 
-def of_another_step(letter: Any) -> Any:
+def of_another_step(letter: Any) -> dict[Any, Any]:
     study, run_id, _, *rest = decode(letter["head"])
     return {**letter, "head": encode([study, run_id, "sum.advertise[0]", *rest])}
 
@@ -288,7 +288,7 @@ def test_a_party_that_reads_the_result_counts_as_a_colluder() -> None:
     assert left_over["honest"] >= honest.total and left_over["naive"] < 0.75 * naive.total
 
 
-def _naive(size: Any) -> Any:
+def _naive(size: Any) -> Consortium:
     return consortium(size, dropouts=0, colluders=0)
 
 

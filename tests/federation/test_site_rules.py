@@ -42,7 +42,7 @@ def begun(protocol: Any, noise: Any = None, values: Any = None) -> Any:
     return one
 
 
-def draws(one: Any) -> Any:
+def draws(one: Any) -> list[Any]:
     return [(e.release, e.index) for e in one.store.ledger.entries() if e.kind == "draw"]
 
 

@@ -49,28 +49,28 @@ class Alone:
     def ask(self, path: Any, **values: Any) -> Any:
         return decode(answer(self.host, ask_for(path, **values)))
 
-    def keys(self, names: Any) -> Any:
+    def keys(self, names: Any) -> dict[Any, Any]:
         key = identity("sealing").public.sealing()
         return {name: {"key": key, "signature": self.signed(name, "run key", name, key)} for name in names}
 
-    def signed(self, name: Any, *what: Any) -> Any:
+    def signed(self, name: Any, *what: Any) -> bytes:
         return identity(name).sign(encode([STUDY, "run-1", *what]))
 
     def until_met(self) -> None:
         assert "ok" in self.ask("sum.deal[0]", keys=self.keys(self.holders))
         assert "ok" in self.ask("sum.meet[0]", dealers=[])
 
-    def roll(self, members: Any, count: Any = None) -> Any:
+    def roll(self, members: Any, count: Any = None) -> dict[Any, Any]:
         near = [name for name in self.holders if name in members][: None if count is None else count - 1]
         return {name: self.signed(name, "members", "0", digest_of(sorted(members))) for name in [*near, VICTIM]}
 
 
 @pytest.fixture(scope="module")
-def who() -> Any:
+def who() -> Consortium:
     return many()
 
 
-def without(who: Any, names: Any) -> Any:
+def without(who: Any, names: Any) -> list[Any]:
     return [party for party in who.parties if party not in names]
 
 
@@ -146,7 +146,7 @@ def alone_on_its_list(who: Any) -> Any:
     signed = view.ask("enlist", each={VICTIM: {"members": shown}, **rest})
     listed = {p: (*holders[p], p) for p in members}
 
-    def known(p: Any, of: Any, name: Any) -> Any:
+    def known(p: Any, of: Any, name: Any) -> dict[Any, Any]:
         return {q: of[q][name] for q in listed[p] if q in of and (p == VICTIM) == (q == VICTIM)}
 
     masked = view.ask("mask", each={p: {"roll": known(p, signed, "enlisted")} for p in members}, label="mean/0")

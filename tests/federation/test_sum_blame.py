@@ -140,7 +140,7 @@ def test_shares_that_fit_no_secret_stop_the_sum_with_the_dealers_name() -> None:
     parties, hosts = setup(noise=NoNoise())
     channel = parties.channel = Tampering(hosts, "", "sum.unmask[mean/0]", garbage_by_all)
 
-    def carry(messages: Any) -> Any:
+    def carry(messages: Any) -> dict[str, bytes]:
         replies = LossyChannel.carry(channel, messages)
         for party, raw in messages.items():
             if path_of(raw) == "sum.unmask[mean/0]":

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from comity.federation.declaring.consortium import Consortium
+
 from .test_sum_attacks import VICTIM, Alone, many, without
 
 
 @pytest.fixture(scope="module")
-def who() -> Any:
+def who() -> Consortium:
     return many(41, dropouts=4)
 
 

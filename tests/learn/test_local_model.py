@@ -26,6 +26,7 @@ from comity.errors import DataError, StudyError
 from comity.learn import from_callable, from_estimator, from_predictions, named
 from comity.learn.voters.local_model import as_local_model, harden, local_votes
 from comity.learn.voters.named_model import LIBRARIES
+from comity.learn.voters.predictions import Predictions
 
 CLASSES = ("red", "green", "blue")
 
@@ -223,7 +224,7 @@ def test_soft_votes_need_probabilities() -> None:
 # Files of predictions.
 
 
-def predictions(source: Any, rows: int = 3, classes: Any = CLASSES, **where: Any) -> Any:
+def predictions(source: Any, rows: int = 3, classes: Any = CLASSES, **where: Any) -> Predictions:
     return from_predictions(source, classes=classes, rows=rows, **where)
 
 

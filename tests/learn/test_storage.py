@@ -25,7 +25,7 @@ MODEL = LinearClassifier([[0.1, 1 / 3, -2.0, 1e-17]], ["no", "yes"], ENCODING)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Any:
+def folder(tmp_path: Path) -> Path:
     save_artefact(MODEL, tmp_path / "model")
     return tmp_path / "model"
 
@@ -41,7 +41,7 @@ def test_a_model_comes_back_exactly(folder: Any) -> None:
 
 
 @pytest.fixture
-def mapped(tmp_path: Path) -> Any:
+def mapped(tmp_path: Path) -> Path:
     feature_map = FeatureMap(
         np.array([0.1, 1 / 3, 0.2, 0.5]),
         np.eye(4)[:, :2] / 3,
@@ -184,7 +184,7 @@ def test_mutated_files_give_a_model_or_an_error_of_ours(folder: Any, name: Any, 
 
 def test_what_cannot_be_stored_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     class Own:
-        def encode_features(self, frame: Any) -> Any:
+        def encode_features(self, frame: Any) -> np.ndarray:
             return np.ones((len(frame), 1))
 
     with pytest.raises(DataError, match="Own"):

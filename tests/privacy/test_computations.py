@@ -217,7 +217,7 @@ class Transcript:
         self.truth, self.queries, self.measurements = truth, iter(queries), iter(measurements)
         self.left, self.log = list(range(len(truth))), 0.0
 
-    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> Any:
+    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         self.query = next(self.queries)
         place = self.left.index(self.query)
@@ -225,7 +225,7 @@ class Transcript:
         self.left.pop(place)
         return np.array([place])
 
-    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> Any:
+    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         noise = next(self.measurements) - int(self.truth[self.query])
         self.log += float(log_laplace(np.array(noise), width))

@@ -28,7 +28,7 @@ losses = st.one_of(
 kinds = st.tuples(st.sampled_from(Unit), st.sampled_from(Neighbours))
 
 
-def _figures(loss: Any) -> Any:
+def _figures(loss: Any) -> list[Any]:
     return [getattr(loss, name) for name in ("epsilon", "square", "rho", "delta") if hasattr(loss, name)]
 
 

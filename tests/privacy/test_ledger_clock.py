@@ -27,14 +27,14 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(ledger_rows, "datetime", made)
     return made
 
 
 @pytest.fixture
-def ledger(clock: Any, tmp_path: Path) -> Any:
+def ledger(clock: Any, tmp_path: Path) -> Ledger:
     """Made while the clock is right."""
     return Ledger.create(tmp_path / "ledger", dataset="visits", grant=Pure(100), simulated=True, **RECORD)
 

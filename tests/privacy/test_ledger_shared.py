@@ -18,7 +18,7 @@ from comity.privacy.unit import Neighbours, Unit
 TERMS: dict[str, Any] = {"unit": Unit.PARTY, "neighbours": Neighbours.REPLACE}
 
 
-def seats(path: Any, count: int = 3) -> Any:
+def seats(path: Any, count: int = 3) -> list[Any]:
     file = SharedFile(path)
     return [Ledger.seated(file, number, dataset=f"p{number}", grant=Pure(1), **TERMS) for number in range(1, count + 1)]
 

@@ -43,13 +43,13 @@ class Transcript:
     def __init__(self, truth: np.ndarray, choices: list[int], measured: list[int]) -> None:
         self.truth, self.choices, self.measured, self.log = truth, iter(choices), iter(measured), 0.0
 
-    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> Any:
+    def noisy_max(self, scores: Any, scale: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         self.choice = next(self.choices)
         self.log += math.log(chances(scores[0], scale)[self.choice])
         return np.array([self.choice])
 
-    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> Any:
+    def discrete_laplace(self, width: Any, shape: Any, *, permit: Any) -> np.ndarray:
         permit.use()
         noise = next(self.measured) - int(self.truth[self.choice])
         self.log += log_laplace(noise, width)

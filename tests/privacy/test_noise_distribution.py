@@ -22,7 +22,7 @@ def permit() -> Permit:
     return simulated("test")
 
 
-def sources() -> Any:
+def sources() -> list[Any]:
     return [pytest.param(ReleasedNoise(), 20_000, id="released"), pytest.param(SeededNoise(7), 200_000, id="seeded")]
 
 

@@ -33,7 +33,7 @@ def permit() -> Permit:
     return simulated("test")
 
 
-def sources(released: int = 20_000) -> Any:
+def sources(released: int = 20_000) -> list[Any]:
     return [pytest.param(ReleasedNoise(), released, id="released"), pytest.param(SeededNoise(7), 200_000, id="seeded")]
 
 

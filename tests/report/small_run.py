@@ -9,6 +9,7 @@ import comity
 from comity.data import Encoding, clinic_schema, clinics, public_cohort
 from comity.privacy.accounting import gdp_epsilon, gdp_square
 from comity.protocols.softlabel import PublishedSoftLabel
+from comity.report.result import Result
 
 ENCODING = Encoding(clinic_schema("readmitted"), rows="normalised", intercept=True)
 AUXILIARY = ENCODING.encode_features(public_cohort(60))
@@ -18,7 +19,7 @@ def protocol(method: Any = "avg", classes: Any = ("no", "yes"), encoding: Any = 
     return PublishedSoftLabel(auxiliary=AUXILIARY, classes=classes, method=method, l2=0.01, encoding=encoding)
 
 
-def simulated(method: str = "avg", parties: int = 6, **changed: Any) -> Any:
+def simulated(method: str = "avg", parties: int = 6, **changed: Any) -> Result:
     options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "seed": 3, "grant": 2.5, "name": "triage <b>"} | changed
     frames = clinics(parties, 12)
     return comity.simulate(protocol(method), parties=frames, **options)

@@ -34,7 +34,7 @@ grant = 4.0
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Any:
+def study(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(clinic_schema("readmitted").to_toml())
     for name, frame in clinics(2, 30).items():
         frame.drop(columns="disposition").to_csv(tmp_path / f"{name}.csv", index=False)

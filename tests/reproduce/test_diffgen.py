@@ -60,7 +60,7 @@ def exact(values: Any, labels: Any, *, specialisations: int = 3, leaves: int = 1
 # Taxonomies.
 
 
-def leaves_below(group: Any) -> Any:
+def leaves_below(group: Any) -> set[Any]:
     return {group.values} if not group.below else set().union(*(leaves_below(one) for one in group.below))
 
 
@@ -154,7 +154,7 @@ def test_no_record_moves_a_score_by_more_than_one_and_all_move_the_same_way() ->
     town: Any = TAXONOMY.roots[1]
     parts = [(0, below(Interval(0.0, 1.0, 0.5))), (1, town.below), (1, town.below[0].below)]
 
-    def scores(points: Any) -> Any:
+    def scores(points: Any) -> np.ndarray:
         values, labels = as_records(points)
         return np.array([utility(ones, values[:, a], labels, 2) for a, ones in parts])
 
@@ -173,7 +173,7 @@ def test_counts_move_by_what_their_noise_is_scaled_for() -> None:
     values, labels = some(12)
     cuts = exact(values, labels).cuts
 
-    def counted(rows: Any, of: Any) -> Any:
+    def counted(rows: Any, of: Any) -> np.ndarray:
         return np.bincount(leaf_of(cuts, rows) * 2 + of, minlength=100)
 
     others, labels_of_others = some(20, seed=5)
@@ -230,7 +230,7 @@ def test_neighbours_are_no_clearer_than_charged(narrower: int, holds: bool) -> N
     others, labels = np.tile([[0.9, 3.0]], (4, 1)), np.zeros(4, np.int64)
     record = np.array([[0.1, 0.0]])
 
-    def seen(values: Any, of: Any) -> Any:
+    def seen(values: Any, of: Any) -> np.ndarray:
         out = []
         for _ in range(700):
             made = private(values, of, noise, found, narrower=narrower)

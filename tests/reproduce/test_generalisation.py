@@ -76,7 +76,7 @@ def test_a_private_fit_stands_beside_where_the_library_is_there(monkeypatch: pyt
         def fit(self, x: Any, y: Any) -> Any:
             return self
 
-        def predict_proba(self, x: Any) -> Any:
+        def predict_proba(self, x: Any) -> np.ndarray:
             return np.tile([0.4, 0.6], (len(x), 1))
 
     monkeypatch.setattr(generalisation_rows, "_diffprivlib", lambda name: Private)

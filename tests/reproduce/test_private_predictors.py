@@ -86,7 +86,7 @@ def test_perturbed_fits_of_neighbours_are_no_clearer_than_claimed(times: int, ho
     """One of three records on the line is replaced; a sixth of the noise is caught."""
     rows = np.array([[1.0], [1.0], [1.0]])
 
-    def fits(labels: Any, first: Any) -> Any:
+    def fits(labels: Any, first: Any) -> np.ndarray:
         return np.array(
             [
                 objective_perturbation(

@@ -161,7 +161,7 @@ def test_private_rows_use_the_noise_that_the_protocol_declares(
     """Every private draw but the wrong radius passes through the declared release with a noise of that scale."""
     split, used = split_of(stand_in, SMALL, 1), []
 
-    def watched(release: Any, index: Any, model: Any, who: Any, source: Any, once: Any) -> Any:
+    def watched(release: Any, index: Any, model: Any, who: Any, source: Any, once: Any) -> np.ndarray:
         assert isinstance(source, SeededNoise)
         used.append(release.scale(who).total * release.scale(who).grid)
         return perturbed(release, index, model, who, source, once)

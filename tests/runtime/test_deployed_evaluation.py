@@ -29,7 +29,7 @@ def measured(sites: Sites, **more: Any) -> Study:
     return sites.study(text=MEASURED, **more)
 
 
-def run(sites: Sites, study: Study) -> Any:
+def run(sites: Sites, study: Study) -> Outcome:
     """As a coordinator does it, over desks in this process."""
     desks = sites.desks()
     for desk in desks.values():

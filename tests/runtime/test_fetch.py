@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from comity.cli import main
 from comity.cli.deployed import JOURNAL, _begun, save_signed
 from comity.cli.run_folder import begin, describe, make_folder, read_begun
 from comity.federation.coordinator.journal import Journal
+from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.report.result import Result, load_result
 from comity.runtime.deployment.coordinating import coordinator
@@ -187,7 +187,7 @@ def test_what_stays_with_an_owner_is_in_its_results_and_in_no_message(
     seen: list[bytes] = []
     answered = Registry.answered
 
-    def listening(self: Registry, raw: bytes) -> Any:
+    def listening(self: Registry, raw: bytes) -> Answer:
         answer = answered(self, raw)
         seen.extend([raw, answer.reply])
         return answer

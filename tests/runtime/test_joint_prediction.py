@@ -14,9 +14,11 @@ import pytest
 from comity.cli import main
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.replies import Given
 from comity.federation.messages.ask import Ask
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.learn.released.classifiers import LinearClassifier
 from comity.runtime.records.gather import gather
@@ -90,12 +92,12 @@ def test_what_crosses_is_what_was_declared(columns: Any, monkeypatch: pytest.Mon
     opened: dict[str, Any] = {}
     answered, ask = Registry.answered, Parties.ask
 
-    def opening(self: Parties, *words: Any, **more: Any) -> Any:
+    def opening(self: Parties, *words: Any, **more: Any) -> dict[str, Given]:
         got = ask(self, *words, **more)
         opened.update({party: values["masked"] for party, values in got.items() if "masked" in values})
         return got
 
-    def listening(self: Registry, raw: bytes) -> Any:
+    def listening(self: Registry, raw: bytes) -> Answer:
         answer = answered(self, raw)
         seen.append((self.party, raw, answer.reply))
         return answer

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from comity.data import Records, clinic_schema, clinics, public_cohort
 from comity.errors import BadInput, DataError, StudyError
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.released import Total
 from comity.learn import from_estimator
 from comity.learn.voters.local_model import as_local_model, harden, local_votes
 from comity.protocols.softlabel import PublishedSoftLabel
@@ -68,7 +69,7 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> Any:
     seen = []
     original = Parties.sum
 
-    def listening(self: Any, *arguments: Any, **values: Any) -> Any:
+    def listening(self: Any, *arguments: Any, **values: Any) -> Total:
         total = original(self, *arguments, **values)
         seen.append(total)
         return total

@@ -46,7 +46,7 @@ def values_of(sites: Sites) -> set[str]:
     return found
 
 
-def run(sites: Sites) -> Any:
+def run(sites: Sites) -> tuple[dict[str, Any], dict[str, Any]]:
     study, desks = sites.study(), sites.desks()
     for desk in desks.values():
         approve(desk, desk.received(sites.packed(study)))

@@ -11,7 +11,7 @@ from comity.crypto.sealing.sealed import Identity
 from comity.errors import BadInput, ComityError, Malformed, Refused, StudyError
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
-from comity.runtime.site.inbox import Inbox
+from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.pack import _signed, pack, unpack
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.study.study import Study
@@ -19,7 +19,7 @@ from comity.runtime.study.study import Study
 from .sites import STUDY, Sites, keys_table
 
 
-def receive(sites: Sites, raw: bytes, name: str = "north") -> Any:
+def receive(sites: Sites, raw: bytes, name: str = "north") -> Arrival:
     site = SiteFile.load(sites.site(name))
     return Inbox(site.home).receive(raw, party=name, key=sites.identity(name).public, policy=site.policy)
 

@@ -23,6 +23,7 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.local import consortium
 from comity.runtime.records.gather import gather
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 from comity.runtime.study.study import Study
 from tests.federation.channels import WholeLocal
@@ -138,7 +139,7 @@ class Vanishing(WholeLocal):
         return super().carry(here)
 
 
-def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Any:
+def _simulated(study: Study, case: Case, ledgers: Mapping[str, Ledger], monkeypatch: pytest.MonkeyPatch) -> Outcome:
     material = gather(study)
     lost = tuple(f"p{k}" for k in range(case.parties - case.dropouts, case.parties))
     channel: type[Channel] = type("Losing", (Vanishing,), {"lost": lost})

@@ -24,6 +24,7 @@ from comity.privacy.mechanisms import Spherical
 from comity.report.card import card_text
 from comity.report.result import Result, load_result
 from comity.runtime.records.material import Material
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.grants import grants_of
 from comity.runtime.simulation.run import run_study
 from comity.runtime.simulation.simulate import simulate
@@ -79,7 +80,7 @@ class Summary(Protocol):
         site.contribute(site.features.mean(axis=0))
 
 
-def simulated(**more: Any) -> Any:
+def simulated(**more: Any) -> Outcome:
     return simulate(Summary(), parties=PARTIES, epsilon=1, unit="record", roles=ROLES, **more)
 
 

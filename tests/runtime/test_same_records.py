@@ -13,18 +13,20 @@ from comity.data import Records
 from comity.errors import Refused, StudyError
 from comity.learn.voters.predictions import Predictions
 from comity.runtime.records.gather import gather
+from comity.runtime.records.material import Material
 from comity.runtime.records.same_records import NAME, digests, require_same
 from comity.runtime.simulation.run import run_study
+from comity.runtime.study.study import Study
 from tests.report.small_studies import small_study
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Any:
+def study(tmp_path: Path) -> Study:
     return small_study("softlabel published method=avg", tmp_path)
 
 
 @pytest.fixture
-def material(study: Any) -> Any:
+def material(study: Any) -> Material:
     return gather(study)
 
 

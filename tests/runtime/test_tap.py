@@ -13,9 +13,11 @@ from comity.federation.coordinator.life import ready
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES, verify_reply
 from comity.federation.messages.sealed_channel import sealed
+from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.refusals import Refusals
+from comity.runtime.study.study import Study
 
 from .sites import NAMES, STUDY, TABLE, Sites, coordinated, whole_run
 
@@ -43,7 +45,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     answered = Registry.answered
 
-    def listening(self: Registry, raw: bytes) -> Any:
+    def listening(self: Registry, raw: bytes) -> Answer:
         answer = answered(self, raw)
         seen.extend([raw, answer.reply])
         return answer
@@ -59,7 +61,7 @@ def approved(sites: Sites, study: Any) -> dict[str, Tapped]:
     return {name: Tapped(desk) for name, desk in desks.items()}
 
 
-def entrusted(sites: Sites) -> Any:
+def entrusted(sites: Sites) -> Study:
     for name in NAMES:
         sites.write(name)
         path = sites.site(name)

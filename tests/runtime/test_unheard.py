@@ -13,7 +13,7 @@ from comity.runtime.site.runs import runs_of
 from .sites import approve, coordinated, whole_run
 
 
-def states(desk: Any) -> Any:
+def states(desk: Any) -> list[Any]:
     return [run.state for run in runs_of(desk.site.owner().ledger)]
 
 

@@ -19,6 +19,7 @@ from comity.federation.coordinator.released import perturbed
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
+from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
 from comity.reproduce.softlabel.har import wrong_radius
 
 from .consortia import all_alike, cohort, consortium, longest_model_l2, protocol
@@ -35,7 +36,7 @@ def public(width: int = WIDTH) -> np.ndarray:
     return x
 
 
-def worst(classes: int, method: str, width: int = WIDTH) -> Any:
+def worst(classes: int, method: str, width: int = WIDTH) -> PublishedSoftLabel:
     """The protocol at the penalty where one party moves its model furthest relative to the claim."""
     return protocol(classes, method, l2=longest_model_l2(classes) if method == "avg" else 10.0, public=public(width))
 

@@ -48,7 +48,7 @@ from .default_consortia import (
 )
 
 
-def named(records: Any) -> Any:
+def named(records: Any) -> dict[Any, Any]:
     return dict(zip(NAMES, records))
 
 
@@ -155,7 +155,7 @@ def usual_sizes(statistic: Any) -> Any:
     return sizes(parties)
 
 
-def sizes(parties: Any) -> Any:
+def sizes(parties: Any) -> dict[Any, Any]:
     """How many bytes each reply has, by path and party."""
     traffic = parties.journal.traffic(parties.study, RUN)
     return {(path, party): len(one.reply) for path, exchanges in traffic for party, one in exchanges.items()}
@@ -203,7 +203,7 @@ def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch
     kind, asked = type(protocol.choice(who).statistic), []
     contribute = kind.contribution
 
-    def breaking(self: Any, features: Any, *rest: Any) -> Any:
+    def breaking(self: Any, features: Any, *rest: Any) -> np.ndarray:
         asked.append(len(features))
         if len(features) == len(records[4]):
             raise ArithmeticError("singular")
@@ -219,12 +219,12 @@ def test_a_fit_that_fails_at_the_site_contributes_what_no_records_do(monkeypatch
 def test_votes_outside_the_simplex_count_as_even_ones(statistic: str) -> None:
     wrong = [[2.0, 0.0, 0.0], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    def half_wrong(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> Any:
+    def half_wrong(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> np.ndarray:
         out = np.tile([1.0, 0.0, 0.0], (len(auxiliary), 1))
         out[::2] = np.resize(wrong, (len(auxiliary) // 2, 3))
         return out
 
-    def evened(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> Any:
+    def evened(features: Any, labels_: Any, auxiliary: Any, classes: Any) -> np.ndarray:
         out = np.tile([1.0, 0.0, 0.0], (len(auxiliary), 1))
         out[::2] = 1 / 3
         return out

@@ -294,7 +294,7 @@ baselines = false
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Any:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(clinic_schema().to_toml())
     public_cohort(30).to_csv(tmp_path / "hidden.csv", index=False)
     pd.concat(clinics(3, 40).values()).to_csv(tmp_path / "records.csv", index=False)

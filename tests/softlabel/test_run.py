@@ -12,6 +12,7 @@ import pytest
 from comity.data import Records
 from comity.errors import BudgetExceeded
 from comity.federation.coordinator.life import run
+from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
@@ -30,11 +31,11 @@ from .consortia import NAMES, cohort, consortium, hosted, ordinary, protocol
 EMPTY = Records(np.zeros((0, 4)), np.zeros(0, np.int64))
 
 
-def named(records: Any) -> Any:
+def named(records: Any) -> dict[Any, Any]:
     return dict(zip(NAMES, records))
 
 
-def begun(method: Any, records: Any) -> Any:
+def begun(method: Any, records: Any) -> Parties:
     parties, _, _ = hosted(method, records)
     begin(parties)
     return parties

@@ -9,6 +9,7 @@ import numpy as np
 from comity.data import Records
 from comity.protocols.summary.auction.protocol import AuctionSummary
 from comity.protocols.summary.published.protocol import PublishedSummary
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 
 from .consortia import COLUMNS, ROLES, held
@@ -36,7 +37,7 @@ def published(own: dict[str, Records] | None = None, **more: Any) -> PublishedSu
     return PublishedSummary(**_known(own, {"seeds": SEEDS, **more}))
 
 
-def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Any:
+def ran(protocol: Any, records: dict[str, Records] | None = None, **more: Any) -> Outcome:
     """A simulated run; the same seed, study and run give the same one."""
     known: dict[str, Any] = {
         "epsilon": 4.0,

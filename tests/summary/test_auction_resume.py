@@ -40,7 +40,7 @@ class Sites:
     def run(self, **more: Any) -> Any:
         return ran(self.made(records=2), ledgers=self.ledgers, journal=self.folder / "journal.sqlite", **more)
 
-    def draws(self) -> Any:
+    def draws(self) -> dict[Any, Any]:
         return {
             name: [(one.release, one.index) for one in ledger.entries() if one.kind == "draw"]
             for name, ledger in self.ledgers.items()

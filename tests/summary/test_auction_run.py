@@ -222,7 +222,7 @@ def test_a_record_that_waited_long_enough_is_asked_for_and_none_is_sold_twice(mo
     told: list[tuple[str, int, int]] = []
     original = PublishedSummary.sell
 
-    def watched(self: Any, site: Any, ask: Any) -> Any:
+    def watched(self: Any, site: Any, ask: Any) -> dict[str, Any]:
         told.append((site.party, int(site.label), int(ask[0])))
         return original(self, site, ask)
 

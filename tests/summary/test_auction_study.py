@@ -18,7 +18,7 @@ SMALL = {"summary.records": 4, "summary.dimensions": 20, "simulation.baselines":
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("starter") / "archives"
     made.mkdir()
     write(made)
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
-def study(folder: Any, **more: Any) -> Any:
+def study(folder: Any, **more: Any) -> Study:
     return Study.load(
         folder / "study.toml", overrides={**SMALL, **{f"summary.{key}": one for key, one in more.items()}}
     )

@@ -21,14 +21,14 @@ from .consortia import COLUMNS, consortium, summary
 COUNT = 6000
 
 
-def told(release: Any, who: Any, one: Any, other: Any, *, parts: Any = None) -> Any:
+def told(release: Any, who: Any, one: Any, other: Any, *, parts: Any = None) -> float:
     """μ that a reader can tell two contributions by, whose difference it knows."""
     apart = one - other
     seen = [heard(release, who, value, seed, parts=parts, count=COUNT) for seed, value in ((1, one), (2, other))]
     return mu_lower_bound(*(view @ apart for view in seen), confidence=SURE)
 
 
-def far_apart(features: Any) -> Any:
+def far_apart(features: Any) -> list[Any]:
     """Two records of a small search whose moments are nearly as far apart as any."""
     rows = 20 * Stream.public("audit").normal((400, COLUMNS))
     each = np.array([moments.summed(row[None, :], features) for row in rows])

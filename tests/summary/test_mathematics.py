@@ -201,7 +201,7 @@ def test_exchanges_end_where_no_single_one_is_better_and_never_go_the_other_way(
     rows, target, gamma = _rows(30, 2), 0.3 + _rows(20, 2, "target"), 0.5
     attraction, gram = likeness(rows, target, gamma), _kernel(rows, rows, gamma)
 
-    def apart(places: Any) -> Any:
+    def apart(places: Any) -> float:
         return mmd2(rows[list(places)], target, gamma)
 
     first = herd_towards(rows, target, 6, gamma)

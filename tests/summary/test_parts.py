@@ -119,7 +119,7 @@ def test_more_than_there_is_can_not_be_dealt() -> None:
         quotas({"a": 1.0}, {"a": 3}, 4)
 
 
-def at_home(records: Any, weights: Any, count: Any) -> Any:
+def at_home(records: Any, weights: Any, count: Any) -> np.ndarray:
     features = FourierFeatures.drawn(COLUMNS, 20, 3.0, Stream.public("home"))
     seen = Spectrum(np.zeros(20), np.eye(20)[:, :3], np.ones(3))
     stream = Stream.public("home chance")

@@ -186,7 +186,7 @@ def test_an_owner_that_vanishes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 
     choose = OneShotSummary.choose
 
-    def vanishing(self: Any, site: Any, quota: Any) -> Any:
+    def vanishing(self: Any, site: Any, quota: Any) -> dict[str, Any]:
         if site.party == "ash":
             raise Refused("gone", code="stopped")
         return choose(self, site, quota)
@@ -204,7 +204,7 @@ def test_an_owner_that_sends_another_number_than_its_quota_is_lost(monkeypatch: 
 
     choose = OneShotSummary.choose
 
-    def short(self: Any, site: Any, quota: Any) -> Any:
+    def short(self: Any, site: Any, quota: Any) -> dict[Any, Any]:
         given = choose(self, site, quota)["chosen"]
         return {"chosen": {name: values[: max(0, quota - 1)] for name, values in given.items()}}
 

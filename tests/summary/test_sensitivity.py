@@ -19,7 +19,7 @@ from comity.protocols.summary.spectrum import MOST, Spectrum
 from .consortia import COLUMNS, consortium, held, summary
 
 
-def vector(phi: Any) -> Any:
+def vector(phi: Any) -> np.ndarray:
     return np.concatenate([upper_triangle(phi[None, :]), moments.MEAN * phi])
 
 

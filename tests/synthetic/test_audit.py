@@ -48,7 +48,7 @@ def views(release: Any, who: Any, values: Any, seed: Any, *, parts: Any = None, 
 
 def measured(
     built: Any, who: Any, *, parts: Any = None, stretched: float = 1.0, one: Any = None, other: Any = None
-) -> Any:
+) -> float:
     release = built.declare(who)["counts"]
     first, second = (one, other) if one is not None else pair(built, who, who.neighbours.value)
     apart = stretched * (first - second)
@@ -107,7 +107,7 @@ def test_marginals_after_agreement_lose_no_more() -> None:
     first, second = pair(built, who, "add-remove")
     claimed = claimed_mu(release)
 
-    def totals(values: Any, seed: Any) -> Any:
+    def totals(values: Any, seed: Any) -> np.ndarray:
         deviation = layout.deviations(release.opened_deviation(who, who.size))
         seen = views(release, who, values, seed, count=3000)
         return np.array([agree(layout, layout.tables(view), deviation).pairs[0, 1][0, 0] for view in seen])

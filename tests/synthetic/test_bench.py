@@ -22,7 +22,7 @@ folder = os.environ.get("COMITY_DATA", "")
 
 
 @pytest.fixture(scope="module")
-def split() -> Any:
+def split() -> Split:
     method = SyntheticData(schema=schema(), rows=3000)
     return Split.of(method, method.encoding.encode(frame(3000)).records)
 
@@ -43,7 +43,7 @@ def test_an_anchor_that_gives_the_records_themselves_is_nearer_than_any_private_
 def test_an_anchor_of_noise_is_judged_to_be_noise(split: Any) -> None:
     chance = np.random.default_rng(0)
 
-    def noise(codes: Any, sizes: Any, epsilon: Any, delta: Any) -> Any:
+    def noise(codes: Any, sizes: Any, epsilon: Any, delta: Any) -> np.ndarray:
         return np.column_stack([chance.integers(0, size, len(codes)) for size in sizes])
 
     found = {row["case"].partition(", ")[2]: row for row in compared(split, 1.0, 3, {"noise": noise})}

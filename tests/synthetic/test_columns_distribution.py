@@ -20,6 +20,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.artefact import SyntheticDataset
 from comity.protocols.synthetic.fidelity import total_variation
 from tests.vertical.consortia import hosted
 
@@ -30,13 +31,13 @@ ROWS = 240
 LOSSES: dict[str, Any] = {"delta": Approx(1.0, 1e-6), "pure": Pure(1.0)}
 
 
-def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> Any:
+def by_columns(seed: Any, products: Any, loss: Any, rows: Any) -> SyntheticDataset:
     tried = built(3, products=products, model="mixture")
     who = among(tried, LOSSES[loss])
     return tried.present({"tables": opened(tried, who, people(rows), SeededNoise(seed))}, who)
 
 
-def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> Any:
+def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLACE) -> SyntheticDataset:
     tried = SyntheticData(schema=schema(), rows=rows, model="mixture")
     who = replace(among(built(3), LOSSES[loss]), neighbours=neighbours)
     whole = tried.encoding.encode(people(rows)).records
@@ -49,7 +50,7 @@ def by_rows(seed: Any, loss: Any, rows: Any, neighbours: Any = Neighbours.REPLAC
 
 
 @cache
-def found(how: Any, loss: Any, runs: int = 3) -> Any:
+def found(how: Any, loss: Any, runs: int = 3) -> list[Any]:
     """Datasets of several runs: by rows, by rows of records that come and go, or by a method of products."""
     if how == "rows":
         return [by_rows(seed, loss, ROWS) for seed in range(runs)]
@@ -58,7 +59,7 @@ def found(how: Any, loss: Any, runs: int = 3) -> Any:
     return [by_columns(1000 + seed, how, loss, ROWS) for seed in range(runs)]
 
 
-def gaps(datasets: Any) -> Any:
+def gaps(datasets: Any) -> np.ndarray:
     tried = built(3, model="mixture")
     return np.concatenate(
         [one.counts.values - one.counts.counting.layout.count(_cells(tried, people(ROWS))) for one in datasets]
@@ -125,7 +126,7 @@ def test_rows_are_as_true_as_those_by_rows() -> None:
     """Two-way total variation of the rows against the records."""
     truth = _cells(built(3), people(3000)).astype(np.int64)
 
-    def distance(one: Any) -> Any:
+    def distance(one: Any) -> float:
         made = one.counts.counting.encoding.encode(one.frame).records.features.astype(np.int64)
         return total_variation(one.counts.counting, made, truth, 2)
 

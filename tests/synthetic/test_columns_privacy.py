@@ -38,11 +38,11 @@ def tiny(held: Any = OWNERS[0], **options: Any) -> SyntheticColumns:
     return SyntheticColumns(schema=TINY, columns=held, most=1 << 10, **options)
 
 
-def one_hots(holding: Holding, codes: Any) -> Any:
+def one_hots(holding: Holding, codes: Any) -> dict[Any, Any]:
     return {party: holding.one_hot(codes[:, list(places)], party) for party, places in holding.places.items()}
 
 
-def products(holding: Holding, codes: Any) -> Any:
+def products(holding: Holding, codes: Any) -> dict[Any, Any]:
     """Exact products across owners, in their units."""
     columns = one_hots(holding, codes)
     return {
@@ -51,7 +51,7 @@ def products(holding: Holding, codes: Any) -> Any:
     }
 
 
-def shared(holding: Holding, layout: Layout, codes: Any, off: Any = None) -> Any:
+def shared(holding: Holding, layout: Layout, codes: Any, off: Any = None) -> np.ndarray:
     """The opened counts of these records, by the parties' own shares: products in clear, split by chance, each entry
     across owners `off` by so many units."""
     chance, columns = np.random.default_rng(0), one_hots(holding, codes)
@@ -131,7 +131,7 @@ def pair(tried: Any, who: Any, replaced: bool = True) -> Any:
     return shared(tried.holding, layout, np.vstack([others, [0, 0, 0]])), shared(tried.holding, layout, last)
 
 
-def measured(tried: Any, who: Any, *, parts: Any = None, stretched: float = 1.0) -> Any:
+def measured(tried: Any, who: Any, *, parts: Any = None, stretched: float = 1.0) -> float:
     release = tried.declare(who)["counts"]
     first, second = pair(tried, who)
     apart = stretched * (first - second)

@@ -13,6 +13,7 @@ from comity.crypto.products import dealer_product, rlwe_plan
 from comity.data import Records
 from comity.errors import ComityError, DataError, SiteLost, StudyError
 from comity.federation.coordinator.life import run
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.protection import Summed
 from comity.federation.subprotocols import product
 from comity.privacy.loss import Approx, Pure
@@ -160,7 +161,7 @@ def test_at_no_colluders_no_party_reads_the_counts() -> None:
     assert len(out.presented) == 60 and all(found is None for found in out.presented_to.values())
 
 
-def terms(tried: Any, **changed: Any) -> Any:
+def terms(tried: Any, **changed: Any) -> Consortium:
     from dataclasses import replace
 
     return replace(among(tried), **changed)

@@ -28,7 +28,7 @@ LEAST = 20 << (2 * PLACES)
 
 
 @pytest.fixture
-def letters(monkeypatch: pytest.MonkeyPatch) -> Any:
+def letters(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
     """What each party opened of what others sealed to it."""
     found: dict[Any, Any]
     found, original = {}, Mailbox.open
@@ -42,7 +42,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Any:
     return found
 
 
-def across(tried: Any, who: Any, given: Any) -> Any:
+def across(tried: Any, who: Any, given: Any) -> np.ndarray:
     """Exact tables across owners in product units: plain, weighted, and as they stand in the words of a sum."""
     layout, units = tried.counting(who).layout, np.int64(1) << (2 * PLACES)
     whole = exact(tried, who, given).astype(np.int64)

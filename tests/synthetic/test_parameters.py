@@ -38,7 +38,7 @@ memory = {memory}
 """
 
 
-def study(folder: Any, own: str = "rows = 600", privacy: str = "delta = 1e-6", memory: float = 1.0) -> Any:
+def study(folder: Any, own: str = "rows = 600", privacy: str = "delta = 1e-6", memory: float = 1.0) -> Study:
     frame(600).to_parquet(folder / "records.parquet")
     (folder / "schema.toml").write_text(schema().to_toml())
     (folder / "study.toml").write_text(STUDY.format(own=own, privacy=privacy, memory=memory))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
 
 from comity.entropy import Stream
 from comity.protocols.synthetic import balance, mixture, passes, rows
-from comity.protocols.synthetic.consistent import agree, determined
+from comity.protocols.synthetic.consistent import Consistent, agree, determined
 from comity.protocols.synthetic.layout import Layout
 from comity.protocols.synthetic.mixture import Mixture
 from comity.protocols.synthetic.synthesis import Synthesis
@@ -24,7 +23,7 @@ def off(layout: Layout, model: Mixture, codes: np.ndarray) -> float:
     return float(np.mean(gaps))
 
 
-def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> Any:
+def noisy(layout: Layout, codes: np.ndarray, sigma: float, seed: int) -> Consistent:
     values = layout.count(codes) + np.random.default_rng(seed).normal(0, sigma, layout.counts)
     return agree(layout, layout.tables(values), layout.deviations(sigma))
 

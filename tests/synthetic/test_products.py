@@ -55,7 +55,7 @@ def released(seed: int, own: pd.DataFrame, deviation: float = 60.0, of: Schema =
 OWN = trial(20_000)
 
 
-def by_name(table: Any) -> Any:
+def by_name(table: Any) -> dict[Any, Any]:
     return {row[:-2]: row[-2:] for row in table.rows}
 
 

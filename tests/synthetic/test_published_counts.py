@@ -28,14 +28,14 @@ DRAWS, LEVELS = 20_000, 3
 SHAPE = drawn((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))
 
 
-def counted(values: Any) -> Any:
+def counted(values: Any) -> np.ndarray:
     """Of the root, its two children and their four, for a tree whose thresholds no record moves."""
     rows = np.asarray(values)[:, None]
     tree = grown(SHAPE, rows, np.zeros(len(rows), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=lambda c: c)
     return level_counts(SHAPE, tree.path(rows), LEVELS)
 
 
-def told(one: Any, other: Any, budget: Any, seed: Any) -> Any:
+def told(one: Any, other: Any, budget: Any, seed: Any) -> float:
     """What whoever sees the counts can tell `one` from `other` by, measured on many draws of either."""
     noise, seen = SeededNoise(seed), []
     for counts in (one, other):

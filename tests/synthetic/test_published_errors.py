@@ -23,7 +23,7 @@ TARGETS: dict[str, Any] = {
 }
 
 
-def split(kind: Any, count: int = 3000) -> Any:
+def split(kind: Any, count: int = 3000) -> tuple[Schema, Records, Records]:
     chance = np.random.default_rng(0)
     age = chance.uniform(0, 100, count)
     y = {

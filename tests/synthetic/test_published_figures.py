@@ -32,12 +32,12 @@ def stand_in(count: int = 1500) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def agents() -> Any:
+def agents() -> Agents:
     return Agents.of(stand_in(), SCHEMA, 8)
 
 
 @pytest.fixture(scope="module")
-def by_number() -> Any:
+def by_number() -> Agents:
     frame = stand_in(600)
     schema = Schema(SCHEMA.columns, Bounded("cost", 0, 100))
     return Agents.of(frame.assign(cost=frame["age"]), schema, 4)

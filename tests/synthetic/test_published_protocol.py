@@ -14,6 +14,7 @@ from comity.artefacts.artefact import load_artefact, save_artefact
 from comity.data import Bounded, Categorical, Classes, Numeric, Schema
 from comity.errors import StudyError
 from comity.federation.coordinator.life import run
+from comity.federation.declaring.consortium import Consortium
 from comity.federation.messages.codec import decode
 from comity.federation.plan import plan
 from comity.privacy.loss import Pure
@@ -22,6 +23,7 @@ from comity.protocols.parameters import Setting
 from comity.protocols.synthetic.published.parameters import PublishedKeys
 from comity.protocols.synthetic.published.protocol import PublishedSynthetic
 from comity.runtime.local.stacks import require_stacks
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import STUDY, answer, ask_for, consortium, host, setup
 
@@ -46,14 +48,14 @@ def small(schema: Any = SCHEMA, **more: Any) -> PublishedSynthetic:
     return PublishedSynthetic(schema=schema, **{"depth": 4, "levels": 3, "leaves": 60, **more})
 
 
-def simulated(protocol: Any, count: int = 3, **more: Any) -> Any:
+def simulated(protocol: Any, count: int = 3, **more: Any) -> Outcome:
     schema = protocol.schema
     parties = {f"site-{k}": frame(k, schema=schema) for k in range(count)}
     options = {"epsilon": 1.0, "unit": "record", "neighbours": "add-remove", "seed": 1, "schema": schema, **more}
     return simulate(protocol, parties=parties, **options)
 
 
-def terms(**more: Any) -> Any:
+def terms(**more: Any) -> Consortium:
     options = {"loss": Pure(1), "neighbours": Neighbours.ADD_REMOVE, "dropouts": 0, **more}
     return replace(consortium(), **options)
 
@@ -147,7 +149,7 @@ def test_shapes_are_public_chance_and_another_seed_gives_others() -> None:
 # At a site.
 
 
-def draws(one: Any) -> Any:
+def draws(one: Any) -> list[Any]:
     return [entry.release for entry in one.store.ledger.entries() if entry.kind == "draw"]
 
 

@@ -23,7 +23,7 @@ from comity.protocols.synthetic.published.tree import Tree, level_counts
 ATTRIBUTES = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 
 
-def stream(*label: Any) -> Any:
+def stream(*label: Any) -> Stream:
     return Stream.public("test", *label)
 
 

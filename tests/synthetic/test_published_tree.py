@@ -21,8 +21,8 @@ from comity.privacy.unit import Neighbours
 from comity.protocols.synthetic.published.attributes import Attribute, Attributes
 from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.growing import grown
-from comity.protocols.synthetic.published.shape import PASSES, drawn
-from comity.protocols.synthetic.published.tree import Boxes, candidates, class_counts, level_counts, scores
+from comity.protocols.synthetic.published.shape import PASSES, Shape, drawn
+from comity.protocols.synthetic.published.tree import Boxes, Tree, candidates, class_counts, level_counts, scores
 
 MIXED = (Attribute("x", 0), Attribute("y", 1), Attribute("colour", 2, 3), Attribute("yes", 5, 2))
 CENSUS = (
@@ -32,7 +32,7 @@ CENSUS = (
 BOTH = (Neighbours.ADD_REMOVE, Neighbours.REPLACE)
 
 
-def shaped(attributes: Any = MIXED, depth: int = 4, candidates: int = 3, leaves: int = 10_000, seed: int = 0) -> Any:
+def shaped(attributes: Any = MIXED, depth: int = 4, candidates: int = 3, leaves: int = 10_000, seed: int = 0) -> Shape:
     stream = Stream.public("test", seed)
     return drawn(attributes, depth=depth, candidates=candidates, leaves=leaves, stream=stream)
 
@@ -99,7 +99,7 @@ def test_a_shape_of_nothing_is_refused(depth: int, candidates: int, leaves: int)
 # Growing, beside the definition.
 
 
-def by_definition(shape: Any, tree: Any, record: Any) -> Any:
+def by_definition(shape: Any, tree: Any, record: Any) -> int:
     """The leaf of one record, by walking down its boxes."""
     place = 0
     for level, thresholds in zip(shape.levels, tree.thresholds):
@@ -211,7 +211,7 @@ def test_noise_with_a_delta_is_refused() -> None:
 # Audits.
 
 
-def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, *, narrower: int = 1) -> Any:
+def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, *, narrower: int = 1) -> Tree:
     """A private tree as a site grows it; `narrower` draws the noise for so many times the loss."""
     loud = Budget(budget.epsilon * narrower, budget.depth, budget.levels, budget.neighbours)
     return grown(
@@ -224,7 +224,7 @@ def private_tree(values: Any, labels: Any, noise: Any, budget: Any, shape: Any, 
     )
 
 
-def seen_of_the_record(grow: Any, times: Any) -> Any:
+def seen_of_the_record(grow: Any, times: Any) -> np.ndarray:
     """Of each tree, the noisy count of the record's class in its leaf, and on which side of it the threshold is."""
     found = []
     for _ in range(times):
@@ -259,7 +259,7 @@ def test_a_replaced_record_costs_what_is_charged_for_it_and_more_than_one_that_c
     shape, budget = shaped(ONE, depth=2, candidates=1, seed=2), Budget(Decimal(8), 2, 3, neighbours)
     values, noise = np.full((3, 1), 1e-9), SeededNoise(3)
 
-    def seen(labels: Any) -> Any:
+    def seen(labels: Any) -> np.ndarray:
         trees = (private_tree(values, np.array(labels), noise, budget, shape) for _ in range(4000))
         return np.array([np.clip(one.counts[0, 1], 0, 3) - np.clip(one.counts[0, 0], 0, 3) for one in trees], float)
 
@@ -285,7 +285,7 @@ def test_candidates_come_from_the_schema_and_those_of_the_data_would_tell_neighb
         assert {float(tree.thresholds[0][0]) for tree in trees} == possible
 
 
-def leaves_if_empty_nodes_stop(shape: Any, values: Any) -> Any:
+def leaves_if_empty_nodes_stop(shape: Any, values: Any) -> int:
     """What must not be: how many leaves a tree has whose empty nodes are not split."""
     tree = grown(shape, values, np.zeros(len(values), np.int64), 2, choose=lambda n, s: s[:, 0] * 0, noise=exact)
     path, stopped = tree.path(values), 0

@@ -27,6 +27,7 @@ from comity.protocols.synthetic import SyntheticData, second_round
 from comity.protocols.synthetic.layout import LAPLACE, Layout
 from comity.protocols.synthetic.second_round import PAIRS, Recount
 from comity.report.result import Result, load_result
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium as rostered
 from tests.averaging.default_consortium import parties
@@ -51,7 +52,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_round, "PAIRS", 2)
 
 
-def held_by(built: Any, size: int = 20) -> Any:
+def held_by(built: Any, size: int = 20) -> dict[Any, Any]:
     return {name: records(built, size + k, k) for k, name in enumerate(TOY[:5])}
 
 
@@ -259,7 +260,7 @@ def replace_rows(whole: Any, rows: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def presented() -> Any:
+def presented() -> Outcome:
     held = {name: frame(300, k) for k, name in enumerate(NAMES[:3])}
     return simulate(SyntheticData(**TWICE), parties=held, **SMALL)
 
@@ -302,7 +303,7 @@ def test_error_bars_are_drawn_with_the_deviation_of_each_table(presented: Any) -
     counts = presented.presented.counts
 
     class Ones:
-        def normal(self, shape: Any) -> Any:
+        def normal(self, shape: Any) -> np.ndarray:
             return np.ones(shape)
 
     layout = counts.counting.layout
@@ -353,7 +354,9 @@ def test_naive_bayes_has_no_other_pairs_to_count_again(how: Any) -> None:
 # What a reader of both rounds can tell.
 
 
-def told(built: Any, who: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False) -> Any:
+def told(
+    built: Any, who: Any, rows: Any, seed: Any, count: Any, *, stretched: float = 1.0, whole: bool = False
+) -> list[tuple[Any, list[tuple[Any, ...]]]]:
     """The likelihood ratio of both rounds, the second of pairs that the first chose, over `count` runs. `stretched`
     counts the record so many times; with `whole` each round spends all of the loss."""
     declared = built.declare(who)
@@ -392,7 +395,7 @@ def test_both_rounds_together_lose_no_more_than_is_debited_for_them(monkeypatch:
     rows = (others, np.vstack([others, [0, 0, 0, 0]]))
     claimed = sqrt(float(gaussian_budget(who.loss).square))
 
-    def measured(**how: Any) -> Any:
+    def measured(**how: Any) -> float:
         (one, chosen), (other, also) = told(built, who, rows, 5, 20_000, **how)
         # The choice really varies, and is no clearer than the counts that it is made from.
         assert len(set(chosen)) == len(set(also)) == 3

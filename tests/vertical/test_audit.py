@@ -42,7 +42,7 @@ def furthest(tried: Any) -> Any:
     return found[pair[0]], found[pair[1]]
 
 
-def scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0, seed: int = 0) -> Any:
+def scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0, seed: int = 0) -> list[Any]:
     """Log-likelihood ratios of the sum with `parts_left` parts of the noise, under either neighbour."""
     release = tried.moments(who.loss)
     scale, noise = release.scale(who), release.noise

@@ -146,7 +146,7 @@ def test_blocks_are_for_laplace_noise_and_not_beside_wishes_from_the_top() -> No
         both.declare(consortium(both, Pure(5)))
 
 
-def ratios(tried: Any, who: Any, weight: Any, inside: Any) -> Any:
+def ratios(tried: Any, who: Any, weight: Any, inside: Any) -> list[Any]:
     """Log-likelihood ratios of a block's opened entries under the two records that move it furthest."""
     release = tried.moments(who.loss)
     scale = release.scale(who)

@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from comity.data import Bounded, Numeric, Schema
+from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -38,7 +39,7 @@ def rows() -> pd.DataFrame:
     return pd.DataFrame({name: generator.uniform(-1, 1, ROWS) for name in (*NAMES, "y")})
 
 
-def terms(tried: Any, colluders: Any) -> Any:
+def terms(tried: Any, colluders: Any) -> Consortium:
     return consortium(tried, Pure(1) if tried.pure else Approx(1, 1e-5), colluders=colluders)
 
 
@@ -52,7 +53,7 @@ def errors(parties: Any, colluders: Any, *, pure: Any) -> Any:
 
 
 @cache
-def centralised(*, pure: Any) -> Any:
+def centralised(*, pure: Any) -> np.ndarray:
     """A trusted curator's noise on the same entries: one whole draw, no parts."""
     tried = owned_by(2, pure=pure)
     release = tried.moments(terms(tried, 0).loss)

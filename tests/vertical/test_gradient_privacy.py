@@ -33,19 +33,19 @@ from .test_gradients import ROWS, columns_of, protocol
 from .test_sensitivity import every_record
 
 
-def everything(tried: Any) -> Any:
+def everything(tried: Any) -> dict[Any, Any]:
     """Every record on a coarse grid of the schema, as each party's columns."""
     rows = every_record(tried.layout)
     return {party: rows[:, tried.layout.places(party)] for party in tried.columns}
 
 
-def whitenings(tried: Any, generator: Any, size: Any) -> Any:
+def whitenings(tried: Any, generator: Any, size: Any) -> dict[Any, Any]:
     """Matrices that a coordinator might send, honest or not."""
     rounds = tried.descent
     return {party: size * generator.normal(size=(width + 1, width)) for party, width in rounds.widths.items()}
 
 
-def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> Any:
+def single_sums(tried: Any, weights: Any, intervals: Any, whitening: Any) -> np.ndarray:
     """Σ u (s(z) − y + ½) of each single record: the rows of the instruments times their residuals."""
     rounds, columns = tried.descent, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
@@ -68,7 +68,7 @@ def furthest(found: Any) -> Any:
     return float(np.sqrt(apart.max())), found[at[0]], found[at[1]]
 
 
-def worst(tried: Any, tries: Any) -> Any:
+def worst(tried: Any, tries: Any) -> tuple[float, None, None]:
     """The furthest pair over many messages of a coordinator."""
     generator, best = np.random.default_rng(5), (0.0, None, None)
     for number in range(tries):
@@ -149,7 +149,7 @@ def opposite(tried: Any) -> Any:
     return furthest(found)[1:]
 
 
-def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> Any:
+def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> list[Any]:
     """Likelihood scores of a round's opened sum with `parts_left` parts of the noise, under either neighbour."""
     release = tried.gradient(who.loss)
     scale, noise = release.scale(who), release.noise
@@ -166,7 +166,7 @@ def audit_scores(tried: Any, who: Any, parts_left: Any, shrink: float = 1.0) -> 
     return out
 
 
-def allowed(tried: Any, who: Any) -> Any:
+def allowed(tried: Any, who: Any) -> float:
     """ε at δ = 1e-5 of one round's μ, for a Gaussian mechanism."""
     return gdp_epsilon(float(tried.gradient(who.loss).loss.square), 1e-5)
 
@@ -193,7 +193,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     seen_weights: list[Any]
     seen_weights, carry = [], parties.channel.carry
 
-    def watched(messages: Any) -> Any:
+    def watched(messages: Any) -> dict[str, bytes]:
         for message in messages.values():
             found = _arrays(decode(message[:-64]))
             seen_weights.extend(one for one in found if one.dtype == np.float64 and one.size == tried.descent.size)
@@ -202,7 +202,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     cast(Any, parties.channel).carry = watched
     take, taken = Site.take, {}
 
-    def taking(site: Any, name: Any, senders: Any = None) -> Any:
+    def taking(site: Any, name: Any, senders: Any = None) -> dict[str, Any]:
         found = taken[site.party, name] = take(site, name, senders)
         return found
 
@@ -230,7 +230,7 @@ def test_no_participant_sees_a_partial_score_a_response_or_an_exact_gradient(mon
     forbidden = np.unique(units[np.abs(units) > 1]).view(np.uint64)
     assert len(forbidden) > 100
 
-    def close(words: Any) -> Any:
+    def close(words: Any) -> bool:
         """Whether a word is a response or a sum but for rounding."""
         values = words.reshape(-1)[:2000].astype(np.uint64).view(np.int64).astype(np.float64)
         return any(np.isclose(values[:, None], one[None, :30], rtol=1e-3, atol=0).any() for one in near)
@@ -275,7 +275,7 @@ def _arrays(value: Any) -> Any:
 # Without a dealer.
 
 
-def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any) -> Any:
+def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generator: Any) -> np.ndarray:
     """Of each single record, what two parties multiply: a score that is split anywhere, entries rounded."""
     rounds, columns = tried.descent, everything(tried)
     units = {party: rounds.features(own, party) for party, own in columns.items()}
@@ -298,7 +298,7 @@ def ring_sums(tried: Any, weights: Any, intervals: Any, whitening: Any, generato
     return np.unique(np.hstack(found), axis=0)
 
 
-def worst_on_rings(tried: Any, tries: Any) -> Any:
+def worst_on_rings(tried: Any, tries: Any) -> float:
     generator, best = np.random.default_rng(6), 0.0
     for number in range(tries):
         weights = 10.0 ** generator.uniform(-1, 3) * generator.normal(size=tried.descent.size)
@@ -365,7 +365,7 @@ def test_without_a_dealer_no_participant_sees_a_partial_score_a_response_or_an_e
     take, taken, contributed = Site.take, {}, {}
     contribute = Site.contribute
 
-    def taking(site: Any, name: Any, senders: Any = None) -> Any:
+    def taking(site: Any, name: Any, senders: Any = None) -> dict[str, Any]:
         found = take(site, name, senders)
         taken.update({(site.party, name, sender): value for sender, value in found.items()})
         return found

@@ -47,7 +47,7 @@ def protocol(parties: int = 2, **options: Any) -> GradientRegression:
     return GradientRegression(quadratic=quadratic(parties, **{"products": "dealer", **options}), **rounds)
 
 
-def columns_of(tried: Any, frame: Any) -> Any:
+def columns_of(tried: Any, frame: Any) -> dict[Any, Any]:
     return {party: tried.layout.matrix(own, party) for party, own in parts(tried, frame).items()}
 
 
@@ -57,7 +57,7 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, who: Any = None) -> An
     parties, hosts = hosted(tried, parts(tried, frame), who, noise or NoNoise())
     before, opened, inner = [], [], Descent.step
 
-    def watched(self: Any, values: Any) -> Any:
+    def watched(self: Any, values: Any) -> Descent:
         before.append(self)
         opened.append(values / np.sqrt(tried.descent.size))
         return inner(self, values)
@@ -70,7 +70,7 @@ def secure_run(tried: Any, frame: Any, noise: Any = None, who: Any = None) -> An
     return released, before, opened, parties, hosts
 
 
-def sums_of(tried: Any, columns: Any, descent: Any) -> Any:
+def sums_of(tried: Any, columns: Any, descent: Any) -> np.ndarray:
     return InOnePlace(tried.descent, columns, tried.whitening(descent)).sums(descent.weights, tried.intervals(descent))
 
 

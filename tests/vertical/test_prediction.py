@@ -23,7 +23,7 @@ def prediction(parties: int = 2, **options: Any) -> JointPrediction:
     return JointPrediction(schema=schema(identifier=identifier), columns=HELD[parties], coef=coef, **options)
 
 
-def new(tried: Any, frame: Any) -> Any:
+def new(tried: Any, frame: Any) -> dict[Any, Any]:
     return {party: tried.encoding_of(party).encode(frame).records for party in tried.columns}
 
 

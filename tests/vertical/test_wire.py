@@ -10,6 +10,7 @@ from comity.crypto.products.dealer_combination import matrix_mask
 from comity.entropy import derive
 from comity.federation.coordinator.life import begin
 from comity.federation.messages.codec import decode
+from comity.federation.owner.site import Site
 from comity.protocols.vertical.dealt_rounds import DealtRounds
 from tests.federation.wire import pieces, recorded
 from tests.support.noise import NoNoise
@@ -44,7 +45,7 @@ def test_no_byte_of_a_matrix_seed_or_a_rounds_hand_crosses_in_clear() -> None:
     np.testing.assert_array_equal(found, cast(DealtRounds, tried.descent)._lines(_site(hosts["ash"])))
 
 
-def _site(host: Any) -> Any:
+def _site(host: Any) -> Site:
     from comity.federation.messages.paths import StepPath
     from comity.federation.owner.site import Site
 

@@ -24,6 +24,7 @@ from comity.runtime.deployment.deployed import hand_over, run_deployed
 from comity.runtime.nats import endpoint
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.frames import Frame
+from comity.runtime.results.outcome import Outcome
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.study.study import Study
 from tests.federation.toy import ask_for
@@ -127,7 +128,7 @@ class Attacked:
     def hand_over(self, study: Study) -> None:
         hand_over(study, keys=self.sites.coordinator, channel=self.channel, patience=PATIENCE)
 
-    def run(self, study: Study, run: str | None = None, **more: Any) -> Any:
+    def run(self, study: Study, run: str | None = None, **more: Any) -> Outcome:
         run = run or self.new_run()
         journal = self.sites.folder / f"{run.rpartition('/')[2]}.journal"
         asked = {"keys": self.sites.coordinator, "journal": journal, "channel": self.channel, "patience": PATIENCE}

@@ -29,7 +29,7 @@ def inbox(attacked: Any) -> Iterator[Any]:
     """Nothing of what is tried is left in north's folder."""
     folder = attacked.sites.home("north")
 
-    def there() -> Any:
+    def there() -> set[Any]:
         return {path for path in folder.rglob("*") if "refusals" not in path.name and ".ledger" not in path.name}
 
     before = there()

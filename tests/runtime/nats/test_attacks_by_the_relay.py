@@ -92,7 +92,7 @@ def test_an_ask_that_the_relay_made_is_refused(row: Any, attacked: Any) -> None:
     assert decoded(boxes.opened("north", reply)) == {"refused": row.told, "key": ""} and attacked.sees(row.sees)
 
 
-def replies(attacked: Any, since: Any) -> Any:
+def replies(attacked: Any, since: Any) -> list[Any]:
     found = [one.frame for one in attacked.operator.carried[since:] if one.subject == "comity.reply.north"]
     return [bytes(frame.body[16:]) for frame in found if frame.kind is Kind.REPLY]
 
@@ -160,7 +160,7 @@ def test_a_reply_that_the_relay_made_counts_for_nothing(
     go, begun = threading.Event(), threading.Event()
     received = Desk.submitted
 
-    def slow(self: Any, raw: Any) -> Any:
+    def slow(self: Any, raw: Any) -> bytes:
         begun.set()
         assert go.wait(20)
         return received(self, raw)
@@ -237,7 +237,7 @@ def test_a_message_that_is_not_what_was_announced_is_dropped(row: Any, attacked:
     assert b"u" * 16 not in attacked.ends[0].desk._open
 
 
-def sizes(one: Any) -> Any:
+def sizes(one: Any) -> list[Any]:
     """Bytes of every ask and reply of a run of the study, by subject. Beats, which say the same again without its
     message, are left out."""
     start = len(one.operator.carried)

@@ -165,18 +165,18 @@ def test_a_revoked_member_is_out(row: Any, members: Any) -> None:
 # Who may hear and say what.
 
 
-def _listening(*subjects: Any) -> Any:
+def _listening(*subjects: Any) -> list[Any]:
     return [lambda client, subject=subject: client.subscribe(subject) for subject in subjects]
 
 
-def _saying(*subjects: Any) -> Any:
+def _saying(*subjects: Any) -> list[Any]:
     return [lambda client, subject=subject: client.publish(subject, b"forged") for subject in subjects]
 
 
 LISTEN, SPEAK = "Permissions Violation for Subscription", "Permissions Violation for Publish"
 
 
-def each(row: Any, said: Any) -> Any:
+def each(row: Any, said: Any) -> bool:
     """Every single try was refused with these words."""
     return bool(said) and all(row.told.lower() in one.lower() for one in said)
 

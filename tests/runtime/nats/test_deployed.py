@@ -55,7 +55,7 @@ def served(sites: Any, tmp_path: Path) -> Iterator[Any]:
     loopback.stop()
 
 
-def left(desk: Any) -> Any:
+def left(desk: Any) -> list[Any]:
     return [str(account) for account in desk.site.owner().ledger.summary()]
 
 
@@ -206,7 +206,7 @@ class Deployed:
             except sqlite3.OperationalError:
                 return 0
 
-    def charges(self) -> Any:
+    def charges(self) -> dict[Any, Any]:
         """How many runs each ledger was charged for."""
         return {
             name: [run.state for run in runs_of(SiteFile.load(self.home / name / "site.toml").owner().ledger)]

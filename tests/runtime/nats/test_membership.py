@@ -36,11 +36,11 @@ NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Any:
+def authority(tmp_path: Path) -> Authority:
     return Authority.create(tmp_path / "authority")
 
 
-def asked(name: Any, *alternatives: Any, key: Any = None, common: str = "whoever") -> Any:
+def asked(name: Any, *alternatives: Any, key: Any = None, common: str = "whoever") -> str:
     """A request that says of itself whatever it likes."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
@@ -240,7 +240,7 @@ def test_an_empty_consortium_allows_its_coordinator_nothing(tmp_path: Path) -> N
 
 
 def test_settings_that_no_reload_can_change_do_not_depend_on_the_members(tmp_path: Path) -> None:
-    def settings(count: Any) -> Any:
+    def settings(count: Any) -> list[Any]:
         users = {name: f"CN={name}.aa" for name in ("coordinator", *(f"p{number}" for number in range(count)))}
         text = server_configuration(users, listen="127.0.0.1:1", folder=tmp_path)
         return [line for line in text.splitlines() if line.startswith("max_") and "max_connections" not in line]

@@ -95,7 +95,7 @@ def test_a_message_that_is_another_when_it_is_made_again_is_an_error_not_a_mixtu
     channel._grace = SOON
     made = []
 
-    def other() -> Any:
+    def other() -> bytes:
         made.append(1)
         return LONG + bytes([len(made)])
 
@@ -128,7 +128,7 @@ def test_a_site_keeps_few_asks_and_answers_all(line: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(desk, "OPEN", 2)
     slow = threading.Semaphore(0)
 
-    def wait(raw: Any) -> Any:
+    def wait(raw: Any) -> bytes:
         assert slow.acquire(timeout=SOON)
         return echo(raw)
 
