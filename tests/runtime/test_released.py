@@ -116,9 +116,9 @@ def test_the_roles_of_contributing_present_a_dataset_to_the_consumer_alone(tmp_p
 
 def test_the_example_of_contributing_keeps_what_it_opened(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    example, *_ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    method, use, *_ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope: dict[str, Any] = {"__name__": __name__}
-    exec(compile(example, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
+    exec(compile(method + use, "CONTRIBUTING.md", "exec", dont_inherit=True), scope)
     result = Result.of(scope["outcome"])
     assert set(result.model) == {"centre"}
     again = load_result(result.save(tmp_path))
