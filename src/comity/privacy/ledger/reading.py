@@ -13,6 +13,7 @@ from comity.privacy.ledger.check import check_whole, rows_of, stored_accounts
 from comity.privacy.ledger.commits import CommitHead, find_commit, last_commits
 from comity.privacy.ledger.file import OnDisk
 from comity.privacy.ledger.memory import InMemory
+from comity.privacy.ledger.rows import numbered
 from comity.privacy.ledger.schema import sound
 from comity.privacy.ledger.witness import Seen
 from comity.privacy.unit import Neighbours, Unit
@@ -73,7 +74,7 @@ class Readable:
                 "SELECT (SELECT head FROM commits WHERE owner = ?1 AND count = ?3) FROM ledgers "
                 "WHERE owner = ?1 AND id = ?2"
             )
-            found = connection.execute(query, (self._place.owner, ledger, count)).fetchone()
+            found = connection.execute(query, numbered(self._place.owner, ledger, count)).fetchone()
             return found is not None and (found[0] is None or bytes(found[0]).hex() != head)
 
     def entries(self) -> list[Entry]:

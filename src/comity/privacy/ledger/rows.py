@@ -215,7 +215,7 @@ class Rows:
 
     def _do(self, statement: str, *values: str | int) -> None:
         try:
-            self._connection.execute(statement, (self._owner, *values))
+            self._connection.execute(statement, numbered(self._owner, *values))
         except sqlite3.Error as error:
             raise explained(error, self._where) from error
 
@@ -224,9 +224,14 @@ class Rows:
 
     def _all(self, query: str, *values: str | int) -> list[Any]:
         try:
-            return self._connection.execute(query, (self._owner, *values)).fetchall()
+            return self._connection.execute(query, numbered(self._owner, *values)).fetchall()
         except sqlite3.Error as error:
             raise explained(error, self._where) from error
+
+
+def numbered(*values: str | int) -> dict[str, str | int]:
+    """Values for ?1, ?2, …, by name: early releases of Python 3.12 warn where a sequence is given for them."""
+    return {str(place): value for place, value in enumerate(values, 1)}
 
 
 def read_account(
