@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rounds(Protocol):
+class Rounds(Protocol, ABC):
     """Between the parties of `layout`, whose target has two classes, over `most` rows at most."""
 
     name = "rounds"
@@ -86,27 +87,27 @@ class Rounds(Protocol):
     # What a way of multiplying has.
 
     @property
+    @abstractmethod
     def grid(self) -> float:
         """Of the sums whose shares are brought to the sites."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def bound(self) -> Opened:
         """Of these sums: how far a replaced record moves them, for every message that a coordinator may send."""
-        raise NotImplementedError
 
+    @abstractmethod
     def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:
         """Let every party whiten its features as said, before the first round."""
-        raise NotImplementedError
 
+    @abstractmethod
     def coordinate_round(self, parties: Parties, number: int, weights: Floats, intervals: Floats) -> None:
         """Bring shares of Σ u (s(z) − y + ½) at these weights to the sites; `intervals` has a line per party."""
-        raise NotImplementedError
 
+    @abstractmethod
     def share(self, site: Site, number: int) -> Words:
         """This party's share of Σ u (s(z) − y + ½), the constant last. For a release that adds noise to it, never as it
         is."""
-        raise NotImplementedError
 
     # At a site.
 
