@@ -171,7 +171,7 @@ class Dealt:
 def _note(quick: bool) -> str:
     said = (
         'vertical: `vertical.solver = "auto"`, which a study has to ask for: without, it is the quadratic of the rows '
-        f"`vertical-quadratic`; columns to the parties in turn, delta {DELTA:g}; rounds lay their noise out for K - 1 parts at "
-        "t = 0 too, because parties read the weights; har-2 has two classes, moving and still"
+        f"`vertical-quadratic`; columns to the parties in turn, delta {DELTA:g}; rounds lay their noise "
+        "out for K - 1 parts at t = 0 too, because parties read the weights; har-2 has two classes, moving and still"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")
