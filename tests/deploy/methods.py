@@ -66,13 +66,13 @@ METHODS: dict[str, Method] = {
         summed="gradient",
     ),
     "vertical-dealer": Method(
-        '[vertical]\nproducts = "dealer"\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nproducts = "dealer"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
     ),
     "vertical-rlwe": Method(
-        '[vertical]\nproducts = "rlwe"\nalignment = "ecdh"\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nalignment = "ecdh"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
