@@ -108,7 +108,7 @@ def test_shares_of_a_response_add_up_to_no_more_than_declared_for_any_mask() -> 
 
 def test_positive_control_instruments_that_nobody_cuts_break_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = protocol(2)
-    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
+    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
     found, *_ = worst(tried, 4)
     assert found > gradient_sensitivity()
 
@@ -326,7 +326,7 @@ def test_positive_control_instruments_that_nobody_cuts_break_the_bound_without_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = protocol(2, products="rlwe")
-    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments: 1e6)
+    monkeypatch.setattr("comity.protocols.vertical.rounds.limit_of", lambda features, instruments, constant: 1e6)
     assert worst_on_rings(tried, 4) > tried.descent.bound.l2
 
 

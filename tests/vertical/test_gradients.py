@@ -19,6 +19,7 @@ from comity.protocols.parameters import Setting
 from comity.protocols.vertical import VerticalRegression
 from comity.protocols.vertical.descent import Descent, likeliest
 from comity.protocols.vertical.gradients import SWITCH, GradientRegression
+from comity.protocols.vertical.instruments import leaning
 from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.parameters import VerticalParameters
 from comity.protocols.vertical.response import (
@@ -393,17 +394,40 @@ def test_wrong_terms_are_found_before_anything_runs() -> None:
 # What the coordinator makes of it.
 
 
-def test_the_multiple_and_the_variance_that_explain_a_look_are_found() -> None:
-    generator, values = np.random.default_rng(1), np.full(400, 50.0)
-    nothing, noise = np.zeros(400), 30 * generator.normal(size=400)
+def test_the_multiples_and_the_variance_that_explain_a_look_are_found() -> None:
+    generator, values, alike = np.random.default_rng(1), np.full(400, 50.0), np.ones(400)
+    nothing, noise = np.zeros((400, 1)), 30 * generator.normal(size=400)
     for true in (0.5, 1.0, 20.0):
         look = values * np.sqrt(true) * generator.normal(size=400) + noise
-        assert likeliest(look, nothing, values, 900.0)[1] == pytest.approx(true, rel=0.4)
-    before = values * generator.normal(size=400)
-    multiple, variance = likeliest(2 * before + noise, before, values, 900.0)
-    assert multiple == pytest.approx(2, rel=0.1) and variance < 0.1
-    multiple, variance = likeliest(noise, before, values, 900.0)
-    assert multiple < 0.1 and variance < 0.1
+        assert likeliest(look, nothing, values, 900.0, alike)[1] == pytest.approx(true, rel=0.4)
+    parts = values[:, None] * generator.normal(size=(400, 2))
+    multiples, variance = likeliest(2 * parts[:, 0] - parts[:, 1] + noise, parts, values, 900.0, alike)
+    assert multiples == pytest.approx([2, -1], rel=0.1) and variance < 0.1
+    multiples, variance = likeliest(noise, parts, values, 900.0, alike)
+    assert np.abs(multiples).max() < 0.1 and variance < 0.1
+
+
+def test_a_direction_that_varies_more_beforehand_may_explain_a_look_that_others_may_not() -> None:
+    values, sizes = np.full(40, 50.0), np.where(np.arange(40) < 4, 8.0, 0.8)
+    look = values * np.sqrt(sizes) * np.random.default_rng(3).normal(size=40)
+    nothing = np.zeros((40, 1))
+    right, wrong = (likeliest(look, nothing, values, 1.0, one)[1] for one in (sizes, sizes[::-1]))
+    assert right == pytest.approx(1.0, rel=0.6) and wrong > 1.5 * right
+
+
+def test_instruments_that_lean_on_the_score_are_as_long_and_say_more_of_it() -> None:
+    generator = np.random.default_rng(4)
+    x = generator.normal(size=(20_000, 12)) @ generator.normal(size=(12, 12))
+    whitened = np.linalg.inv(np.linalg.cholesky(np.cov(x.T)))
+    weights = generator.normal(size=12)
+    for noise, share in ((0.0, 1 / 12), (0.4, 0.2), (9.0, 0.25)):
+        u = x @ leaning(whitened, weights, noise).T
+        assert (u**2).sum(axis=1).mean() == pytest.approx(12, rel=0.02)
+        # What is left of the instruments once the score is taken out, which all of them explain together.
+        score = x @ weights / np.std(x @ weights)
+        assert ((u.T @ score / len(x)) ** 2).sum() == pytest.approx(12 * share, rel=0.02)
+    assert leaning(whitened, np.zeros(12), 1.0) is whitened
+    assert leaning(np.eye(1), np.ones(1), 1.0) == np.eye(1)
 
 
 def test_whitened_rows_are_as_long_as_the_noise_is_laid_out_for_however_loud_the_moments() -> None:

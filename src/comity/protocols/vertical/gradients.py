@@ -40,7 +40,7 @@ from comity.protocols.vertical import fit, terms
 from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.dealt_rounds import DealtRounds
 from comity.protocols.vertical.descent import Descent
-from comity.protocols.vertical.instruments import Whitening, constant_units
+from comity.protocols.vertical.instruments import Whitening, constant_units, leaning
 from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.layout import PLACES, Layout
 from comity.protocols.vertical.products import ColumnProducts
@@ -278,14 +278,27 @@ class GradientRegression(ColumnRegression):
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
         noise = self.round_deviation(who) * sqrt(self.descent.size)
-        return Descent(landscape, self._whitened(landscape), noise, weights)
+        return Descent(landscape, self._whitened(landscape, weights, noise / rows), noise, weights, self._free(weights))
 
-    def _whitened(self, landscape: Landscape) -> Floats:
+    def _free(self, weights: Floats) -> Floats:
+        """Directions of weights that nothing is known about beforehand: each party's part of these, and the constant;
+        one a column."""
+        found = np.zeros((len(weights), len(self.descent.places) + self.layout.intercept))
+        for place, own in enumerate(self.descent.places.values()):
+            found[own, place] = weights[own]
+        if self.layout.intercept:
+            found[-1, -1] = 1.0
+        return found
+
+    def _whitened(self, landscape: Landscape, weights: Floats, noise: float) -> Floats:
         """Instruments as a matrix over features and constant, √D times what parties compute, before any is cut."""
         size, places = self.descent.size, self.descent.places
         found = np.zeros((size, size))
         for party, matrix in landscape.whitening(places).items():
             own = places[party]
+            matrix = leaning(matrix, weights[own], noise)
+            # On average a row of them is as long as it may be.
+            matrix = matrix * self.descent.limit(party) * sqrt(size / max(1, len(matrix)))
             found[own, own] = matrix
             if self.layout.intercept:
                 found[own, -1] = -matrix @ landscape.mean[own] / self.layout.constant

@@ -82,7 +82,11 @@ class Rounds(Protocol, ABC):
 
     def instruments(self, units: Floats, party: str, whitening: Floats) -> Floats:
         """A party's instruments, in units of 2^−PLACES, from its features."""
-        return Whitening(whitening).applied(units, limit_of(self.widths[party], self.size))
+        return Whitening(whitening).applied(units, self.limit(party))
+
+    def limit(self, party: str) -> float:
+        """Of the norm of a party's instruments."""
+        return limit_of(self.widths[party], self.size, self.layout.intercept)
 
     # What a way of multiplying has.
 

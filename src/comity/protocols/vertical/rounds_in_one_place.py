@@ -18,7 +18,7 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import NoiseSource
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
-from comity.protocols.vertical.instruments import Whitening, constant_units, limit_of
+from comity.protocols.vertical.instruments import Whitening, constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import responses
 from comity.protocols.vertical.rounds import Rounds
@@ -64,8 +64,7 @@ class InOnePlace:
         parties. From exact rows, so that it is for simulations alone."""
         rounds, shares = self.rounds, []
         for (party, own), (centre, half_width) in zip(self.units.items(), intervals):
-            limit = limit_of(rounds.widths[party], rounds.size)
-            longer = Whitening(self.whitening[party]).norms(own) > limit
+            longer = Whitening(self.whitening[party]).norms(own) > rounds.limit(party)
             weight, constant = rounds.own_weights(party, weights)
             outside = np.abs(np.ldexp(own, -PLACES) @ weight + constant - centre) > half_width
             shares.append((float(longer.mean()), float(outside.mean())))
