@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import StudyError
+from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -229,6 +230,19 @@ class SoftLabel(Protocol):
 
     def score(self, model: LinearClassifier, test: Records) -> float:
         return wrong(model, test)
+
+    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+        """Of sums over records: votes and models lie within their bounds."""
+        statistic = self.choice(who).statistic
+        if not isinstance(statistic, RecordTotal):
+            return ()
+        cut = []
+        for records in train:
+            filled = np.ones(len(records.features), bool)
+            found = statistic.contribution(records.features, np.asarray(records.labels), filled)
+            cut.append(not np.allclose(statistic.bound.enforce(found, statistic.shape), found, rtol=0, atol=1e-9))
+        about = "share of the parties whose sum is longer than its bound and shortened to it"
+        return (Figure("parties cut", float(np.mean(cut)), about),)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(train, test, self.classes, self.local_l2)
