@@ -26,7 +26,7 @@ from comity.runtime.simulation.simulate import simulate
 
 CLASSES = tuple("abcdef")
 ROWS = np.random.default_rng(0).normal(size=(60, 4))
-SURE, COUNT = 1 - 1e-7, 100_000
+SURE, COUNT = 1 - 1e-7, 40_000
 
 
 def protocol() -> SoftLabel:
