@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -34,13 +34,14 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import Choice, Figures, Map, Name, choose
-from comity.protocols.softlabel.statistics import Histograms, RecordTotal
+from comity.protocols.softlabel.statistics import Histograms, NamedClass, RecordTotal
 from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")
@@ -127,7 +128,7 @@ class SoftLabel(Protocol):
             name=statistic.name,
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(mechanism(who.loss, prod(statistic.shape))),
+            protection=Summed(self._noise(who)),
             form=Array(statistic.shape, "<i8"),
             bound=statistic.bound,
         )
@@ -149,6 +150,11 @@ class SoftLabel(Protocol):
             (opened, model, soft) if isinstance(statistic, Histograms) else (opened, model),
             adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
         )
+
+    def _noise(self, who: Consortium) -> Noise:
+        statistic = self.choice(who).statistic
+        counted = statistic.bound.l1 / statistic.bound.l2 if isinstance(statistic, NamedClass) else inf
+        return mechanism(who.loss, prod(statistic.shape), l1=counted)
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who, total = parties.consortium, parties.sum(self.contribute)
@@ -249,12 +255,10 @@ class SoftLabel(Protocol):
 
     def titled(self, who: Consortium) -> str:
         statistic = self.choice(who).statistic
-        noise = mechanism(who.loss, prod(statistic.shape))
-        return f"softlabel ({statistic.name}, {'spherical' if isinstance(noise, Spherical) else 'Gaussian'})"
+        return f"softlabel ({statistic.name}, {type(self._noise(who)).__name__})".replace("Spherical", "spherical")
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        noise = mechanism(who.loss, prod(self.choice(who).statistic.shape))
-        if isinstance(who.loss, Pure) or not isinstance(noise, Spherical):
+        if isinstance(who.loss, Pure) or isinstance(self._noise(who), Gaussian):
             return ()
         return ("so few numbers are opened that noise of pure epsilon is the quieter one: delta is not spent",)
 
