@@ -74,6 +74,8 @@ def test_exact_aggregates_are_those_of_one_process(
     study, folder = exact.run(method, EPSILON)
     found = load_result(folder)
     assert found.study_hash == study.hash == exact.simulated(method).hash
+    # No figure that is read off exact records.
+    assert not found.assessment.measured
     alone = without_noise(exact, method, found.run, monkeypatch)
     assert differing(alone.released, found.released, method) == []
     assert found.artefacts.keys() == alone.artefacts.keys()

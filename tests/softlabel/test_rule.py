@@ -24,7 +24,7 @@ from comity.protocols.softlabel.rule import (
     noise_multiplier,
     vote_directions,
 )
-from comity.protocols.softlabel.statistics import Cells, ClassSums, Votes
+from comity.protocols.softlabel.statistics import Cells, ClassSums, NamedClass, Votes
 from comity.runtime.local.numbered import Numbered
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 30))
@@ -54,7 +54,9 @@ def test_pure_epsilon_takes_votes_and_two_classes_sums_whatever_the_noise() -> N
 def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> None:
     for records in (2, 20):
         found = choose(who(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
-        assert found.statistic.shape == (5, 1) and "expect a constant" in found.why
+        assert isinstance(found.statistic, NamedClass) and "expect a constant" in found.why
+    four = choose(who(24, Approx(0.1, 1e-6)), ROWS, classes=4, records_per_party=20).statistic
+    assert type(four) is ClassSums and four.shape == (3, 1)
     assert isinstance(choose(who(100), ROWS, classes=6, records_per_party=20).statistic, Cells)
 
 
@@ -107,6 +109,8 @@ def test_cells_are_no_fewer_than_half_the_classes_and_leave_rows_for_each() -> N
     assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 6, 1000) == 3
     assert cell_count(who(100, Approx(0.1, 1e-6)), 1, 2, 1000) == 2
     assert cell_count(who(10**6), 6, 6, 1000) == 100
+    # Records that fill the cells of few records once more leave no room for others.
+    assert cell_count(who(), 6, 6, 10**6) < cell_count(who(), 25, 6, 10**6) == cell_count(who(), 400, 6, 10**6)
 
 
 def test_a_choice_does_not_look_at_anything_private() -> None:

@@ -13,7 +13,16 @@ from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.voters.self_training import discriminant, posteriors
 from comity.learn.voters.voting import one_hot
-from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes, class_sums
+from comity.protocols.softlabel.statistics import (
+    Cells,
+    ClassSums,
+    Histograms,
+    Models,
+    NamedClass,
+    Statistic,
+    Votes,
+    class_sums,
+)
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
 from comity.protocols.softlabel.statistics.shrinking import towards_frequencies
 
@@ -37,6 +46,7 @@ def statistics(classes: int) -> list[Statistic]:
         ClassSums.on(rows, classes, records_per_party=5, dimensions=0),
         Cells.on(rows, classes, cells=3),
         Models.on(rows, classes),
+        NamedClass.on(rows, classes, records_per_party=5, dimensions=0),
     ]
 
 
@@ -310,10 +320,10 @@ def test_a_cell_is_half_decided_and_half_in_proportion() -> None:
     counted = np.maximum(mean, 0) + deviation / 2
     decided = np.exp(mean / deviation)
     shares = np.sqrt(counted / counted.sum(0) * decided / decided.sum(0))
-    shares = (shares / shares.sum(0)).T[statistic.cell_of(statistic.rows)]
+    shares = (shares / shares.sum(0)).T[statistic.member]
     found = statistic.model(mean, deviation)
     np.testing.assert_allclose(found, discriminant(statistic.rows, shares), rtol=1e-9, atol=1e-9)
     # By its likeliest label alone a cell would be surer of it.
-    alone = discriminant(statistic.rows, (decided / decided.sum(0)).T[statistic.cell_of(statistic.rows)])
+    alone = discriminant(statistic.rows, (decided / decided.sum(0)).T[statistic.member])
     sure = [posteriors(weights, statistic.rows).max(axis=1).mean() for weights in (found, alone)]
     assert sure[0] < sure[1]

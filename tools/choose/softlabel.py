@@ -1,4 +1,5 @@
-"""Constants of soft labels, on training rows of Adult, credit defaults, KDD-99, HAR and MNIST.
+"""Constants of soft labels, on training rows of Adult, credit defaults, KDD-99, HAR and MNIST, and
+for several classes of `several.py`.
 
 Parties and public rows are dealt as in the comparison, and the sums perturbed by the noise that the protocol declares;
 what is looked at is a quarter of the training rows that neither parties nor public rows hold.
@@ -48,6 +49,9 @@ TWO_CLASSES: Mapping[str, tuple[Deal, ...]] = {
 SEVERAL: Mapping[str, tuple[Deal, ...]] = {
     "HAR": (Deal("har", 24, public=1000), Deal("har", 70, public=1000), Deal("har", 230, records=6, public=1000)),
     "MNIST": (Deal("mnist", 100), Deal("mnist", 300, records=6)),
+    "KDD-99 by kind": (Deal("attacks", 24), Deal("attacks", 100), Deal("attacks", 500)),
+    "Adult by marriage": (Deal("marriage", 24), Deal("marriage", 100), Deal("marriage", 500)),
+    "rentals": (Deal("rentals", 24), Deal("rentals", 100), Deal("rentals", 500)),
 }
 ALL = {**TWO_CLASSES, "HAR": SEVERAL["HAR"]}
 
@@ -118,8 +122,8 @@ def choices() -> Iterator[Choice]:
     yield tried(sums, "_L2_PER_DEVIATION", (0.25, 1.0, 4.0), class_sums._L2_PER_DEVIATION)
     yield tried("rule", "_SUM_NOISE", (0.1, 0.2, 0.4), rule._SUM_NOISE)
     yield tried("rule", "_MOSTLY_NOISE", (0.2, 0.4, 0.8), rule._MOSTLY_NOISE)
-    yield tried("rule", "_DIRECTIONS_PER_CLASS", (0.3, 1, 2, 4), rule._DIRECTIONS_PER_CLASS, "several")
-    yield tried("rule", "_NOISY_CELLS", (0.8, 1.4, 2.0, 4.0), rule._NOISY_CELLS, "several")
+    yield tried("rule", "_DIRECTIONS_PER_CLASS", (1, 2, 4, 8), rule._DIRECTIONS_PER_CLASS, "several")
+    yield tried("rule", "_NOISY_CELLS", (0.8, 1.4, 1.9, 2.9), rule._NOISY_CELLS, "several")
     yield tried("rule", "_CELL_NOISE", (3.0, 5.0, 8.0), rule._CELL_NOISE, "several", statistic="cells")
     yield tried(counted, "_DECIDED", (0.0, 0.5, 1.0), cells._DECIDED, "several", statistic="cells")
     yield tried("rule", "_VOTE_NOISE", (0.1, 0.2, 0.4), rule._VOTE_NOISE, delta=0.0)

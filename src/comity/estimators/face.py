@@ -46,6 +46,8 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     random_state: int | None
     clipped_: float
     """The share of fitted rows that were longer than `bound`, exactly: for whoever holds the records."""
+    cut_: dict[str, float]
+    """The shares of rows, or of parties, that the method's own bounds cut after that, for whoever holds the records."""
 
     _family: int
     _place: Fit
@@ -113,6 +115,8 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         agreed = Agreed(fresh_seed().hex(), protocol, who, "estimator")
         outcome = simulated(agreed, Material(parties), ledgers=in_memory(agreed), seed=seed)
         outcome = replace(outcome, settings=dict(settings))
+        found = protocol.shares_cut(outcome.released, list(parties.values()), who)
+        self.cut_ = {figure.name: figure.value for figure in found}
         self._place, self._charge, self._around, self._kept = place, charge, around, Result.of(outcome)
         return outcome
 

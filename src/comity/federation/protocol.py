@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from comity.artefacts.artefact import Artefact
 from comity.data import Records
 from comity.errors import StudyError
-from comity.federation.assessment import Assessment, of_predictor
+from comity.federation.assessment import Assessment, Figure, of_predictor
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import check
 from comity.federation.declaring.consortium import Consortium
@@ -137,6 +137,11 @@ class Protocol(Part):
         number has its own."""
         compared = [] if train is None else self.compare(train, test)
         return of_predictor(presented, test, self.score(presented, test), compared)
+
+    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+        """Simulation only: what share of the records, or of the parties where these are the unit, each of the method's
+        bounds cuts. It is found by exact records and by what a run opened on its way, and so it is no release."""
+        return ()
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         """Simulation only: what a constant, the parties alone, and all records pooled would reach on test records."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import Refused, StudyError
+from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -41,6 +42,7 @@ from comity.protocols.averaging.by_moments import Moments, fitted
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
+from comity.protocols.averaging.shares_cut import residuals_cut, rows_cut, targets_cut
 from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
 from comity.protocols.declared_records import tell_owner
 
@@ -361,6 +363,15 @@ class Averaging(Protocol):
         return error_of(
             self.objective, np.atleast_2d(np.asarray(model.coef_)), test.features, self.targets(_labels(test))
         )
+
+    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+        found = [rows_cut(train)]
+        if self.model == "linear":
+            found.append(targets_cut(train, self.low, self.high))
+        if self.way(who) == "gradient":
+            weights, targets = np.asarray(opened["model"], np.float64), [self.targets(_labels(one)) for one in train]
+            found.append(residuals_cut(self.objective, weights, self.cut(who), train, targets))
+        return tuple(found)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]

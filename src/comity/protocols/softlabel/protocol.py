@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from comity.data import Encoding, Records
 from comity.errors import StudyError
+from comity.federation.assessment import Figure
 from comity.federation.baseline import Baseline
 from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
@@ -33,13 +34,14 @@ from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.voters.local_model import Ballot, local_votes
 from comity.privacy.loss import Pure
-from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.softlabel.baselines import baselines, wrong
 from comity.protocols.softlabel.local_classifier import linear_votes
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.rule import Choice, Figures, Map, Name, choose
-from comity.protocols.softlabel.statistics import Histograms, RecordTotal
+from comity.protocols.softlabel.statistics import Histograms, NamedClass, RecordTotal
 from comity.protocols.softlabel.terms import check_classes, check_terms
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")
@@ -126,7 +128,7 @@ class SoftLabel(Protocol):
             name=statistic.name,
             source=EVERY_PARTY,
             to=COORDINATOR,
-            protection=Summed(mechanism(who.loss, prod(statistic.shape))),
+            protection=Summed(self._noise(who)),
             form=Array(statistic.shape, "<i8"),
             bound=statistic.bound,
         )
@@ -148,6 +150,11 @@ class SoftLabel(Protocol):
             (opened, model, soft) if isinstance(statistic, Histograms) else (opened, model),
             adversary=f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties",
         )
+
+    def _noise(self, who: Consortium) -> Noise:
+        statistic = self.choice(who).statistic
+        counted = statistic.bound.l1 / statistic.bound.l2 if isinstance(statistic, NamedClass) else inf
+        return mechanism(who.loss, prod(statistic.shape), l1=counted)
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         who, total = parties.consortium, parties.sum(self.contribute)
@@ -230,17 +237,28 @@ class SoftLabel(Protocol):
     def score(self, model: LinearClassifier, test: Records) -> float:
         return wrong(model, test)
 
+    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+        """Of sums over records: votes and models lie within their bounds."""
+        statistic = self.choice(who).statistic
+        if not isinstance(statistic, RecordTotal):
+            return ()
+        cut = []
+        for records in train:
+            filled = np.ones(len(records.features), bool)
+            found = statistic.contribution(records.features, np.asarray(records.labels), filled)
+            cut.append(not np.allclose(statistic.bound.enforce(found, statistic.shape), found, rtol=0, atol=1e-9))
+        about = "share of the parties whose sum is longer than its bound and shortened to it"
+        return (Figure("parties cut", float(np.mean(cut)), about),)
+
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(train, test, self.classes, self.local_l2)
 
     def titled(self, who: Consortium) -> str:
         statistic = self.choice(who).statistic
-        noise = mechanism(who.loss, prod(statistic.shape))
-        return f"softlabel ({statistic.name}, {'spherical' if isinstance(noise, Spherical) else 'Gaussian'})"
+        return f"softlabel ({statistic.name}, {type(self._noise(who)).__name__})".replace("Spherical", "spherical")
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        noise = mechanism(who.loss, prod(self.choice(who).statistic.shape))
-        if isinstance(who.loss, Pure) or not isinstance(noise, Spherical):
+        if isinstance(who.loss, Pure) or isinstance(self._noise(who), Gaussian):
             return ()
         return ("so few numbers are opened that noise of pure epsilon is the quieter one: delta is not spent",)
 

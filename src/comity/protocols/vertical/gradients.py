@@ -11,7 +11,7 @@ laid out so that a party that works with nobody learns no more than the coordina
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
@@ -22,7 +22,9 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
+from comity.data import Records
 from comity.errors import StudyError
+from comity.federation.assessment import Figure
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
@@ -37,6 +39,7 @@ from comity.privacy.loss import GDP, Approx, Loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.by_columns.terms import adversary
 from comity.protocols.vertical import fit, terms
+from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.dealt_rounds import DealtRounds
 from comity.protocols.vertical.descent import Descent
@@ -342,6 +345,30 @@ class GradientRegression(ColumnRegression):
         if "errors" in released:
             return self.quadratic.present(released, who)
         return self.model(np.asarray(released["model"], np.float64))
+
+    def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
+        """In the last round, of the party that cuts most."""
+        if not self.descends(who):
+            return ()
+        from comity.protocols.vertical.rounds_in_one_place import InOnePlace
+
+        rows, widths = pooled(self.layout, train), self.descent.widths
+        if not len(rows):
+            return ()
+        columns = {party: rows[:, self.layout.places(party)] for party in self.layout.parties}
+        whitening = {
+            party: matrix.reshape(widths[party] + 1, widths[party]) for party, matrix in opened["whitening"].items()
+        }
+        last = (value[-1] if isinstance(value, list) else value for value in (opened["weights"], opened["interval"]))
+        weights, intervals = last
+        ends = np.stack([intervals[party] for party in columns])
+        held = InOnePlace(self.descent, columns, whitening)
+        return tuple(
+            Figure(
+                name, share, f"share of the records whose {name.removesuffix(' cut')} a party cuts in the last round"
+            )
+            for name, share in held.cut(weights, ends).items()
+        )
 
     def measured(self, who: Consortium) -> Measuring:
         from comity.protocols.vertical.evaluation import ErrorsByColumns

@@ -67,7 +67,7 @@ def simulated(
         kept = who.size <= RESULTS if results is None else results
         ran = _by_hosts(agreed, material, ledgers, run, seed, progress, journal, results=kept)
     outcome = Outcome.of(agreed, ran.released, ran.transcript, run=run, kept=ran.kept, accounts=ran.accounts, seed=seed)
-    assessed = _assessed(agreed, material, outcome.presented, baselines=baselines)
+    assessed = _assessed(agreed, material, outcome, baselines=baselines)
     if repeats:
         measured = repeated(agreed, material, count=repeats, seed=seed)
         assessed = replace(assessed, repeats=measured, sections=(*assessed.sections, measured.section()))
@@ -166,11 +166,16 @@ def _by_stacks(
     return _Ran(released, cohort.kept, cohort.transcript, (account("each party", cohort.ledger, who),))
 
 
-def _assessed(agreed: Agreed, material: Material, presented: Any, *, baselines: bool) -> Assessment:
-    """How good the result is on the test records, beside fits on all records, which need all of them at once."""
+def _assessed(agreed: Agreed, material: Material, outcome: Outcome, *, baselines: bool) -> Assessment:
+    """How good the result is on the test records, beside fits on all records, which need all of them at once; and what
+    share of them the method's bounds cut."""
     if material.test is None:
         return Assessment()
-    found = agreed.protocol.assess(presented, material.whole if baselines else None, material.test)
+    train = material.whole if baselines else None
+    found = agreed.protocol.assess(outcome.presented, train, material.test)
+    if train is not None:
+        cut = agreed.protocol.shares_cut(outcome.released, train, agreed.consortium)
+        found = replace(found, figures=(*found.figures, *cut))
     if not material.models:
         return found
     return replace(found, baselines=tuple(replace(one, note=_without_models(one)) for one in found.baselines))

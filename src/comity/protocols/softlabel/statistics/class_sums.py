@@ -124,12 +124,15 @@ class ClassSums(RecordTotal):
         parts: parties that agree on it are heard from further away than their shares would be."""
         if self.dimensions:
             return total
-        basis = contrasts(self.classes)
-        shares = total[..., 0] @ basis
-        named = shares >= shares.max(axis=-1, keepdims=True) - _TIE
-        named = named / np.maximum(1, named.sum(axis=-1, keepdims=True))
         # Less 1/C, which the contrasts do not see, so that a party of no class sends zero exactly.
-        return np.asarray(((named - 1 / self.classes) @ basis.T)[..., None], np.float64)
+        named = self.named(total) - 1 / self.classes
+        return np.asarray((named @ contrasts(self.classes).T)[..., None], np.float64)
+
+    def named(self, total: Floats) -> Floats:
+        """The corner (..., C) of the simplex at the most frequent class, the middle of those that tie."""
+        shares = total[..., -1] @ contrasts(self.classes)
+        named = shares >= shares.max(axis=-1, keepdims=True) - _TIE
+        return np.asarray(named / named.sum(axis=-1, keepdims=True), np.float64)
 
     def model(self, mean: Floats, deviation: float) -> Floats:
         """The softmax model of the shrunk sums, then discriminants of what it says about the auxiliary rows."""
