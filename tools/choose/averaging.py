@@ -262,6 +262,8 @@ def _case(name: str, epsilon: float, delta: float, way: str | None = None, clip:
     own = held(name)
     if clip is not None:
         own = replace(own, protocol=replace(own.protocol, clip=clip))
+    if way is not None:
+        own = replace(own, protocol=replace(own.protocol, solver=way))
     who = own.on_terms(epsilon, delta)
     sources: list[NoiseSource] = [
         SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)
