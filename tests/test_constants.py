@@ -61,6 +61,7 @@ TUNED = {
     "protocols/vertical/layout.py": ("LABEL_SHARE",),
     "protocols/vertical/dissection.py": ("DIAGONAL",),
     "protocols/vertical/fit.py": ("RIDGE",),
+    "learn/fitting/quadratic.py": ("UNEQUAL",),
     "learn/voters/self_training.py": ("_PRIOR_COUNT", "_FLOOR"),
     "learn/released/feature_map.py": ("_FLOOR", "_ROWS_PER_DIMENSION"),
     "learn/voters/clusters.py": ("_STARTS",),

@@ -17,6 +17,7 @@ from comity.errors import StudyError
 from comity.federation.coordinator.life import run
 from comity.federation.declaring.bounds import EntrySum, RecordSum
 from comity.federation.declaring.payers import spent_by
+from comity.learn.fitting.quadratic import UNEQUAL
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.loss import GDP, Approx, Pure
@@ -137,7 +138,7 @@ def test_without_noise_it_is_least_squares(pure: bool) -> None:
     wanted, residuals, *_ = np.linalg.lstsq(x, targets, rcond=None)
     np.testing.assert_allclose(found.coef, wanted, atol=1e-6)
     np.testing.assert_allclose(found.shrunk, 0.0, atol=1e-9)
-    wanted_errors = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residuals[0] / 300)
+    wanted_errors = UNEQUAL * np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * residuals[0] / 300)
     np.testing.assert_allclose(found.errors, wanted_errors, rtol=1e-6)
     classes = fitted(layout, exact(layout, x, np.sign(targets)), records=300, deviation=0.0, classes=True)
     np.testing.assert_allclose(classes.coef, 2 * np.linalg.lstsq(x, np.sign(targets), rcond=None)[0], atol=1e-6)
@@ -174,6 +175,23 @@ def test_intervals_cover_where_no_ridge_is_needed() -> None:
         inside.append((low <= truth) & (truth <= high))
     # 60 runs share their records, so that their residuals are one draw: the noise is what is covered here.
     assert 0.88 <= np.mean(inside) <= 1.0
+
+
+@pytest.mark.parametrize("unequal", [UNEQUAL, 1.0])
+def test_intervals_cover_where_residuals_are_unequal(unequal: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the rows, which decide one coefficient, have residuals 1.6 times as large as all rows together."""
+    monkeypatch.setattr("comity.learn.fitting.quadratic.UNEQUAL", unequal)
+    generator, layout, truth = np.random.default_rng(5), Moments(2, 1.5, pure=False), np.array([0.3, -0.2])
+    inside = []
+    for _ in range(200):
+        rare = generator.uniform(size=800) < 0.1
+        x = np.column_stack([np.where(rare, 0.7, 0.0), generator.uniform(-0.7, 0.7, 800)])
+        targets = x @ truth + np.where(rare, 0.2, 0.105) * generator.uniform(-1, 1, 800)
+        found = fitted(layout, exact(layout, x, targets), records=800, deviation=0.0, classes=False)
+        inside.append(np.abs(found.coef - truth) <= 1.959964 * found.errors)
+    held = np.mean(inside, axis=0)
+    # The positive control: as if residuals were equal, the coefficient is missed.
+    assert held.min() >= 0.93 if unequal == UNEQUAL else held[0] < 0.9
 
 
 def test_a_linear_model_by_moments_beats_gradients_where_the_budget_is_small() -> None:

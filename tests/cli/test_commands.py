@@ -210,4 +210,4 @@ def test_new_studies_of_other_methods_run_as_they_are(
     assert planned["unit"] == "a record" and planned["claim"] == "private"
     run = comity("run", "study.toml", "--seed", 7, "--json").document
     errors = {one["name"]: one["error"] for one in run["baselines"]}
-    assert run["error"] < errors["own data"]
+    assert run["error"] < errors["own data"] - (0.03 if protocol == "vertical" else 0)

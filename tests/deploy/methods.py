@@ -22,12 +22,15 @@ _HELD = {
     "south": ("ward", "triage", "heart_rate", "systolic"),
     "east": ("temperature", "saturation", "lactate"),
 }
+# Angles of rounds are rounded after a secret turn: each response of a record by 2^-12 and less.
+_OF_ROUNDS = ("weights", "interval", "gradient", "model")
 
 
 @dataclass(frozen=True)
 class Method:
     """`table` is the method's own part of the study, with the parties; `summed` the release whose sum is compared with
-    its declared noise; `chance` are releases that an owner's own secret chance decides, whatever the noise."""
+    its declared noise; `chance` are releases that an owner's own secret chance decides, whatever the noise, and
+    `rounded` those of which it decides the rounding."""
 
     table: str
     parties: tuple[str, ...] = NAMES[:3]
@@ -39,6 +42,7 @@ class Method:
     delta: float = 1e-6
     summed: str = ""
     chance: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
     @property
     def protocol(self) -> str:
@@ -66,16 +70,18 @@ METHODS: dict[str, Method] = {
         summed="gradient",
     ),
     "vertical-dealer": Method(
-        '[vertical]\nproducts = "dealer"\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nproducts = "dealer"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
+        rounded=_OF_ROUNDS,
     ),
     "vertical-rlwe": Method(
-        '[vertical]\nproducts = "rlwe"\nalignment = "ecdh"\nrows_at_most = 256\n' + _columns("north", "south", "east"),
+        '[vertical]\nalignment = "ecdh"\nrounds = 2\nrows_at_most = 256\n' + _columns("north", "south", "east"),
         columns=_HELD,
         identified=True,
         summed="moments",
+        rounded=_OF_ROUNDS,
     ),
     "softlabel": Method(
         f'[softlabel]\nauxiliary = "public.parquet"\nrows = "normalised"\nstatistic = "votes"\n'

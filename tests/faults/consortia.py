@@ -61,7 +61,7 @@ METHODS = {
     ),
     "vertical": Method(
         "vertical",
-        "rows_at_most = 256\n",
+        'solver = "quadratic"\nrows_at_most = 256\n',
         parties=("north", "south"),
         said_of=(("north", f"columns = {list(HOSPITAL)}\n"), ("south", f"columns = {list(SURGERY)}\n")),
         columns=(HOSPITAL, SURGERY),

@@ -105,6 +105,9 @@ _ALSO: dict[str, dict[str, Any]] = {
     "auxiliary_privacy=private": {"softlabel.method": "soft", "softlabel.auxiliary_records": 20},
     "synthetic products": {"synthetic.model": "naive-bayes", "simulation.baselines": False},
     "synthetic alignment": {"synthetic.model": "naive-bayes", "simulation.baselines": False},
+    "vertical delta=1e-6": {"vertical.rounds": 2},
+    "vertical products": {"vertical.rounds": 2},
+    "vertical alignment": {"vertical.solver": "quadratic"},
     "vertical solver=gradient": {"vertical.products": "dealer", "vertical.rounds": 2},
 }
 _PURE = ("averaging published", "synthetic published", "vertical published")

@@ -35,6 +35,7 @@ epsilon = 2.0
 delta = 1e-5
 
 [vertical]
+solver = "quadratic"
 products = "dealer"
 rows_at_most = 4096
 """

@@ -59,13 +59,13 @@ METHODS = (
     *(Method("averaging", 'sizes = 4\nsolver = "average"', neighbours=name) for name in ("replace", "add-remove")),
     Method("averaging", 'variant = "published"\nmost = 64'),
     *(
-        Method("vertical", f'rows_at_most = 64\nproducts = "{name}"', identifier=known)
+        Method("vertical", f'rows_at_most = 64\nsolver = "quadratic"\nproducts = "{name}"', identifier=known)
         for name in ("rlwe", "dealer")
         for known in (False, True)
     ),
-    Method("vertical", 'rows_at_most = 64\nproducts = "dealer"\nalignment = "ecdh"', identifier=True),
+    Method("vertical", 'rows_at_most = 64\nrounds = 2\nproducts = "dealer"\nalignment = "ecdh"', identifier=True),
     Method("vertical", 'rows_at_most = 64\nproducts = "dealer"\nsolver = "gradient"\nrounds = 2'),
-    Method("vertical", 'rows_at_most = 64\nproducts = "dealer"\nsolver = "auto"\nrounds = 2'),
+    Method("vertical", "rows_at_most = 64\nrounds = 2"),
     *(Method("vertical", 'rows_at_most = 64\nvariant = "published"', identifier=known) for known in (False, True)),
     Method("synthetic", 'rows_at_most = 64\nproducts = "rlwe"'),
     Method("synthetic", 'rows_at_most = 64\nproducts = "dealer"', identifier=True),

@@ -263,6 +263,7 @@ unit = "record"
 epsilon = 8.0
 delta = 1e-6
 [vertical]
+solver = "quadratic"
 products = "dealer"
 alignment = "none"
 [parties.north]

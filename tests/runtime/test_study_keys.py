@@ -131,7 +131,7 @@ VALUES: dict[str, list[str]] = {
     "vertical.label_at": ['"south"'],
     "vertical.model": ['"linear"'],
     "vertical.products": ['"rlwe"'],
-    "vertical.solver": ['"auto"', '"gradient"'],
+    "vertical.solver": ['"quadratic"', '"gradient"'],
     "vertical.rounds": ["2"],
     "vertical.alignment": ['"ecdh"', '"keyed"'],
     "vertical.intercept": ["false"],

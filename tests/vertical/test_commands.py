@@ -46,6 +46,8 @@ north = "north.csv"
 south = "south.csv"
 """
 
+QUADRATIC = TEXT.replace("[vertical]\n", '[vertical]\nsolver = "quadratic"\n')
+
 
 @pytest.fixture
 def comity(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -109,7 +111,7 @@ def test_new_records_are_predicted_jointly_as_the_whole_model_would(tmp_path: Pa
 
 
 def test_a_model_that_the_coordinator_keeps_is_not_applied_jointly(tmp_path: Path, comity: Any) -> None:
-    write(tmp_path)
+    write(tmp_path, text=QUADRATIC)
     assert comity("run", "study.toml", "--seed", 1, "--quiet", "--set", "privacy.colluders=0")[0] == 0
     run = next((tmp_path / "runs").iterdir())
     people(30, seed=9).drop(columns="sick").to_csv(tmp_path / "new.csv", index=False)
@@ -130,10 +132,12 @@ def test_an_owner_limits_how_many_records_are_scored(tmp_path: Path) -> None:
 
 
 def test_the_plan_says_who_can_predict(tmp_path: Path, comity: Any) -> None:
-    write(tmp_path)
-    everyone, coordinator = (comity("plan", "study.toml", "--set", f"privacy.colluders={t}")[1] for t in (1, 0))
-    assert "model goes to everyone" in everyone and "NOT private" in everyone and "exact part to the other" in everyone
-    assert "coordinator alone has the model" in coordinator
+    """After rounds parties have read weights also where the study counts with no colluders."""
+    for text, kept in ((QUADRATIC, "coordinator alone has the model"), (TEXT, "needs privacy.colluders >= 1")):
+        write(tmp_path, text=text)
+        everyone, without = (comity("plan", "study.toml", "--set", f"privacy.colluders={t}")[1] for t in (1, 0))
+        assert "model goes to everyone" in everyone and "NOT private" in everyone and "exact part to" in everyone
+        assert kept in without and ("model goes to everyone" in without) is (text is TEXT)
 
 
 # Identifiers.

@@ -22,8 +22,8 @@ from comity.protocols.vertical.instruments import constant_units
 from comity.protocols.vertical.layout import PLACES
 from comity.protocols.vertical.response import CURVE, LARGEST, gradient_sensitivity, responses
 from comity.protocols.vertical.ring_rounds import RingRounds
+from comity.protocols.vertical.rounds_in_one_place import InOnePlace
 from comity.protocols.vertical.wave_products import LINES, left, multiplied, right, rounded_residual
-from comity.reproduce.vertical.gradients_in_one_place import InOnePlace
 from tests.federation.channels import WholeLocal
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -31,7 +32,7 @@ from comity.protocols.vertical.response import (
     responses,
 )
 from comity.protocols.vertical.ring_rounds import RingRounds
-from comity.reproduce.vertical.gradients_in_one_place import InOnePlace, descended
+from comity.protocols.vertical.rounds_in_one_place import InOnePlace, descended
 from comity.runtime.simulation.simulate import simulate
 from tests.support.noise import NoNoise
 
@@ -309,6 +310,30 @@ def test_auto_decides_by_public_things() -> None:
     assert tried.declare(low)["moments"].loss == tried.quadratic.moments(low.loss).loss
 
 
+def auto(parties: int = 2, **options: Any) -> GradientRegression:
+    return protocol(parties, solver="auto", **options)
+
+
+def test_auto_says_what_rounds_would_need_where_there_is_something_to_choose() -> None:
+    who = partial(consortium, loss=Approx(1, 1e-5))
+    needs: dict[str, tuple[GradientRegression, dict[str, Any]]] = {
+        "a delta, and epsilon": (auto(), {"loss": Approx(0.1, 1e-5)}),
+        "Gaussian noise": (auto(pure=True), {"loss": Pure(1)}),
+        "party_epsilon": (auto(party_epsilon={"ash": 9.0}), {}),
+        "one colluder at most": (auto(3, products="rlwe"), {"colluders": 2}),
+        "lower vertical.rows_at_most": (auto(most=1 << 24), {}),
+    }
+    for said, (tried, terms) in needs.items():
+        under = who(tried, **terms)
+        assert not tried.descends(under) and said in tried.notes(under)[-1]
+        assert tried.declare(under).releases == tried.quadratic.declare(under).releases
+        assert tried.expectation(under) == tried.quadratic.expectation(under)
+    linear, plain = auto(linear=True), quadratic(2, products="dealer", linear=True)
+    assert linear.notes(who(linear)) == plain.notes(who(plain)) and linear.title == plain.title
+    assert "two classes" in auto(linear=True, rounds=4).notes(who(linear))[-1]
+    assert auto().notes(who(auto())) == quadratic(2).notes(who(auto()))
+
+
 def test_auto_below_the_switch_is_the_quadratic_to_the_last_bit() -> None:
     frame, plain = people(300), quadratic(2, products="dealer")
     tried = protocol(2, solver="auto")
@@ -324,8 +349,9 @@ def test_a_study_names_its_solver() -> None:
     def built(**keys: Any) -> Any:
         return VerticalParameters(**keys).build(setting)
 
-    assert type(built()) is type(built(solver="quadratic")) is VerticalRegression
-    found = built(solver="auto", products="dealer", rounds=3)
+    assert type(built(solver="quadratic")) is VerticalRegression
+    assert built().solver == "auto" and isinstance(built().descent, RingRounds)
+    found = built(products="dealer", rounds=3)
     assert isinstance(found, GradientRegression) and found.rounds == 3 and "where they help" in found.title
     assert isinstance(built(solver="gradient").descent, RingRounds)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import DataError, StudyError
-from comity.protocols.vertical import VerticalRegression
+from comity.protocols.vertical import GradientRegression
 from comity.protocols.vertical.published.protocol import PublishedVertical
 from comity.runtime.records.gather import gather
 from comity.runtime.simulation.run import run_study
@@ -72,7 +72,9 @@ def test_a_linear_study_predicts_in_the_units_of_its_target(tmp_path: Path) -> N
 
 def test_delta_zero_is_laplace_noise(tmp_path: Path) -> None:
     built = study(tmp_path, overrides={"privacy.delta": 0.0})
-    assert built.protocol.pure and "eps 2.00" in built.plan().as_text()
+    plan = built.plan()
+    assert "Laplace" in built.protocol.title and "eps 2.00" in plan.as_text() and "rounds" not in built.protocol.parts
+    assert "would need Gaussian noise, and so a delta" in plan.notes[-1]
     assert cast(Any, run_study(built, seed=1).error) < 0.4
 
 
@@ -141,7 +143,7 @@ def test_columns_are_needed(tmp_path: Path) -> None:
     )
     with pytest.raises(StudyError, match="columns"):
         study(tmp_path, text)
-    assert isinstance(study(tmp_path).protocol, VerticalRegression)
+    assert isinstance(study(tmp_path).protocol, GradientRegression)
 
 
 def test_a_linear_model_is_saved_with_its_errors_and_read_again(tmp_path: Path) -> None:
@@ -172,16 +174,6 @@ def test_the_command_line_runs_a_vertical_study_and_predicts(tmp_path: Path, mon
     run = next((tmp_path / "runs").iterdir())
     told = CliRunner().invoke(app, ["predict", str(run), str(tmp_path / "new.csv")])
     assert told.exit_code == 0 and told.output.count("\n") >= 30
-
-
-def test_comity_new_writes_a_study_that_runs(tmp_path: Path) -> None:
-    from comity.protocols.vertical.starter import write
-
-    write(tmp_path)
-    built = Study.load(tmp_path / "study.toml")
-    assert "keyed" in built.plan().as_text() or "matches ids" in built.plan().as_text()
-    found = run_study(built, seed=1)
-    assert cast(Any, found.error) < cast(Any, found.baseline("own data")).error - 0.03
 
 
 def test_the_plan_says_once_that_a_record_is_charged_once(tmp_path: Path) -> None:

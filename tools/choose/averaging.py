@@ -31,6 +31,7 @@ from comity.protocols.averaging.baselines import error_of
 from comity.protocols.averaging.by_moments import fitted
 from comity.protocols.averaging.moment_blocks import matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
+from comity.protocols.averaging.protocol import Way
 from comity.protocols.averaging.whitening import Whitening
 from comity.reproduce.generalisation.averaging import COLLUDERS, DELTA, EPSILONS, consortium
 from tools.choose.inside import inside
@@ -224,13 +225,13 @@ def _between(ends: tuple[float, float]) -> Utilities:
                 own, who = held(name), held(name).on_terms(epsilon, 0.0)
                 release = own.protocol.layout(who).release(who, 4 * len(own.everything[0]))
                 noise = release.opened_deviation(who) * sqrt(own.protocol.features) / len(own.everything[0])
-                way = "moments" if ends[0] < noise <= ends[1] else "average"
+                way: Way = "moments" if ends[0] < noise <= ends[1] else "average"
                 out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
     return out
 
 
 @lru_cache(maxsize=64)
-def _pure(name: str, epsilon: float, way: str) -> float:
+def _pure(name: str, epsilon: float, way: Way) -> float:
     return _case(name, epsilon, 0.0, way)
 
 
@@ -244,7 +245,7 @@ def _with_softmax_clip(clip: float) -> Utilities:
 
 
 def _over(
-    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: str | None = None
+    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: Way | None = None
 ) -> Utilities:
     with instead(constants):
         return {
@@ -255,7 +256,7 @@ def _over(
         }
 
 
-def _case(name: str, epsilon: float, delta: float, way: str | None = None, clip: float | None = None) -> float:
+def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip: float | None = None) -> float:
     """The mean worth of a few runs."""
     from dataclasses import replace
 

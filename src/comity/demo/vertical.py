@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from comity.data import Records, clinic_schema, clinics
@@ -14,9 +15,9 @@ from comity.federation.declaring.consortium import Consortium
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Unit
-from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.baselines import pooled
+from comity.protocols.vertical import GradientRegression, VerticalRegression
 from comity.protocols.vertical.in_one_place import noised
+from comity.protocols.vertical.rounds_in_one_place import descended
 
 NAME = "vertical"
 METHODS = ("Gaussian", "pure")
@@ -32,7 +33,7 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
     people, tested = patients(PATIENTS, "demo, vertical"), patients(TESTED, "demo, vertical test")
     rows = tuple(measured(people, tested, repeats, said))
     said("vertical: one run without a seed")
-    method = protocol(pure=False)
+    method = GradientRegression(quadratic=protocol(pure=False), solver="auto")
     result = saved(
         folder,
         method,
@@ -62,8 +63,8 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
 
 NOTES = (
     "Sums of products within an owner and across owners are noised on shares, before anything is opened: nobody sees "
-    "an exact one. Gaussian is the default with delta above 0, pure (Laplace) the one without. Own data is the owner "
-    "of the label alone.",
+    "an exact one. Gaussian is the default with delta above 0, with private rounds after those sums, pure (Laplace) "
+    "the one without. Own data is the owner of the label alone.",
     "The tables add the same noise to the same sums with all columns in one place, which a test compares with the "
     "secure run number by number; the run without a seed is the secure one.",
 )
@@ -78,7 +79,7 @@ def protocol(*, pure: bool) -> VerticalRegression:
     return VerticalRegression(schema=clinic_schema("readmitted"), columns=columns, pure=pure, most=1 << 16)
 
 
-def dealt(method: VerticalRegression, people: pd.DataFrame) -> dict[str, Records]:
+def dealt(method: VerticalRegression | GradientRegression, people: pd.DataFrame) -> dict[str, Records]:
     return {party: method.encoding_of(party).encode(people, where=party).records for party in method.columns}
 
 
@@ -87,17 +88,21 @@ def measured(people: pd.DataFrame, tested: pd.DataFrame, repeats: int, said: Pro
     for name in METHODS:
         said(f"vertical: {name}, error against epsilon")
         method = protocol(pure=name == "pure")
-        owners = list(dealt(method, people).values())
+        rounds, owners = GradientRegression(quadratic=method, solver="auto"), dealt(method, people)
         test = method.encoding.encode(tested, where="test").records
-        compared = method.compare(owners, test)
-        exact = method.dissection.exact(pooled(method.layout, owners))
+        compared = method.compare(list(owners.values()), test)
+        columns = {party: method.layout.matrix(records, party) for party, records in owners.items()}
+        exact = method.dissection.exact(np.hstack(list(columns.values())))
         for epsilon in EPSILONS:
             loss = Pure(epsilon) if method.pure else Approx(epsilon, DELTA)
             who = Consortium(parties=tuple(method.columns), loss=loss, unit=Unit.RECORD)
             errors = []
             for seed in range(repeats):
-                opened = noised(method, exact, who, SeededNoise(seed))
-                found = method.model(method.fit(opened, len(people), who).coef)
-                errors.append(method.score(found, test))
+                source = SeededNoise(seed)
+                if rounds.descends(who):
+                    coef, _ = descended(rounds, columns, who, source)
+                else:
+                    coef = method.fit(noised(method, exact, who, source), len(people), who).coef
+                errors.append(method.score(method.model(coef), test))
             rows.append(row_of(NAME, "patients", name, epsilon, errors, compared))
     return rows

@@ -23,7 +23,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Con
 from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Summed
-from comity.learn.fitting.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
 from comity.privacy.loss import Pure
@@ -118,8 +118,8 @@ class Moments:
 @dataclass(frozen=True, eq=False)
 class Regression:
     """Coefficients of encoded rows for a target on [−1, 1], or for the log odds of the second class; with standard
-    errors that account for the noise and, in a linear model, for the residuals and for how far the ridge may have
-    shrunk a coefficient; `shrunk` is how much of each it decides, from 0 to 1."""
+    errors that account for the noise and, in a linear model, for residuals that may be unequal and for how far the
+    ridge may have shrunk a coefficient; `shrunk` is how much of each it decides, from 0 to 1."""
 
     coef: Floats
     errors: Floats
@@ -136,7 +136,8 @@ def fitted(layout: Moments, opened: Floats, *, records: int, deviation: float, c
     found = solve(gram, moment, norm / 2) if classes else solve_where_clear(gram, moment, norm)
     factor = (2.0 if classes else 1.0) / TARGET
     squares = square - 2 * float(found.weights @ moment) + float(found.weights @ gram @ found.weights)
-    spread = covariance(found, variances[:-1, :-1], variances[:-1, -1], gram, max(0.0, squares) / records)
+    residual = max(0.0, squares) / records if classes else allowed(squares, records)
+    spread = covariance(found, variances[:-1, :-1], variances[:-1, -1], gram, residual)
     squared, along = np.maximum(np.diag(spread), 0.0), found.axes**2
     if not classes:
         squared = squared + along @ bias(found, max(0.0, square), TARGET) ** 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.learn.fitting.quadratic import bias, covariance, solve, solve_where_clear, spectral_norm
+from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.protocols.vertical.dissection import Dissection
 
 Floats = NDArray[np.float64]
@@ -27,9 +27,9 @@ class Regression:
     it, 1 for all.
 
     Errors account for the noise and, in a linear model, for the residuals and for how far the ridge may have shrunk a
-    coefficient (`bias`); for a logistic one they are about the quadratic objective's minimiser. Residuals are taken to
-    be alike in all rows, since moments do not tell where they are larger: where they are not, and the noise is so small
-    that they decide, an interval is too short. (On CPS by state the true deviations are up to 1.5 times these.)
+    coefficient (`bias`); for a logistic one they are about the quadratic objective's minimiser. They are about the
+    coefficients of the population that records are drawn from, and so about the exact fit of the same records too.
+    Moments do not tell in which rows residuals are larger: they may be so by `quadratic.UNEQUAL`.
     """
 
     coef: Floats
@@ -50,7 +50,7 @@ def fitted(dissection: Dissection, opened: Floats, rows: int, deviation: float) 
     # The label column is ±label for y = 1 and 0, so that Σ x (y − ½) is the moment over twice that.
     factor = 2.0 / label if columns.classes else 1.0 / label
     squares = float(square - 2 * found.weights @ moment + found.weights @ gram @ found.weights)
-    residual = max(0.0, squares) / rows
+    residual = max(0.0, squares) / rows if columns.classes else allowed(squares, rows)
     spread = covariance(found, variances, moment_variances, gram, residual)
     mapping = columns.mapping
     squared = np.maximum(np.einsum("ij,jk,ik->i", mapping, spread, mapping), 0.0)

@@ -45,7 +45,7 @@ from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.layout import PLACES, Layout
 from comity.protocols.vertical.products import ColumnProducts
 from comity.protocols.vertical.protocol import VerticalRegression
-from comity.protocols.vertical.response import ERROR, REACH, check_room
+from comity.protocols.vertical.response import ERROR, REACH, check_room, has_room
 from comity.protocols.vertical.ring_rounds import RingRounds
 from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
 
@@ -74,6 +74,10 @@ Solver = Literal["gradient", "auto"]
 HowOften = Annotated[int, Interval(ge=1, le=MOST_ROUNDS)]
 
 _DOWN = Context(prec=30, rounding=ROUND_FLOOR)
+_READ_BY_ALL = (
+    "prediction: the whole model goes to everyone, who applies it to whole records at home; its noise is laid out for "
+    "parties that read weights. Jointly, where parties hold parts of a new record, it needs privacy.colluders >= 1"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,6 +116,8 @@ class GradientRegression(ColumnRegression):
 
     @property
     def title(self) -> str:
+        if self._never:
+            return self.quadratic.title
         where = "gradients" if self.solver == "gradient" else "gradients where they help"
         return f"vertical ({self.quadratic.traits}, {where})"
 
@@ -137,11 +143,31 @@ class GradientRegression(ColumnRegression):
 
     def descends(self, who: Consortium) -> bool:
         """Whether this study makes gradient rounds: decided by public things, before anything is spent."""
+        return self.lacking(who) is None
+
+    def lacking(self, who: Consortium) -> str | None:
+        """What `auto` would need for rounds; None where it makes them."""
+        if self.solver == "gradient" or self._never:
+            return self._never
+        if not self._covers(who):
+            return 'one colluder at most, or vertical.products = "dealer"'
+        enough = isinstance(who.loss, Approx) and float(who.loss.epsilon) >= self.switch
+        return None if enough else f"a delta, and epsilon {self.switch} or more"
+
+    @cached_property
+    def _never(self) -> str | None:
+        """What rounds would need of the method itself, whatever the terms."""
         if self.solver == "gradient":
-            return True
-        if not self.layout.classes or self.quadratic.party_epsilon or not self._covers(who):
-            return False
-        return isinstance(who.loss, Approx) and float(who.loss.epsilon) >= self.switch
+            return None
+        if not self.layout.classes:
+            return "a target of two classes"
+        if self.quadratic.pure:
+            return "Gaussian noise, and so a delta"
+        if self.quadratic.party_epsilon:
+            return "budgets about whole records, without vertical.party_epsilon"
+        if self.quadratic.products == "dealer" and not has_room(self.most, len(self.columns)):
+            return "a lower vertical.rows_at_most, so that their sums fit into 64 bits"
+        return None
 
     @property
     def switch(self) -> float:
@@ -162,7 +188,7 @@ class GradientRegression(ColumnRegression):
     @cached_property
     def parts(self) -> Mapping[str, Part]:
         before = self.quadratic.parts
-        return {**before, "rounds": self.descent} if self.layout.classes else before
+        return before if self._never else {**before, "rounds": self.descent}
 
     # What leaves.
 
@@ -310,14 +336,15 @@ class GradientRegression(ColumnRegression):
         return ErrorsByColumns(self, self.quadratic)
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
-        if self.descends(who):
-            return self.quadratic.notes(who)
+        before, lacking = self.quadratic.notes(who), self.lacking(who)
+        if lacking is None:
+            return before if who.colluders else (_READ_BY_ALL, *before[1:])
+        if not self.layout.classes and self.rounds == type(self).rounds:
+            return before
         why = (
-            f'vertical.solver = "auto": the quadratic alone, without the {self.rounds} private rounds: these are for a '
-            f"target of two classes from eps {self.switch} on, with a delta and no party_epsilon, among three parties "
-            'and more with vertical.products = "dealer" or one colluder at most'
+            f'vertical.solver = "auto" takes the quadratic alone: the {self.rounds} private rounds would need {lacking}'
         )
-        return (*self.quadratic.notes(who), why)
+        return (*before, why)
 
     def expectation(self, who: Consortium) -> str:
         if not self.descends(who):

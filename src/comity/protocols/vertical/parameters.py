@@ -32,7 +32,7 @@ class VerticalParameters(Parameters):
         "rlwe", description="how products across parties are computed"
     )
     solver: Annotated[Literal["quadratic", "gradient", "auto"], Only(variant="default")] = Field(
-        "quadratic", description="logistic: one release, private rounds after it, or rounds where they help"
+        "auto", description="logistic: one release, private rounds after it, or auto: rounds where they help"
     )
     rounds: Annotated[HowOften, Only(variant="default", solver=("gradient", "auto"))] = Field(
         6, description="private rounds, where there are any"

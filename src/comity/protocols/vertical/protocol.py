@@ -61,7 +61,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerticalRegression(ColumnRegression):
-    """Linear or logistic regression from noisy sums of products.
+    """Linear or logistic regression from noisy sums of products; of two classes a study goes on from there with
+    `GradientRegression` by default.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
                  that colludes with a party learns that party's peers' columns: the coordinator deals.

@@ -52,10 +52,15 @@ RESPONSE_PLACES = 2 * WAVE_PLACES
 """Binary places of a response."""
 
 
+def has_room(rows: int, parties: int) -> bool:
+    """Whether the sum over `rows` rows fits into 64 bits, with a sign, a bit for the noise, and the parties' count that
+    a declared sum is checked with."""
+    return parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) < 2.0**61
+
+
 def check_room(rows: int, parties: int) -> None:
-    """Refuse what would not fit into 64 bits: the sum over `rows` rows, with a sign, a bit for the noise, and the
-    parties' count that a declared sum is checked with."""
-    if parties * rows * LARGEST_RESIDUAL * 2.0 ** (RESPONSE_PLACES + PLACES) >= 2.0**61:
+    """Refuse what has no room."""
+    if not has_room(rows, parties):
         raise StudyError(
             f"gradients over {rows} rows of {parties} parties do not fit into 64 bits; lower vertical.rows_at_most, or "
             'set vertical.solver = "quadratic"',

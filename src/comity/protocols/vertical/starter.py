@@ -30,6 +30,7 @@ delta = 1e-6                    # 0, or left out, for pure differential privacy
 colluders = 1                   # owners that may pool what they saw with the coordinator
 
 [vertical]
+solver = "auto"                 # two classes: private rounds after the sums of products, where they help
 products = "rlwe"               # products across owners without a dealer; "dealer" is faster and trusts one
 alignment = "keyed"             # how rows are matched: the plan says who learns what; "ecdh" trusts less
 

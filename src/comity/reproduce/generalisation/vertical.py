@@ -1,9 +1,9 @@
 """Vertical regressions on the tables of the comparison that have two classes or a number as target.
 
 Columns go to the parties in turn, the first one has the target, and all that declare cells are cut into them. Classes
-are learnt with private rounds (`vertical`) and by the quadratic alone (`vertical-quadratic`), numbers by least squares;
-`pooled` is a logistic regression, or least squares, on all columns without noise. Models are computed in one place,
-from the numbers that a secure run opens (`gradients_in_one_place`, whose test compares the two).
+are learnt by the default of a study (`vertical`) and by the quadratic alone (`vertical-quadratic`), numbers by least
+squares; `pooled` is a logistic regression, or least squares, on all columns without noise. Models are computed in one
+place, from the numbers that a secure run opens (`rounds_in_one_place`, whose test compares the two).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from comity.privacy.loss import Approx
 from comity.privacy.randomness import SeededNoise
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical.baselines import alone_and_together
-from comity.protocols.vertical.gradients import GradientRegression
+from comity.protocols.vertical.gradients import GradientRegression, Solver
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.rounds_in_one_place import descended
 from comity.reproduce.generalisation.rows import (
     Beside,
     Case,
@@ -38,12 +39,11 @@ from comity.reproduce.generalisation.rows import (
     scores_of_numbers,
 )
 from comity.reproduce.generalisation.tables import Table, table
-from comity.reproduce.vertical.gradients_in_one_place import descended
 
 Floats = NDArray[np.float64]
 
 DELTA = 1e-6
-ROUNDS, QUADRATIC = "vertical", "vertical-quadratic"
+DEFAULT, QUADRATIC, ROUNDS = "vertical", "vertical-quadratic", "vertical-rounds"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def of_case(held: Dealt, colluders: int, epsilon: float, repeats: int, *, quick:
         colluders=colluders,
     )
     beside = held.beside(epsilon)
-    for method in (ROUNDS,) if held.numbers else (ROUNDS, QUADRATIC):
+    for method in (DEFAULT,) if held.numbers else (DEFAULT, QUADRATIC):
         case = Case(method, held.table.name, len(held.columns), colluders, epsilon)
         found, cuts = [], []
         for number in range(repeats):
@@ -135,8 +135,11 @@ class Dealt:
 
     def learnt(self, method: str, who: Consortium, source: SeededNoise) -> tuple[Floats, dict[str, float]]:
         """Coefficients of encoded rows of one run, and of rounds what share of the rows they cut."""
-        if method == ROUNDS and not self.numbers:
-            return descended(GradientRegression(quadratic=self.quadratic), self.train, who, source)
+        if method != QUADRATIC:
+            solver: Solver = "gradient" if method == ROUNDS else "auto"
+            protocol = GradientRegression(quadratic=self.quadratic, solver=solver)
+            if protocol.descends(who):
+                return descended(protocol, self.train, who, source)
         count = len(next(iter(self.train.values())))
         return self.quadratic.fit(noised(self.quadratic, self.exact, who, source), count, who).coef, {}
 
@@ -170,8 +173,8 @@ class Dealt:
 
 def _note(quick: bool) -> str:
     said = (
-        'vertical: `vertical.solver = "auto"`, which a study has to ask for: without, it is the quadratic of the rows '
-        f"`vertical-quadratic`; columns to the parties in turn, delta {DELTA:g}; rounds lay their noise "
-        "out for K - 1 parts at t = 0 too, because parties read the weights; har-2 has two classes, moving and still"
+        "vertical: the method's own defaults, which make no rounds, as `vertical-quadratic`, where epsilon is small; "
+        f"columns to the parties in turn, delta {DELTA:g}; rounds lay their noise out for K - 1 parts at t = 0 "
+        "too, because parties read the weights; har-2 has two classes, moving and still"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")

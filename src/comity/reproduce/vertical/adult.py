@@ -44,10 +44,10 @@ from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.gradients import GradientRegression
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.protocol import VerticalRegression
+from comity.protocols.vertical.rounds_in_one_place import descended
 from comity.reproduce.plot import Curve, Level, Panel, draw
 from comity.reproduce.vertical.baselines import dpsgd
 from comity.reproduce.vertical.functional_mechanism import functional_mechanism
-from comity.reproduce.vertical.gradients_in_one_place import descended
 from comity.runtime.simulation.simulate import simulate
 
 EPSILONS = (0.1, 1.0, 10.0)
