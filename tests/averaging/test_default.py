@@ -24,6 +24,7 @@ from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import (
     KINDS,
     consortium,
+    factor_in_one_place,
     made,
     parties,
     protocol,
@@ -64,7 +65,8 @@ def descended(built: Any, records: Any, who: Any, present_in: Any = lambda numbe
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
-    return np.mean(way[rule.averaged_from(built.steps) :], axis=0) @ whitening
+    found = np.mean(way[rule.averaged_from(built.steps) :], axis=0) @ whitening
+    return found * factor_in_one_place(built, records, who, found, present_in)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,7 +106,7 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -
 
 @pytest.mark.parametrize(
     "lost_in",
-    ["second_moment[0]", "sum.mask[whitened_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "gradient[3]"],
+    ["second_moment[0]", "sum.mask[whitened_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "calibration[1]"],
 )
 def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None:
     records, who = made("logistic"), consortium(dropouts=1)
@@ -115,7 +117,7 @@ def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None
         "sum.mask[whitened_moment/0]": -2,
         "gradient[0]": -1,
         "sum.unmask[gradient/1]": 1,
-        "gradient[3]": 2,
+        "calibration[1]": 4,
     }
     there = lambda number: [n for n in NAMES if n != "cedar" or number <= last[lost_in]]  # noqa: E731
     np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
@@ -134,7 +136,7 @@ def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path:
     there = lambda number: [n for n in NAMES if n != "cedar" or number < 2]  # noqa: E731
     np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
     draws = {n: [e.kind for e in host.store.ledger.entries()].count("draw") for n, host in hosts.items()}
-    assert draws == {"ash": 6, "birch": 6, "cedar": 4, "doum": 6, "elm": 6}
+    assert draws == {"ash": 8, "birch": 8, "cedar": 4, "doum": 8, "elm": 8}
 
 
 def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     resumed = run(again)["model"]
     np.testing.assert_allclose(resumed, descended(built, records, who), atol=2e-3)
     for host in hosts.values():
-        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 5
+        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 7
     np.testing.assert_array_equal(run(parties(built, records, who, folder=tmp_path, hosts=hosts)[0])["model"], resumed)
 
 
@@ -186,7 +188,7 @@ def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -
     declared = built.declare(consortium(Approx(1.0, delta) if delta else Pure(1.0)))
     names = [release.name for release in declared.releases]
     assert names == (
-        ["second_moment", "whitened_moment", "whitening", "gradient", "iterate", "model"]
+        ["second_moment", "whitened_moment", "whitening", "gradient", "calibration", "iterate", "model"]
         if delta
         else ["models", "model"]
     )
@@ -247,6 +249,7 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
         (built.second_moment, {}),
         (built.whitened_moment, {"whitening": white}),
         (built.gradient, {"iterate": weights, "whitening": white}),
+        (built.calibration, {"iterate": weights}),
     )
     for asked, values in asks:
         np.testing.assert_array_equal(single.sum(asked, **values).value, stacked.sum(asked, **values).value)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comity.protocols.averaging import Averaging, rule
+from comity.protocols.averaging.descent import gradient_noise, steps_from
 from tests.averaging.default_consortium import consortium
 
 
@@ -34,11 +35,11 @@ def test_features_that_say_nothing_do_not_shorten_the_steps_of_those_that_do() -
         built = Averaging(features=width, sizes=1000)
         moment = np.zeros((width, width))
         moment[0, 0] = 1e4
-        steps = built.steps_from([moment], who)
+        steps = steps_from(built, [moment], who)
         lengths.append(float(steps.along(np.eye(1, width))[0, 0]))
         # What the noise of the second moment alone could have made does not count as standing.
         edge = np.sqrt(2 * width) * built.declare(who)["second_moment"].opened_deviation(who)
-        flat = built.steps_from([np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
-        alone = rule.ridge_of(built.gradient_noise(who), width, np.zeros(0))
+        flat = steps_from(built, [np.eye(width) * edge * 0.9], who).along(np.eye(1, width))[0, 0]
+        alone = rule.ridge_of(gradient_noise(built, who), width, np.zeros(0))
         assert 1 / flat == pytest.approx(built.objective.curvature(built.cut(who)) / 2 * edge * 0.9 + alone)
     assert lengths[1] == pytest.approx(lengths[0], rel=1e-6)

@@ -15,7 +15,7 @@ from comity.protocols.averaging import Averaging, whitening
 from comity.protocols.averaging.moment_blocks import blocks_of, moments
 from comity.protocols.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
 from comity.runtime.simulation.simulate import simulate
-from tests.averaging.default_consortium import consortium
+from tests.averaging.default_consortium import consortium, whitening_in_one_place
 from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -105,6 +105,16 @@ def test_no_direction_is_left_with_more_than_a_tenth_and_rows_have_a_mean_square
     strengths = np.linalg.eigvalsh(white.T @ white) / len(rows)
     assert strengths.max() == pytest.approx(0.1, rel=1e-3)
     assert np.linalg.eigvalsh(rows.T @ rows).max() / len(rows) > 0.45
+
+
+def test_a_simulation_tells_what_share_of_the_whitened_rows_is_cut() -> None:
+    rows, who, built = shared(), consortium(), Averaging(features=30, sizes=800)
+    train = [Records(rows[at::5], np.zeros(800, int)) for at in range(5)]
+    found = {one.name: one.value for one in built.shares_cut({"model": np.zeros((1, 30))}, train, who)}
+    longer = np.linalg.norm(rows @ whitening_in_one_place(built, who, rows, 4000, np.eye(30)).T, axis=1) > 1
+    assert found["whitened rows cut"] == pytest.approx(longer.mean(), abs=1e-3) and 0.1 < longer.mean() < 0.9
+    wide = Averaging(features=1501, sizes=5).shares_cut({"model": np.zeros((1, 1501))}, [], who)
+    assert [one.name for one in wide] == ["rows cut", "residuals cut"]
 
 
 def test_noise_is_not_taken_for_what_records_share_and_its_part_is_subtracted() -> None:

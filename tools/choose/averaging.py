@@ -26,9 +26,11 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging, by_moments, rule, whitening
+from comity.protocols.averaging import Averaging, by_moments, calibration, rule, whitening
 from comity.protocols.averaging.baselines import error_of
 from comity.protocols.averaging.by_moments import fitted
+from comity.protocols.averaging.calibration import Slope, sureness
+from comity.protocols.averaging.descent import steps_from, whitened
 from comity.protocols.averaging.moment_blocks import matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.protocol import Way
@@ -112,16 +114,16 @@ def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource
 
 
 def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
-    """What `Averaging.descend` computes."""
+    """What `comity.protocols.averaging.descent` computes."""
     protocol, declared = own.protocol, own.protocol.declare(who)
     features, targets = own.everything
     noisy, rows = opened(declared["second_moment"], own.second_moments, who, source), features
     white = Whitening.none(protocol.features)
     for look in range(protocol.looks):
-        white = protocol.whitened(white, look, noisy, len(features), who)
+        white = whitened(protocol, white, look, noisy, len(features), who)
         rows = white.inside(features)
         noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), who, source)
-    steps = protocol.steps_from(matrices(noisy, protocol.blocks), who)
+    steps = steps_from(protocol, matrices(noisy, protocol.blocks), who)
     weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.steps
     first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(who)
     for number in range(rounds):
@@ -129,7 +131,12 @@ def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
         weights = weights - steps.along(opened(declared["gradient"], exact, who, source))
         if number >= first:
             kept += weights / (rounds - first)
-    return white.back(kept)
+    found, slope = white.back(kept), Slope()
+    for _ in range(protocol.asks):
+        exact = sureness(protocol.objective, slope.factor * found, features, targets, filled)
+        told = opened(declared["calibration"], exact, who, source)
+        slope = slope.after(told, declared["calibration"].opened_deviation(who))
+    return slope.factor * found
 
 
 def averaged(own: Held, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
@@ -193,6 +200,24 @@ def choices() -> Iterator[Choice]:
         ("0.03", "0.06", "0.1"),
         lambda value: by_gradients(FOR_SECOND_MOMENT=type(rule.FOR_SECOND_MOMENT)(value)),
         str(rule.FOR_SECOND_MOMENT),
+    )
+    yield Choice(
+        "FOR_CALIBRATION",
+        ("0.01", "0.02", "0.05", "0.1"),
+        lambda value: by_gradients(FOR_CALIBRATION=type(rule.FOR_CALIBRATION)(value)),
+        str(rule.FOR_CALIBRATION),
+    )
+    yield Choice(
+        "calibration.ASKS",
+        (0, 1, 2, 3),
+        lambda value: _over(DATASETS, DELTA, {"averaging.calibration.ASKS": value}),
+        calibration.ASKS,
+    )
+    yield Choice(
+        "calibration.SPREAD",
+        (0.2, 0.3, 0.5),
+        lambda value: _over(DATASETS, DELTA, {"averaging.calibration.SPREAD": value}),
+        calibration.SPREAD,
     )
     yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
     yield Choice(

@@ -6,7 +6,7 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from comity.federation.declaring.consortium import Consortium
-from comity.protocols.averaging import rule
+from comity.protocols.averaging import descent, rule
 from comity.protocols.averaging.sizes import together
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def warnings(built: Averaging, who: Consortium) -> tuple[str, ...]:
     records = together(built.sizes, who)
     reached = rule.reached(
         curvature=built.objective.curvature(built.cut(who)),
-        noise=built.gradient_noise(who),
+        noise=descent.gradient_noise(built, who),
         records=records,
         features=built.features,
         rounds=built.steps,
@@ -52,11 +52,21 @@ def expectation(built: Averaging, who: Consortium) -> str:
         useless = ", so expect a useless model: raise epsilon or bring more records" if noise > cut else ""
         return (
             f"the mean gradient of a round carries noise of norm {noise:.3g}, a record's gradient is at most "
-            f"{cut:.3g}; {built.steps} rounds are averaged{useless}"
+            f"{cut:.3g}; {built.steps} rounds are averaged{useless}{_calibration(built, who)}"
         )
     radius = built.objective.radius(built.penalty(who))
     useless = ", so expect a useless model: raise epsilon, l2 or the number of records" if noise > radius else ""
     return (
         f"the model carries noise of norm {noise:.3g}; no fit with l2 = {built.penalty(who):.3g} is longer than "
         f"{radius:.3g}{useless}"
+    )
+
+
+def _calibration(built: Averaging, who: Consortium) -> str:
+    if not built.asks:
+        return ""
+    noise = built.declare(who)["calibration"].opened_deviation(who)
+    return (
+        f"; {built.asks} more sums of two numbers say how sure the model is, with noise of deviation {noise:.3g} "
+        "where a record counts at most 1"
     )

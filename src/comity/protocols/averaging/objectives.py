@@ -77,6 +77,12 @@ class Objective:
         residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
         return np.asarray(residual.swapaxes(-1, -2) @ (x if along is None else along), np.float64)
 
+    def by_class(self, margins: Floats) -> Floats:
+        """Scores (..., C) of the classes of a logistic or softmax loss."""
+        if self.kind == "softmax":
+            return np.asarray(margins @ contrasts(self.width + 1), np.float64)
+        return np.concatenate([np.zeros_like(margins), margins], axis=-1)
+
     def coefficients(self, weights: Floats) -> Floats:
         """A row per class from the k margins of a softmax; one row otherwise."""
         return np.asarray(contrasts(self.width + 1).T @ weights, np.float64) if self.kind == "softmax" else weights

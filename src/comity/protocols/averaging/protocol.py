@@ -36,15 +36,14 @@ from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import forecast, releases, rule
+from comity.protocols.averaging import calibration, descent, forecast, releases, rule, shares_cut
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, fitted
-from comity.protocols.averaging.moment_blocks import SQUARE, WIDEST_WHOLE, Blocks, blocks_of, matrices, square
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
-from comity.protocols.averaging.shares_cut import residuals_cut, rows_cut, targets_cut
 from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
-from comity.protocols.averaging.whitening import Whitening, looks_at, whitened_by
+from comity.protocols.averaging.whitening import Whitening, looks_at
 from comity.protocols.declared_records import tell_owner
 
 if TYPE_CHECKING:
@@ -67,13 +66,15 @@ class Averaging(Protocol):
     Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
     Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
     Sensitivity  gradient: 2·clip for a sum of gradients and √2 for second moments (add-remove: clip and √1.25), of rows
-                 in the unit ball however they are whitened; average: c(λ)/λ for Σ m_j·w_j with public sizes m_j,
-                 whoever's record it is (proof.md, 2 to 4); moments: that of `by_moments` (proof.md, 7).
+                 in the unit ball however they are whitened, and that of `calibration` (proof.md, 8); average:
+                 c(λ)/λ for Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4); moments: that
+                 of `by_moments` (proof.md, 7).
 
     `features` is the width of an encoded row; None for `l2`, `rounds`, `clip` leaves them to `rule`.
     """
 
     name: ClassVar[str] = "averaging"
+    version: ClassVar[int] = 3
 
     features: int
     model: Kind = "logistic"
@@ -139,6 +140,15 @@ class Averaging(Protocol):
         return looks_at(self.features)
 
     @property
+    def asks(self) -> int:
+        """How often it is asked how sure the model is: of models that have probabilities."""
+        return calibration.ASKS if self.model in ("logistic", "softmax") else 0
+
+    def budget(self, who: Consortium) -> rule.Budget:
+        """Of the sums of a descent."""
+        return rule.Budget.of(who, self.steps, self.looks, self.asks)
+
+    @property
     def blocks(self) -> Blocks:
         """Features whose second moments are released together."""
         return blocks_of(self.features)
@@ -199,13 +209,13 @@ class Averaging(Protocol):
         checked_sizes(self.sizes, who)
         way, names = self.way(who), self._solved[:1]
         if way == "gradient":
-            sent, of = releases.of_gradients(self, who), "gradient"
+            sent, of = releases.of_gradients(self, who), releases.made_of(self)
         elif way == "average":
-            sent, of = releases.of_models(self, who), "models"
+            sent, of = releases.of_models(self, who), ("models",)
         else:
-            sent, of, names = (self._moments(who),), "moments", self._solved
+            sent, of, names = (self._moments(who),), ("moments",), self._solved
         made = [
-            Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(of), form=Array(self.shape))
+            Release(name=name, source=COORDINATOR, to=EVERYONE, protection=Derived(*of), form=Array(self.shape))
             for name in names
         ]
         return Declaration(
@@ -231,7 +241,7 @@ class Averaging(Protocol):
         way = self.way(parties.consortium)
         if way == "moments":
             return self.solved(parties)
-        return {"model": self.descend(parties) if way == "gradient" else self.average(parties)}
+        return {"model": descent.descend(self, parties) if way == "gradient" else self.average(parties)}
 
     def solved(self, parties: Parties) -> dict[str, Any]:
         """Least squares from the opened moments, with standard errors."""
@@ -245,54 +255,6 @@ class Averaging(Protocol):
         )
         made = {"model": found.coef[None], "errors": found.errors[None], "shrunk": found.shrunk[None]}
         return {name: made[name] for name in self._solved}
-
-    def descend(self, parties: Parties) -> Floats:
-        """Steps along noisy gradients of whitened rows, from zero; the mean of the last half of the way."""
-        who = parties.consortium
-        opened, whitening = parties.sum(self.second_moment), Whitening.none(self.features)
-        for look in range(self.looks):
-            whitening = self.whitened(whitening, look, opened.value, together(self.sizes, who, opened.names), who)
-            opened = parties.sum(self.whitened_moment, whitening=whitening.factors)
-        steps = self.steps_from(matrices(opened.value, self.blocks), who)
-        weights, kept = np.zeros(self.shape), np.zeros(self.shape)
-        first = rule.averaged_from(self.steps)
-        for number in range(self.steps):
-            iterate = whitening.back(weights)
-            noisy = parties.sum(self.gradient, iterate=iterate, whitening=whitening.factors).value
-            weights = weights - steps.along(noisy)
-            if number >= first:
-                kept += weights / (self.steps - first)
-        return whitening.back(kept)
-
-    def whitened(self, before: Whitening, look: int, opened: Floats, records: int, who: Consortium) -> Whitening:
-        """What a look at the second moments of rows adds to their whitening."""
-        spread = self.declare(who)["second_moment"].opened_deviation(who)
-        scale, directions = whitened_by(
-            matrices(opened, self.blocks),
-            square(opened),
-            self.blocks,
-            records=records,
-            spread=spread,
-            square_spread=spread / SQUARE,
-        )
-        return before.after(look, scale, directions)
-
-    def steps_from(self, moments: Sequence[Floats], who: Consortium) -> rule.Steps:
-        """Where a noisy gradient leads, from the noisy second moments of the blocks."""
-        return rule.steps_of(
-            moments,
-            self.blocks,
-            curvature=self.objective.curvature(self.cut(who)),
-            noise=self.gradient_noise(who),
-            spread=self.declare(who)["second_moment"].opened_deviation(who),
-            touched=self.touched,
-        )
-
-    def gradient_noise(self, who: Consortium) -> float:
-        """Deviation of one number of a gradient on which the budget of all rounds were spent."""
-        budget = rule.Budget.of(who, self.steps, self.looks)
-        whole = sqrt(float(budget.gradient.square) * budget.rounds)
-        return self.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who)
 
     def average(self, parties: Parties) -> Floats:
         """Σ m_j·w_j over those who answered, by the sum of their public sizes."""
@@ -326,6 +288,14 @@ class Averaging(Protocol):
     def _gradient_of(self, rows: Rows, iterate: Floats, white: Whitening, cut: float) -> Floats:
         inside, targets = in_unit_ball(rows.features), self.targets(rows.labels)
         return self.objective.gradient(iterate, inside, targets, rows.filled, cut, white.inside(inside))
+
+    @step(sends="calibration", stacked=True)
+    def calibration(self, site: Site, iterate: Floats) -> None:
+        site.contribute(site.total(lambda rows: self._sureness_of(rows, iterate)))
+
+    def _sureness_of(self, rows: Rows, iterate: Floats) -> Floats:
+        inside, targets = in_unit_ball(rows.features), self.targets(rows.labels)
+        return calibration.sureness(self.objective, iterate, inside, targets, rows.filled)
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:
@@ -396,13 +366,7 @@ class Averaging(Protocol):
         )
 
     def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
-        found = [rows_cut(train)]
-        if self.model == "linear":
-            found.append(targets_cut(train, self.low, self.high))
-        if self.way(who) == "gradient":
-            weights, targets = np.asarray(opened["model"], np.float64), [self.targets(_labels(one)) for one in train]
-            found.append(residuals_cut(self.objective, weights, self.cut(who), train, targets))
-        return tuple(found)
+        return shares_cut.of(self, opened, train, who)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         sets = [(in_unit_ball(records.features), self.targets(_labels(records))) for records in train]

@@ -11,11 +11,11 @@ from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Pure
+from comity.privacy.loss import GDP, Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours
-from comity.protocols.averaging import rule
+from comity.protocols.averaging import calibration
 from comity.protocols.averaging.moment_blocks import entries, moved
 from comity.protocols.averaging.objectives import TOLERANCE
 from comity.protocols.averaging.sizes import HEADROOM, largest
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def of_gradients(method: Averaging, who: Consortium) -> tuple[Release, ...]:
-    """Second moments of rows as they are and as they are whitened, gradients round by round, and what these are taken
-    at: the whitening and the iterates."""
-    budget = rule.Budget.of(who, method.steps, method.looks)
+    """Second moments of rows as they are and as they are whitened, gradients round by round, how sure the model is, and
+    what these are taken at: the whitening and the iterates."""
+    budget = method.budget(who)
     most = HEADROOM * largest(method.sizes)
     replaced, cut = who.neighbours is Neighbours.REPLACE, method.cut(who)
     moment = Release(
@@ -59,14 +59,34 @@ def of_gradients(method: Averaging, who: Consortium) -> tuple[Release, ...]:
             bound=RecordSum(cut * (2 if replaced else 1), cut * most, most),
             times=budget.rounds,
         ),
+        *(() if budget.calibration is None else (_calibration(method, budget.calibration, most, replaced=replaced),)),
         Release(
             name="iterate",
             source=COORDINATOR,
             to=EVERY_PARTY,
-            protection=Derived("gradient"),
+            protection=Derived(*made_of(method)),
             form=Array(method.shape),
-            times=budget.rounds,
+            times=budget.rounds + method.asks,
         ),
+    )
+
+
+def made_of(method: Averaging) -> tuple[str, ...]:
+    """What weights of a descent come from."""
+    return ("gradient", "calibration") if method.asks else ("gradient",)
+
+
+def _calibration(method: Averaging, loss: GDP, most: int, *, replaced: bool) -> Release:
+    """Sensitivity: proof.md, 8."""
+    limits = calibration.limits(method.objective)
+    return Release(
+        name="calibration",
+        source=EVERY_PARTY,
+        to=COORDINATOR,
+        protection=Summed(Gaussian(loss)),
+        form=Array((2,), "<i8"),
+        bound=RecordSum(limits.moved(replaced=replaced), limits.moved(replaced=False) * most, most),
+        times=method.asks,
     )
 
 

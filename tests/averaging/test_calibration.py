@@ -1,0 +1,151 @@
+"""How sure a model is: a pair of numbers that is bounded whatever weights are asked about, believed by its noise."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import exp
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.audit.bound import mu_lower_bound
+from comity.data import Records
+from comity.privacy.loss import Approx
+from comity.protocols.averaging import Averaging, calibration
+from comity.protocols.averaging.calibration import SPREAD, Slope, sureness
+from comity.runtime.simulation.simulate import simulate
+from tests.averaging.default_consortium import consortium, made, protocol
+from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
+
+ONE = np.ones(1, bool)
+
+
+def pairs(built: Averaging, scale: float, generator: Any) -> np.ndarray:
+    """What single records give at weights of one length, along some directions and across all labels."""
+    angles = np.linspace(0, 2 * np.pi, 17)
+    points = np.stack([r * np.array([np.cos(a), np.sin(a)]) for r in (0.1, 1.0) for a in angles])
+    found = []
+    for label, _ in product(range(len(built.classes)), range(3)):
+        weights = generator.normal(size=built.shape)
+        weights *= scale / np.linalg.norm(weights)
+        found.append(sureness(built.objective, weights, points[:, None], np.full((34, 1), float(label)), ONE))
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+def test_no_record_moves_a_calibration_further_than_declared(kind: Any, neighbours: str) -> None:
+    built = protocol(kind, made(kind, width=2))
+    declared = built.declare(consortium(neighbours=neighbours))["calibration"].sensitivity
+    generator = np.random.default_rng(2)
+    found = np.concatenate([pairs(built, scale, generator) for scale in (0.0, 1.0, 1.6, 4.0, 1e4, 1e160)])
+    apart = np.linalg.norm(found[:, None] - found[None], axis=-1) if neighbours == "replace" else None
+    worst = float(np.linalg.norm(found, axis=-1).max() if apart is None else apart.max())
+    assert 0.8 * declared < worst <= declared
+
+
+@pytest.mark.parametrize("weight", [1e308, -1e308, np.inf, np.nan])
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+def test_no_weights_turn_a_sum_into_something_that_is_no_number(kind: Any, weight: float) -> None:
+    built, rows = protocol(kind, made(kind, width=2)), np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]])
+    found = sureness(built.objective, np.full(built.shape, weight), rows, np.zeros(4), np.ones(4, bool))
+    assert np.isfinite(found).all() and np.linalg.norm(found) <= 4 * calibration.limits(built.objective).moved(
+        replaced=False
+    )
+    none = sureness(built.objective, np.ones(built.shape), rows, np.zeros(4), np.zeros(4, bool))
+    np.testing.assert_array_equal(none, np.zeros(2))
+
+
+def test_a_calibration_loses_no_more_than_is_debited_for_it() -> None:
+    """All asks at weights for which one record is wrong as surely as can be, and its neighbour right with a doubt."""
+    built, who = Averaging(features=2, sizes=100, rounds=1), consortium(Approx(40.0, DELTA))
+    release, weights = built.declare(who)["calibration"], np.array([[40.0, 1.0]])
+    rows, labels = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.0, 1.0])
+    first, second = (sureness(built.objective, weights, rows[at : at + 1], labels[at : at + 1], ONE) for at in (0, 1))
+
+    def measured(one: Any, other: Any) -> float:
+        seen = [
+            sum(heard(release, who, value, 10 * side + ask) for ask in range(release.times))
+            for side, value in enumerate((one, other))
+        ]
+        return mu_lower_bound(*((s @ (one - other)).reshape(COUNT) for s in seen), confidence=SURE)
+
+    assert 0.7 * claimed_mu(release) < measured(first, second) <= claimed_mu(release)
+    # Scores that are not shortened: the first record pulls forty times as far. A twentieth of it is enough.
+    assert measured(40 * first / 20, second) > claimed_mu(release)
+
+
+def test_models_without_probabilities_are_not_asked() -> None:
+    for kind in ("svm", "linear"):
+        built = protocol(kind, solver="gradient")
+        names = [release.name for release in built.declare(consortium()).releases]
+        assert built.asks == 0 and "calibration" not in names
+        assert "how sure" not in built.expectation(consortium())
+    assert "2 more sums of two numbers say how sure the model is" in protocol().expectation(consortium())
+
+
+def test_a_factor_is_believed_as_far_as_its_noise_allows() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(4000, 1)) * 3
+    labels = (generator.random(4000) < 1 / (1 + np.exp(-scores[:, 0]))).astype(float)
+    loss, filled = Averaging(features=1, sizes=1).objective, np.ones(4000, bool)
+
+    def found(length: float, deviation: float, seed: int = 0) -> Slope:
+        slope, noise = Slope(), np.random.default_rng(seed)
+        for _ in range(calibration.ASKS):
+            told = sureness(loss, np.array([[slope.factor * length]]), scores, labels, filled)
+            slope = slope.after(told + deviation * noise.normal(size=2), deviation)
+        return slope
+
+    # Scores that are half, once and twice as long as they should be.
+    for length in (0.5, 1.0, 2.0):
+        assert found(length, 1.0).factor * length == pytest.approx(1.0, abs=0.1)
+    # Noise that drowns all records leaves the model as it is, and what is not known of it.
+    lost = [found(2.0, 1e6, seed) for seed in range(200)]
+    assert np.sqrt(np.mean([one.log**2 for one in lost])) < SPREAD / 2
+    assert np.sqrt(np.mean([found(2.0, 30.0, seed).log ** 2 for seed in range(50)])) > SPREAD / 2
+    # No answer takes it further than a factor of 4.
+    far = Slope()
+    for _ in range(5):
+        far = far.after(np.array([-1e9, 1.0]), 1e-3)
+    assert far.factor == pytest.approx(4.0) and Slope().after(np.array([5.0, -3.0]), 1.0).factor == 1.0
+
+
+def test_what_the_second_number_says_is_how_the_first_grows() -> None:
+    for kind in ("logistic", "softmax"):
+        built, records = protocol(kind, made(kind)), made(kind)["ash"]
+        weights = np.random.default_rng(1).normal(size=built.shape)
+        targets, filled = built.targets(np.asarray(records.labels)), np.ones(len(records), bool)
+        assert (np.linalg.norm(records.features @ weights.T, axis=1) < 1).any()
+        scores = records.features @ weights.T
+        along = scores / np.maximum(1, np.linalg.norm(scores, axis=1, keepdims=True))
+        pull = [(built.objective.residual(scores * exp(more), targets) * along).sum() for more in (-1e-5, 0.0, 1e-5)]
+        found = sureness(built.objective, weights, records.features, targets, filled)
+        np.testing.assert_allclose(found, [pull[1], (pull[2] - pull[0]) / 2e-5], rtol=1e-5)
+
+
+def test_a_model_that_a_low_clip_makes_too_sure_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(10_000, 4)) / 4
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+    labels = (generator.random(10_000) < 1 / (1 + np.exp(-6 * rows[:, 0]))).astype(int)
+    records = {name: Records(rows[at::5], labels[at::5]) for at, name in enumerate(("a", "b", "c", "d", "e"))}
+
+    def log_loss() -> float:
+        outcome = simulate(
+            Averaging(features=4, sizes=2000, clip=0.15),
+            parties=records,
+            test=Records(rows, labels),
+            epsilon=2.0,
+            delta=1e-6,
+            unit="record",
+            seed=1,
+            baselines=False,
+            hosts=False,
+        )
+        return next(figure.value for figure in outcome.assessment.figures if figure.name == "log loss")
+
+    told = log_loss()
+    monkeypatch.setattr(calibration, "ASKS", 0)
+    assert told < 0.98 * log_loss()
