@@ -30,8 +30,8 @@ constants, six runs of a case; without HAR 1 is, which costs HAR .0003. Over all
 credit defaults, .0008 on HAR, .0007 on KDD-99, .0003 on Adult."""
 
 SPREAD = 0.3
-"""Deviation of the logarithm of the factor as it is supposed before anything is asked. Of 0.2, 0.3 and 0.5 the best over
-all; without Adult or KDD-99 0.5 is, which costs KDD-99 .0002 and Adult nothing."""
+"""Deviation of the logarithm of the factor as it is supposed before anything is asked. Of 0.2, 0.3 and 0.5 the best
+over all; without Adult or KDD-99 0.5 is, which costs KDD-99 .0002 and Adult nothing."""
 
 # A factor lies between a quarter and 4, and changes by at most 2 in an ask: not tuned on data.
 _FURTHEST, _STEP = log(4.0), log(2.0)
