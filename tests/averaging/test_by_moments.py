@@ -222,7 +222,7 @@ def test_public_figures_choose_moments_for_pure_classes() -> None:
     for size, way in sizes.items():
         built = protocol(sizes=size)
         assert built.way(consortium(Pure(1.0))) == way
-    assert rule.moments_are_better(0.02) and not rule.moments_are_better(0.0201) and not rule.moments_are_better(0.001)
+    assert rule.moments_are_better(0.01) and not rule.moments_are_better(0.0101) and not rule.moments_are_better(0.001)
     assert protocol(sizes=2_000, l2=0.1).way(consortium(Pure(1.0))) == "average"
     assert protocol(sizes=2_000).way(consortium(Approx(1.0, 1e-6))) == "gradient"
     assert protocol("svm", sizes=2_000).way(consortium(Pure(1.0))) == "average"

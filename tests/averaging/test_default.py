@@ -18,9 +18,18 @@ from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, rule
+from comity.protocols.averaging.whitening import Whitening
 from comity.runtime.local.cohort import Cohort, stacks
 from comity.runtime.simulation.simulate import simulate
-from tests.averaging.default_consortium import KINDS, consortium, made, parties, protocol, ridge_in_one_place
+from tests.averaging.default_consortium import (
+    KINDS,
+    consortium,
+    made,
+    parties,
+    protocol,
+    ridge_in_one_place,
+    whitening_in_one_place,
+)
 from tests.support.noise import NoNoise
 
 NAMES = ("ash", "birch", "cedar", "doum", "elm")
@@ -28,8 +37,16 @@ NAMES = ("ash", "birch", "cedar", "doum", "elm")
 
 def descended(built: Any, records: Any, who: Any, present_in: Any = lambda number: NAMES) -> Any:
     """The gradient solver in one place: `present_in` says who is in the sum of each round."""
-    everyone = [records[name].features for name in present_in(-1)]
-    second = sum(x.T @ x for x in everyone)
+    whitening = np.eye(built.features)
+    for look in range(-1 - built.looks, -1):
+        seen = np.concatenate([records[name].features for name in present_in(look)])
+        whitening = whitening_in_one_place(built, who, seen, len(seen), whitening)
+
+    def white(rows: Any) -> Any:
+        return in_unit_ball(rows @ whitening.T)
+
+    everyone = np.concatenate([white(records[name].features) for name in present_in(-1)])
+    second = everyone.T @ everyone
     ridge = ridge_in_one_place(built, who, [second])
     matrix = built.objective.curvature(built.cut(who)) / 2 * second + ridge * np.eye(built.features)
     weights, way = np.zeros(built.shape), []
@@ -38,11 +55,16 @@ def descended(built: Any, records: Any, who: Any, present_in: Any = lambda numbe
         for name in present_in(number):
             own = records[name]
             gradient += built.objective.gradient(
-                weights, own.features, built.targets(own.labels), np.ones(len(own), bool), built.cut(who)
+                weights @ whitening,
+                own.features,
+                built.targets(own.labels),
+                np.ones(len(own), bool),
+                built.cut(who),
+                white(own.features),
             )
         weights = weights - np.linalg.solve(matrix, gradient.T).T
         way.append(weights)
-    return np.mean(way[rule.averaged_from(built.steps) :], axis=0)
+    return np.mean(way[rule.averaged_from(built.steps) :], axis=0) @ whitening
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,15 +103,16 @@ def test_the_average_is_divided_by_the_sizes_of_those_who_are_in_it(lose: str) -
 
 
 @pytest.mark.parametrize(
-    "lost_in", ["second_moment[0]", "sum.mask[second_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "gradient[3]"]
+    "lost_in",
+    ["second_moment[0]", "sum.mask[whitened_moment/0]", "gradient[0]", "sum.unmask[gradient/1]", "gradient[3]"],
 )
 def test_gradients_go_on_without_a_party_lost_in_any_round(lost_in: str) -> None:
     records, who = made("logistic"), consortium(dropouts=1)
     built = protocol(records=records, rounds=4)
     released = run(parties(built, records, who, lose=(("cedar", lost_in),))[0])["model"]
     last = {
-        "second_moment[0]": -2,
-        "sum.mask[second_moment/0]": -2,
+        "second_moment[0]": -3,
+        "sum.mask[whitened_moment/0]": -2,
         "gradient[0]": -1,
         "sum.unmask[gradient/1]": 1,
         "gradient[3]": 2,
@@ -111,7 +134,7 @@ def test_too_many_lost_stops_the_run_and_those_who_come_back_finish_it(tmp_path:
     there = lambda number: [n for n in NAMES if n != "cedar" or number < 2]  # noqa: E731
     np.testing.assert_allclose(released, descended(built, records, who, there), atol=2e-3)
     draws = {n: [e.kind for e in host.store.ledger.entries()].count("draw") for n, host in hosts.items()}
-    assert draws == {"ash": 5, "birch": 5, "cedar": 3, "doum": 5, "elm": 5}
+    assert draws == {"ash": 6, "birch": 6, "cedar": 4, "doum": 6, "elm": 6}
 
 
 def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_path: Path) -> None:
@@ -136,7 +159,7 @@ def test_a_resumed_coordinator_gives_the_same_model_and_draws_nothing_twice(tmp_
     resumed = run(again)["model"]
     np.testing.assert_allclose(resumed, descended(built, records, who), atol=2e-3)
     for host in hosts.values():
-        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 4
+        assert [e.kind for e in host.store.ledger.entries()].count("draw") == 5
     np.testing.assert_array_equal(run(parties(built, records, who, folder=tmp_path, hosts=hosts)[0])["model"], resumed)
 
 
@@ -162,7 +185,11 @@ def test_auto_takes_gradients_with_delta_and_the_average_without(delta: float) -
     built = protocol()
     declared = built.declare(consortium(Approx(1.0, delta) if delta else Pure(1.0)))
     names = [release.name for release in declared.releases]
-    assert names == (["second_moment", "gradient", "iterate", "model"] if delta else ["models", "model"])
+    assert names == (
+        ["second_moment", "whitened_moment", "whitening", "gradient", "iterate", "model"]
+        if delta
+        else ["models", "model"]
+    )
 
 
 def test_records_may_be_added_or_removed_where_sizes_are_lower_bounds() -> None:
@@ -213,11 +240,16 @@ def test_a_stack_of_parties_contributes_what_single_parties_do() -> None:
         run="r",
     )
     weights = np.random.default_rng(0).normal(size=built.shape)
-    moment, gradient = stacked.sum(built.second_moment).value, stacked.sum(built.gradient, iterate=weights).value
+    white = Whitening.none(4).after(0, 2.0, np.array([[0.5, 0.0, 0.0, 0.5]])).factors
     single, _ = parties(built, records, who)
     begin(single)
-    np.testing.assert_array_equal(single.sum(built.second_moment).value, moment)
-    np.testing.assert_array_equal(single.sum(built.gradient, iterate=weights).value, gradient)
+    asks: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (built.second_moment, {}),
+        (built.whitened_moment, {"whitening": white}),
+        (built.gradient, {"iterate": weights, "whitening": white}),
+    )
+    for asked, values in asks:
+        np.testing.assert_array_equal(single.sum(asked, **values).value, stacked.sum(asked, **values).value)
 
 
 def test_one_owner_alone_needs_nobody() -> None:

@@ -15,7 +15,6 @@ import pytest
 from comity.audit import epsilon_lower_bound
 from comity.audit.bound import mu_lower_bound
 from comity.federation.declaring.payers import spent_by
-from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
@@ -88,7 +87,7 @@ def test_noise_laid_out_for_parts_that_the_reader_knows_is_caught() -> None:
 def test_the_second_moment_loses_no_more_than_its_share() -> None:
     built, who = Averaging(features=2, sizes=100), consortium(Approx(20.0, DELTA))
     release = built.declare(who)["second_moment"]
-    pair = [upper_triangle(np.array([row])) for row in ([1.0, 0.0], [0.0, 1.0])]
+    pair = [moment_blocks.moments(np.array([row]), built.blocks) for row in ([1.0, 0.0], [0.0, 1.0])]
 
     def measured(stretched: float = 1.0) -> float:
         seen = [heard(release, who, stretched * value, side) for side, value in enumerate(pair)]

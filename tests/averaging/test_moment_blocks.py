@@ -15,7 +15,7 @@ from comity.federation.coordinator.life import run
 from comity.learn.fitting.record_sum import upper_triangle
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.averaging import Averaging, moment_blocks
-from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments
+from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, blocks_of, entries, matrices, moments, square
 from comity.runtime.simulation.simulate import simulate
 from tests.averaging.default_consortium import consortium, parties, ridge_in_one_place
 
@@ -32,7 +32,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("features", [1, 400, 511, WIDEST_WHOLE])
 def test_up_to_a_width_all_second_moments_are_released(features: Any) -> None:
     assert blocks_of(features) == (slice(0, features),)
-    assert entries(blocks_of(features)) == features * (features + 1) // 2
+    assert entries(blocks_of(features)) == features * (features + 1) // 2 + 1
 
 
 @pytest.mark.parametrize("features", [WIDEST_WHOLE + 1, 3000, 10_000, 100_000, 2_000_000])
@@ -40,7 +40,7 @@ def test_wider_records_release_blocks_of_no_more_entries(features: Any) -> None:
     blocks = blocks_of(features)
     assert blocks[0].start == 0 and blocks[-1].stop == features
     assert all(one.stop == other.start for one, other in pairwise(blocks))
-    assert entries(blocks) <= max(entries(blocks_of(WIDEST_WHOLE)), features)
+    assert entries(blocks) <= max(entries(blocks_of(WIDEST_WHOLE)), features + 1)
     lengths = {block.stop - block.start for block in blocks}
     assert max(lengths) - min(lengths) <= 1
 
@@ -54,7 +54,8 @@ def test_the_vector_holds_the_blocks_of_the_second_moment() -> None:
         whole = rows[party].T @ rows[party]
         for matrix, block in zip(matrices(found[party], blocks), blocks):
             np.testing.assert_allclose(matrix, whole[block, block])
-    np.testing.assert_allclose(moments(rows, (slice(0, 7),)), upper_triangle(rows))
+        assert square(found[party]) == pytest.approx((rows[party] ** 2).sum())
+    np.testing.assert_allclose(moments(rows, (slice(0, 7),))[:, :-1], upper_triangle(rows))
 
 
 def ball() -> np.ndarray:
@@ -71,10 +72,12 @@ DIAGONAL = tuple(slice(at, at + 1) for at in range(4))
 def test_no_record_moves_the_blocks_further_than_declared(blocks: Any) -> None:
     vectors = np.stack([moments(row[None], blocks) for row in ball()])
     worst = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1).max()
-    assert worst == pytest.approx(sqrt(2)) and np.linalg.norm(vectors, axis=-1).max() == pytest.approx(1)
+    added = np.linalg.norm(vectors, axis=-1).max()
+    assert worst == pytest.approx(sqrt(2)) and added == pytest.approx(sqrt(1.25))
     built = Averaging(features=4, sizes=100)
-    assert built.declare(consortium())["second_moment"].sensitivity >= worst
-    assert built.declare(consortium(neighbours="add-remove"))["second_moment"].sensitivity >= 1
+    for name in ("second_moment", "whitened_moment"):
+        assert built.declare(consortium())[name].sensitivity >= worst
+        assert built.declare(consortium(neighbours="add-remove"))[name].sensitivity >= added
 
 
 def test_a_wide_study_declares_its_blocks_and_their_sensitivity(narrow: None) -> None:

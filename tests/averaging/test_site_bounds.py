@@ -50,13 +50,13 @@ def opened(method: Any, length: Any, step: Any) -> Any:
     return totals[step].value
 
 
-@pytest.mark.parametrize("step", ["second_moment", "gradient"])
+@pytest.mark.parametrize("step", ["second_moment", "whitened_moment", "gradient"])
 def test_rows_longer_than_one_count_as_rows_of_length_one(step: str) -> None:
     np.testing.assert_allclose(
         opened(built(rounds=1), LENGTH, step), opened(built(rounds=1), 1.0, step), rtol=1e-3, atol=1e-2
     )
     if step == "second_moment":
-        assert np.trace(from_upper_triangle(opened(built(rounds=1), LENGTH, step), WIDTH)) == pytest.approx(
+        assert np.trace(from_upper_triangle(opened(built(rounds=1), LENGTH, step)[:-1], WIDTH)) == pytest.approx(
             60, rel=0.01
         )
 

@@ -296,7 +296,7 @@ def test_a_site_that_starts_again_in_the_middle_goes_on(sites: Sites) -> None:
         whole_run(when(parties, "gradient[0]", parties.cancel))
     values, _ = whole_run(coordinated(study, sites.desks(), sites.coordinator, journal=journal))
     draws = [entry.release for entry in ledger(sites, "north").entries() if entry.kind == "draw"]
-    assert "model" in values and sorted(draws) == ["gradient", "second_moment"]
+    assert "model" in values and sorted(draws) == ["gradient", "second_moment", "whitened_moment"]
 
 
 def test_a_site_that_starts_again_with_other_records_does_not_go_on_with_a_run(sites: Sites) -> None:

@@ -300,10 +300,6 @@ def test_auto_decides_by_public_things() -> None:
     assert not three.descends(consortium(three, Approx(1, 1e-5), colluders=2))
     four = protocol(4, solver="auto")
     assert four.descends(consortium(four, Approx(1, 1e-5)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("comity.protocols.vertical.gradients.WIDE", four.descent.size - 1)
-        assert not four.descends(consortium(four, Approx(0.9, 1e-5)))
-        assert four.descends(consortium(four, Approx(1, 1e-5)))
     linear = protocol(2, solver="auto", linear=True)
     assert not linear.descends(consortium(linear, Approx(1, 1e-5)))
     low = consortium(tried, Approx(0.9 * SWITCH, 1e-5))

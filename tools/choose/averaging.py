@@ -26,11 +26,13 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import Permit
 from comity.privacy.randomness import NoiseSource, SeededNoise
 from comity.privacy.unit import Neighbours, Unit
-from comity.protocols.averaging import Averaging, by_moments, rule
+from comity.protocols.averaging import Averaging, by_moments, rule, whitening
 from comity.protocols.averaging.baselines import error_of
 from comity.protocols.averaging.by_moments import fitted
 from comity.protocols.averaging.moment_blocks import matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
+from comity.protocols.averaging.protocol import Way
+from comity.protocols.averaging.whitening import Whitening
 from comity.reproduce.generalisation.averaging import COLLUDERS, DELTA, EPSILONS, consortium
 from tools.choose.inside import inside
 from tools.choose.leaving_out import Choice, Utilities, instead, utility
@@ -113,16 +115,21 @@ def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
     """What `Averaging.descend` computes."""
     protocol, declared = own.protocol, own.protocol.declare(who)
     features, targets = own.everything
-    noisy = opened(declared["second_moment"], own.second_moments, who, source)
+    noisy, rows = opened(declared["second_moment"], own.second_moments, who, source), features
+    white = Whitening.none(protocol.features)
+    for look in range(protocol.looks):
+        white = protocol.whitened(white, look, noisy, len(features), who)
+        rows = white.inside(features)
+        noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), who, source)
     steps = protocol.steps_from(matrices(noisy, protocol.blocks), who)
     weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.steps
     first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(who)
     for number in range(rounds):
-        exact = protocol.objective.gradient(weights, features, targets, filled, cut)
+        exact = protocol.objective.gradient(white.back(weights), features, targets, filled, cut, rows)
         weights = weights - steps.along(opened(declared["gradient"], exact, who, source))
         if number >= first:
             kept += weights / (rounds - first)
-    return kept
+    return white.back(kept)
 
 
 def averaged(own: Held, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
@@ -154,6 +161,18 @@ def choices() -> Iterator[Choice]:
         return _over(datasets, DELTA, {f"averaging.rule.{name}": value for name, value in constants.items()})
 
     yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), rule._STANDING)
+    yield Choice(
+        "whitening.MOST_OF_ALL",
+        (0.1, 0.2, 0.34),
+        lambda value: _over(DATASETS, DELTA, {"averaging.whitening.MOST_OF_ALL": value}),
+        whitening.MOST_OF_ALL,
+    )
+    yield Choice(
+        "whitening.LOOKS",
+        (0, 1, 2),
+        lambda value: _over(DATASETS, DELTA, {"averaging.whitening.LOOKS": value}),
+        whitening.LOOKS,
+    )
     yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), rule._RIDGE)
     yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), rule.ROUNDS)
     yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), rule._NARROW)
@@ -171,7 +190,7 @@ def choices() -> Iterator[Choice]:
     )
     yield Choice(
         "FOR_SECOND_MOMENT",
-        ("0.03", "0.08", "0.2"),
+        ("0.03", "0.06", "0.1"),
         lambda value: by_gradients(FOR_SECOND_MOMENT=type(rule.FOR_SECOND_MOMENT)(value)),
         str(rule.FOR_SECOND_MOMENT),
     )
@@ -206,13 +225,13 @@ def _between(ends: tuple[float, float]) -> Utilities:
                 own, who = held(name), held(name).on_terms(epsilon, 0.0)
                 release = own.protocol.layout(who).release(who, 4 * len(own.everything[0]))
                 noise = release.opened_deviation(who) * sqrt(own.protocol.features) / len(own.everything[0])
-                way = "moments" if ends[0] < noise <= ends[1] else "average"
+                way: Way = "moments" if ends[0] < noise <= ends[1] else "average"
                 out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
     return out
 
 
 @lru_cache(maxsize=64)
-def _pure(name: str, epsilon: float, way: str) -> float:
+def _pure(name: str, epsilon: float, way: Way) -> float:
     return _case(name, epsilon, 0.0, way)
 
 
@@ -226,7 +245,7 @@ def _with_softmax_clip(clip: float) -> Utilities:
 
 
 def _over(
-    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: str | None = None
+    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: Way | None = None
 ) -> Utilities:
     with instead(constants):
         return {
@@ -237,13 +256,15 @@ def _over(
         }
 
 
-def _case(name: str, epsilon: float, delta: float, way: str | None = None, clip: float | None = None) -> float:
+def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip: float | None = None) -> float:
     """The mean worth of a few runs."""
     from dataclasses import replace
 
     own = held(name)
     if clip is not None:
         own = replace(own, protocol=replace(own.protocol, clip=clip))
+    if way is not None:
+        own = replace(own, protocol=replace(own.protocol, solver=way))
     who = own.on_terms(epsilon, delta)
     sources: list[NoiseSource] = [
         SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)

@@ -1,13 +1,15 @@
 """Which second moments of the records are released: all of them up to a width, and those within blocks of features
-beyond it, down to the diagonal.
+beyond it, down to the diagonal. With them goes the sum of squared lengths, as one number more.
 
-    S = Σ xxᵀ,    released: the entries S_ij of features i, j in one block
+    S = Σ xxᵀ,    released: the entries S_ij of features i, j in one block, and b·Σ|x|²
+
+The sum of squares is the trace of S, but read off the diagonal it would carry the noise of d numbers.
 
 Blocks are neighbours in the encoded row and as long as a public number of entries allows, so that what a site computes,
 masks and sends stays the same however many features there are.
 
-Sensitivity  √2 for a replaced record and 1 for an added one, whatever the blocks: |x_b|⁴ summed over blocks is at most
-             |x|⁴ (proof.md, 3).
+Sensitivity  √2 for a replaced record and √(1 + b²) for an added one, whatever the blocks: |x_b|⁴ summed over blocks is
+             at most |x|⁴ (proof.md, 3). b <= 1 costs nothing where a record is replaced.
 Steps        with k blocks (x·v)² <= k Σ_b (x_b·v_b)², so that S is at most k times its blocks: steps made from them are
              k times shorter than S itself would allow, and never too long.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +31,9 @@ Blocks = tuple[slice, ...]
 WIDEST_WHOLE = 1500
 """Up to so many features all second moments are released: 1.1 million numbers, 9 MB of each party. A limit
 of size, beyond the tables that other constants were chosen on."""
+
+SQUARE = 0.5
+"""b. Not tuned on data: the sum is known well at any, and added records pay for a larger one."""
 
 _MOST = WIDEST_WHOLE * (WIDEST_WHOLE + 1) // 2
 
@@ -45,18 +51,30 @@ def blocks_of(features: int) -> Blocks:
 
 def entries(blocks: Blocks) -> int:
     """Numbers that are released of these blocks."""
-    return sum(_size(block) for block in blocks)
+    return sum(_size(block) for block in blocks) + 1
+
+
+def moved(*, replaced: bool) -> float:
+    """How far one record moves the vector."""
+    return sqrt(2.0) if replaced else sqrt(1 + SQUARE**2)
 
 
 def moments(rows: Floats, blocks: Blocks) -> Floats:
-    """Σ x_b x_bᵀ of all blocks as one vector (..., entries), whose norm is that of the matrices together."""
-    return np.concatenate([upper_triangle(rows[..., block]) for block in blocks], axis=-1)
+    """Σ x_b x_bᵀ of all blocks and b·Σ|x|² as one vector (..., entries); the norm of all but the last is that of the
+    matrices together."""
+    squares = SQUARE * np.einsum("...ij,...ij->...", rows, rows)
+    return np.concatenate([*(upper_triangle(rows[..., block]) for block in blocks), squares[..., None]], axis=-1)
+
+
+def square(vector: Floats) -> float:
+    """Σ|x|² of such a vector."""
+    return float(vector[-1]) / SQUARE
 
 
 def matrices(vector: Floats, blocks: Blocks) -> list[Floats]:
     """The symmetric matrices of such a vector."""
     ends = np.cumsum([_size(block) for block in blocks])
-    parts: Sequence[Floats] = np.split(vector, ends[:-1])
+    parts: Sequence[Floats] = np.split(vector[:-1], ends[:-1])
     return [from_upper_triangle(part, block.stop - block.start) for part, block in zip(parts, blocks)]
 
 

@@ -55,8 +55,17 @@ class Objective:
     radius: Callable[[float], float]
     fit: Callable[[Floats, Floats, float], Fit]
 
-    def gradient(self, weights: Floats, x: Floats, y: Floats, filled: NDArray[np.bool_], clip: float) -> Floats:
-        """Sum over records of the clipped residual times the record: (..., k, d), of norm clip per record at most.
+    def gradient(
+        self,
+        weights: Floats,
+        x: Floats,
+        y: Floats,
+        filled: NDArray[np.bool_],
+        clip: float,
+        along: Floats | None = None,
+    ) -> Floats:
+        """Sum over records of the clipped residual at `weights` times the record, or times another row of it in the
+        unit ball: (..., k, d), of norm clip per record at most.
 
         A residual that is not finite counts as none, so that no record can turn a sum into NaN.
         """
@@ -66,7 +75,7 @@ class Objective:
         usable = np.isfinite(norm) & filled[..., None]
         residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
         residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
-        return np.asarray(residual.swapaxes(-1, -2) @ x, np.float64)
+        return np.asarray(residual.swapaxes(-1, -2) @ (x if along is None else along), np.float64)
 
     def coefficients(self, weights: Floats) -> Floats:
         """A row per class from the k margins of a softmax; one row otherwise."""

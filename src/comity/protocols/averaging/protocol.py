@@ -39,11 +39,12 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.averaging import forecast, releases, rule
 from comity.protocols.averaging.baselines import baselines, error_of
 from comity.protocols.averaging.by_moments import Moments, fitted
-from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, blocks_of, matrices
+from comity.protocols.averaging.moment_blocks import SQUARE, WIDEST_WHOLE, Blocks, blocks_of, matrices, square
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
 from comity.protocols.averaging.shares_cut import residuals_cut, rows_cut, targets_cut
 from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
+from comity.protocols.averaging.whitening import Whitening, looks_at, whitened_by
 from comity.protocols.declared_records import tell_owner
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ class Averaging(Protocol):
     Adversary    an honest-but-curious coordinator with up to `colluders` parties, and whoever sees the model.
     Unit         a record, replaced (sizes are public), or added or removed (public lower bounds on sizes).
     Learned      coordinator: noisy sums over the parties. Parties: those models that the sums lead to.
-    Sensitivity  gradient: 2·clip for a sum of gradients and √2 for Σxxᵀ (add-remove: clip and 1); average: c(λ)/λ for
-                 Σ m_j·w_j with public sizes m_j, whoever's record it is (proof.md, 2 to 4); moments: that of
-                 `by_moments` (proof.md, 7).
+    Sensitivity  gradient: 2·clip for a sum of gradients and √2 for second moments (add-remove: clip and √1.25), of rows
+                 in the unit ball however they are whitened; average: c(λ)/λ for Σ m_j·w_j with public sizes m_j,
+                 whoever's record it is (proof.md, 2 to 4); moments: that of `by_moments` (proof.md, 7).
 
     `features` is the width of an encoded row; None for `l2`, `rounds`, `clip` leaves them to `rule`.
     """
@@ -131,6 +132,11 @@ class Averaging(Protocol):
     @property
     def steps(self) -> int:
         return rule.rounds_for(self.features) if self.rounds is None else self.rounds
+
+    @property
+    def looks(self) -> int:
+        """How often the second moments of whitened rows are opened."""
+        return looks_at(self.features)
 
     @property
     def blocks(self) -> Blocks:
@@ -241,19 +247,35 @@ class Averaging(Protocol):
         return {name: made[name] for name in self._solved}
 
     def descend(self, parties: Parties) -> Floats:
-        """Steps along noisy gradients, from zero; the mean of the last half of the way."""
+        """Steps along noisy gradients of whitened rows, from zero; the mean of the last half of the way."""
         who = parties.consortium
-        budget = rule.Budget.of(who, self.steps)
-        opened = matrices(parties.sum(self.second_moment).value, self.blocks)
-        steps = self.steps_from(opened, who)
+        opened, whitening = parties.sum(self.second_moment), Whitening.none(self.features)
+        for look in range(self.looks):
+            whitening = self.whitened(whitening, look, opened.value, together(self.sizes, who, opened.names), who)
+            opened = parties.sum(self.whitened_moment, whitening=whitening.factors)
+        steps = self.steps_from(matrices(opened.value, self.blocks), who)
         weights, kept = np.zeros(self.shape), np.zeros(self.shape)
-        first = rule.averaged_from(budget.rounds)
-        for number in range(budget.rounds):
-            noisy = parties.sum(self.gradient, iterate=weights).value
+        first = rule.averaged_from(self.steps)
+        for number in range(self.steps):
+            iterate = whitening.back(weights)
+            noisy = parties.sum(self.gradient, iterate=iterate, whitening=whitening.factors).value
             weights = weights - steps.along(noisy)
             if number >= first:
-                kept += weights / (budget.rounds - first)
-        return kept
+                kept += weights / (self.steps - first)
+        return whitening.back(kept)
+
+    def whitened(self, before: Whitening, look: int, opened: Floats, records: int, who: Consortium) -> Whitening:
+        """What a look at the second moments of rows adds to their whitening."""
+        spread = self.declare(who)["second_moment"].opened_deviation(who)
+        scale, directions = whitened_by(
+            matrices(opened, self.blocks),
+            square(opened),
+            self.blocks,
+            records=records,
+            spread=spread,
+            square_spread=spread / SQUARE,
+        )
+        return before.after(look, scale, directions)
 
     def steps_from(self, moments: Sequence[Floats], who: Consortium) -> rule.Steps:
         """Where a noisy gradient leads, from the noisy second moments of the blocks."""
@@ -268,7 +290,7 @@ class Averaging(Protocol):
 
     def gradient_noise(self, who: Consortium) -> float:
         """Deviation of one number of a gradient on which the budget of all rounds were spent."""
-        budget = rule.Budget.of(who, self.steps)
+        budget = rule.Budget.of(who, self.steps, self.looks)
         whole = sqrt(float(budget.gradient.square) * budget.rounds)
         return self.declare(who)["gradient"].sensitivity / whole * rule.shared_factor(who)
 
@@ -286,15 +308,24 @@ class Averaging(Protocol):
             site.total(lambda rows: second_moments(in_unit_ball(rows.features) * rows.filled[..., None], blocks))
         )
 
-    @step(sends="gradient", stacked=True)
-    def gradient(self, site: Site, iterate: Floats) -> None:
-        self._tell_owner(site)
-        cut = self.cut(site.consortium)
-        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate, cut)))
+    @step(sends="whitened_moment", stacked=True)
+    def whitened_moment(self, site: Site, whitening: Floats) -> None:
+        blocks, white = self.blocks, Whitening(whitening)
+        site.contribute(
+            site.total(
+                lambda rows: second_moments(white.inside(in_unit_ball(rows.features)) * rows.filled[..., None], blocks)
+            )
+        )
 
-    def _gradient_of(self, rows: Rows, iterate: Floats, cut: float) -> Floats:
-        inside = in_unit_ball(rows.features)
-        return self.objective.gradient(iterate, inside, self.targets(rows.labels), rows.filled, cut)
+    @step(sends="gradient", stacked=True)
+    def gradient(self, site: Site, iterate: Floats, whitening: Floats) -> None:
+        self._tell_owner(site)
+        cut, white = self.cut(site.consortium), Whitening(whitening)
+        site.contribute(site.total(lambda rows: self._gradient_of(rows, iterate, white, cut)))
+
+    def _gradient_of(self, rows: Rows, iterate: Floats, white: Whitening, cut: float) -> Floats:
+        inside, targets = in_unit_ball(rows.features), self.targets(rows.labels)
+        return self.objective.gradient(iterate, inside, targets, rows.filled, cut, white.inside(inside))
 
     @step(sends="moments", stacked=True)
     def moments(self, site: Site) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from comity.federation.declaring.bounds import RecordSum
@@ -16,27 +16,39 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
 from comity.privacy.unit import Neighbours
 from comity.protocols.averaging import rule
-from comity.protocols.averaging.moment_blocks import entries
+from comity.protocols.averaging.moment_blocks import entries, moved
 from comity.protocols.averaging.objectives import TOLERANCE
 from comity.protocols.averaging.sizes import HEADROOM, largest
+from comity.protocols.averaging.whitening import Whitening
 
 if TYPE_CHECKING:
     from comity.protocols.averaging.protocol import Averaging
 
 
 def of_gradients(method: Averaging, who: Consortium) -> tuple[Release, ...]:
-    """Second moments once, gradients round by round, and the iterates that they are taken at."""
-    budget = rule.Budget.of(who, method.steps)
+    """Second moments of rows as they are and as they are whitened, gradients round by round, and what these are taken
+    at: the whitening and the iterates."""
+    budget = rule.Budget.of(who, method.steps, method.looks)
     most = HEADROOM * largest(method.sizes)
     replaced, cut = who.neighbours is Neighbours.REPLACE, method.cut(who)
+    moment = Release(
+        name="second_moment",
+        source=EVERY_PARTY,
+        to=COORDINATOR,
+        protection=Summed(Gaussian(budget.second_moment)),
+        form=Array((entries(method.blocks),), "<i8"),
+        bound=RecordSum(moved(replaced=replaced), moved(replaced=False) * most, most),
+    )
     return (
+        moment,
+        *((replace(moment, name="whitened_moment", times=method.looks),) if method.looks else ()),
         Release(
-            name="second_moment",
-            source=EVERY_PARTY,
-            to=COORDINATOR,
-            protection=Summed(Gaussian(budget.second_moment)),
-            form=Array((entries(method.blocks),), "<i8"),
-            bound=RecordSum(sqrt(2.0) if replaced else 1.0, float(most), most),
+            name="whitening",
+            source=COORDINATOR,
+            to=EVERY_PARTY,
+            protection=Derived("second_moment", *(("whitened_moment",) if method.looks else ())),
+            form=Array(Whitening.none(method.features).factors.shape),
+            times=method.looks + budget.rounds,
         ),
         Release(
             name="gradient",
@@ -63,7 +75,7 @@ def of_models(method: Averaging, who: Consortium) -> tuple[Release, ...]:
     l2, most = method.penalty(who), largest(method.sizes)
     noise = Spherical(who.loss) if isinstance(who.loss, Pure) else Gaussian(gaussian_budget(who.loss))
     radius = method.objective.radius(l2)
-    moved = min(method.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
+    apart = min(method.objective.diameter(l2) / l2 + most * 2 * TOLERANCE / l2, 2 * most * radius)
     return (
         Release(
             name="models",
@@ -71,6 +83,6 @@ def of_models(method: Averaging, who: Consortium) -> tuple[Release, ...]:
             to=COORDINATOR,
             protection=Summed(noise),
             form=Array(method.shape, "<i8"),
-            bound=RecordSum(moved, most * radius),
+            bound=RecordSum(apart, most * radius),
         ),
     )

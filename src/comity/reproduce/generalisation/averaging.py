@@ -152,7 +152,7 @@ def _labels(records: Records) -> NDArray[Any]:
 def _note(quick: bool) -> str:
     said = (
         f"averaging: five parties of even shares, delta {DELTA:g} (averaging-pure: 0), the method's own defaults, "
-        "whose constants for gradients were chosen on training rows of these tables, and those without a delta "
-        "(penalty, where moments are taken) with a look at test rows too"
+        "whose constants were chosen on training rows of these tables; the penalty without a delta with a look at test "
+        "rows too"
     )
     return said + ("; quick: fewer repeats and tables than the full comparison" if quick else "")

@@ -1,0 +1,146 @@
+"""Rows whitened by what was opened: bounded whatever they are multiplied by, and longer where records differ."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.audit.bound import mu_lower_bound
+from comity.data import Records
+from comity.privacy.loss import Approx
+from comity.protocols.averaging import Averaging, whitening
+from comity.protocols.averaging.moment_blocks import blocks_of, moments
+from comity.protocols.averaging.whitening import MOST_DIRECTIONS, Whitening, looks_at, whitened_by
+from comity.runtime.simulation.simulate import simulate
+from tests.averaging.default_consortium import consortium
+from tests.averaging.test_default_audit import COUNT, DELTA, SURE, claimed_mu, heard
+
+NAMES = ("ash", "birch", "cedar", "doum", "elm")
+# What a coordinator may ask for: as it should be, a thousand times too long, one direction blown up, all of it gone.
+ASKED = [
+    Whitening.none(2),
+    Whitening.none(2).after(0, 1e3, np.array([[0.6, 0.3]])),
+    Whitening.none(2).after(0, 1e200, np.array([[1e150, 0.0], [0.0, -1e150]])),
+    Whitening.none(2).after(0, -3.0, np.array([[5.0, -2.0]])),
+    Whitening.none(2).after(0, 0.0, np.zeros((1, 2))),
+]
+
+
+def disc() -> np.ndarray:
+    angles = np.linspace(0, 2 * np.pi, 33)
+    return np.concatenate([r * np.stack([np.cos(angles), np.sin(angles)], axis=1) for r in (0.0, 1e-3, 0.5, 1.0)])
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_no_record_moves_a_sum_further_than_declared_however_it_is_whitened(asked: Whitening, neighbours: Any) -> None:
+    built, who = Averaging(features=2, sizes=100), consortium(neighbours=neighbours)
+    declared, points = built.declare(who), asked.inside(disc())
+    vectors = np.stack([moments(point[None], built.blocks) for point in points])
+    one = np.ones(1, bool)
+    slopes = np.stack(
+        [
+            built.objective.gradient(
+                np.full((1, 2), weight), row[None], np.array([label]), one, built.cut(who), u[None]
+            )
+            for row, u in zip(disc(), points)
+            for weight, label in ((0.0, 1.0), (900.0, 0.0), (-900.0, 1.0))
+        ]
+    ).reshape(-1, 2)
+    for name, found in (("whitened_moment", vectors), ("gradient", slopes)):
+        apart = np.linalg.norm(found[:, None] - found[None], axis=-1).max()
+        moved = apart if neighbours == "replace" else np.linalg.norm(found, axis=-1).max()
+        assert moved <= declared[name].sensitivity
+
+
+@pytest.mark.parametrize("name", ["whitened_moment", "gradient"])
+def test_whitened_rows_lose_no_more_than_is_debited_for_them(name: Any) -> None:
+    """Two records that differ where the coordinator has rows stretched a thousand times."""
+    built, who = Averaging(features=2, sizes=100, rounds=1), consortium(Approx(20.0, DELTA))
+    release, white = built.declare(who)[name], Whitening.none(2).after(0, 1e3, np.zeros((1, 2)))
+    pair = np.array([[1e-2, 0.0], [0.0, 1e-2] if name == "whitened_moment" else [-1e-2, 0.0]])
+
+    def measured(rows: Any) -> float:
+        if name == "gradient":
+            weights = np.array([[0.0, 0.0]])
+            sums = [built.objective.gradient(weights, x, np.ones(1), np.ones(1, bool), 0.5, x) for x in rows[:, None]]
+        else:
+            sums = [moments(x, built.blocks) for x in rows[:, None]]
+        seen = [heard(release, who, value, side) for side, value in enumerate(sums)]
+        return mu_lower_bound(*((one * (sums[0] - sums[1])).reshape(COUNT, -1).sum(1) for one in seen), confidence=SURE)
+
+    assert 0.6 * claimed_mu(release) < measured(white.inside(pair)) <= claimed_mu(release)
+    # Rows that are not brought into the ball after they were stretched; a fifth of them is enough.
+    assert measured(white.of(pair) / 5) > claimed_mu(release)
+
+
+def test_weights_of_whitened_rows_are_weights_of_rows() -> None:
+    generator = np.random.default_rng(0)
+    rows, weights = generator.normal(size=(7, 5)), generator.normal(size=(3, 5))
+    white = Whitening.none(5).after(0, 1.7, generator.normal(size=(4, 5)) / 3)
+    np.testing.assert_allclose(white.of(rows) @ weights.T, rows @ white.back(weights).T)
+    np.testing.assert_array_equal(Whitening.none(5).of(rows), rows)
+
+
+def shared(count: int = 4000, width: int = 30) -> np.ndarray:
+    """Rows that have most of their length in common."""
+    generator = np.random.default_rng(1)
+    rows = generator.normal(size=(count, width)) * 0.2 / sqrt(width)
+    rows[:, 0] += 0.7
+    rows[:, 1:4] *= 5
+    return np.asarray(rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)))
+
+
+def test_no_direction_is_left_with_more_than_a_tenth_and_rows_have_a_mean_square_of_one() -> None:
+    rows = shared()
+    scale, directions = whitened_by(
+        [rows.T @ rows], float((rows**2).sum()), blocks_of(30), records=len(rows), spread=1e-6, square_spread=1e-6
+    )
+    white = Whitening.none(30).after(0, scale, directions).of(rows)
+    assert 1 <= len(directions) <= MOST_DIRECTIONS
+    assert (white**2).sum(1).mean() == pytest.approx(1, rel=1e-6)
+    strengths = np.linalg.eigvalsh(white.T @ white) / len(rows)
+    assert strengths.max() == pytest.approx(0.1, rel=1e-3)
+    assert np.linalg.eigvalsh(rows.T @ rows).max() / len(rows) > 0.45
+
+
+def test_noise_is_not_taken_for_what_records_share_and_its_part_is_subtracted() -> None:
+    generator, rows, spread = np.random.default_rng(3), shared(), 40.0
+    noise = np.triu(generator.normal(size=(30, 30)) * spread / sqrt(2), 1)
+    noise = noise + noise.T + np.diag(generator.normal(size=30) * spread)
+    given: dict[str, Any] = {"records": len(rows), "spread": spread, "square_spread": 2 * spread}
+    scale, directions = whitened_by([noise], 2 * spread, blocks_of(30), **given)
+    assert len(directions) == 0 and scale == pytest.approx(sqrt(len(rows) / (2 * spread)))
+    # Rows in the ball can't be longer than 1, whatever noise says of their squares.
+    assert whitened_by([noise], 1e6, blocks_of(30), **given)[0] == 1.0
+    scale, directions = whitened_by([rows.T @ rows + noise], float((rows**2).sum()), blocks_of(30), **given)
+    white = Whitening.none(30).after(0, scale, directions).of(rows)
+    assert (white**2).sum(1).mean() == pytest.approx(1, rel=0.05)
+
+
+def test_records_wider_than_second_moments_are_not_whitened() -> None:
+    built = Averaging(features=1501, sizes=1000)
+    assert looks_at(1500) == whitening.LOOKS and built.looks == 0
+    names = [release.name for release in built.declare(consortium()).releases]
+    assert "whitened_moment" not in names and built.declare(consortium())["whitening"].shape[0] == 0
+
+
+def test_what_records_share_does_not_hide_what_tells_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = shared(6000)
+    labels = (rows[:, 6] + rows[:, 7] > 0).astype(int)
+    records = {name: Records(rows[at::5], labels[at::5]) for at, name in enumerate(NAMES)}
+
+    def error() -> float:
+        terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "unit": "record", "baselines": False, "hosts": False}
+        found = simulate(
+            Averaging(features=30, sizes=1200), parties=records, seed=1, test=Records(rows, labels), **terms
+        ).error
+        assert found is not None
+        return found
+
+    whitened = error()
+    monkeypatch.setattr(whitening, "LOOKS", 0)
+    assert whitened < 0.75 * error()
