@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 # What the default suite says of a commit is the same on every machine. `make test-long` draws new examples each time.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("searching", print_blob=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("searching", print_blob=True, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -69,10 +69,20 @@ def test_cells_that_differ_by_noise_alone_fall_back_on_their_mean() -> None:
     np.testing.assert_allclose(standing_out(plain + noise[0], deviation), plain + noise[0], atol=1e-12)
 
 
-def test_where_noise_would_answer_cells_are_not_asked() -> None:
-    noisy = 0.5 * np.random.default_rng(2).normal(size=(3, 4))
-    np.testing.assert_array_equal(standing_out(noisy, 0.5), noisy)
-    np.testing.assert_array_equal(standing_out(noisy[:, :1], 0.01), noisy[:, :1])
+def test_cells_are_believed_by_the_evidence_and_by_the_prior_where_noise_would_answer() -> None:
+    generator, deviation = np.random.default_rng(2), 0.12
+    half = 0.5 * np.eye(4)[:, np.arange(8) % 4] / sqrt(8)
+    noise = generator.normal(size=(4, 8))
+    grown = [kept(scale * half + deviation * noise, deviation) for scale in (0.0, 1.0, 2.0, 3.0)]
+    assert grown == sorted(grown) and grown[-1] > 0.99
+    assert kept(9 * noise, 9.0) == pytest.approx(0.8, abs=0.01)
+    np.testing.assert_array_equal(standing_out(noise[:, :1], 0.01), noise[:, :1])
+
+
+def kept(mean: np.ndarray, deviation: float) -> float:
+    """The share of the differences between cells that is left of them."""
+    apart = mean - mean.mean(axis=1, keepdims=True)
+    return float((standing_out(mean, deviation) * apart).sum() / (apart**2).sum())
 
 
 def test_the_model_is_made_of_what_stands_out() -> None:

@@ -55,6 +55,12 @@ def test_counts_that_are_mostly_noise_are_left_for_the_most_frequent_class() -> 
     for records in (2, 20):
         found = choose(who(100, Approx(0.1, 1e-6)), ROWS, classes=6, records_per_party=records)
         assert isinstance(found.statistic, NamedClass) and "expect a constant" in found.why
+    # What counts is the noise of one cell, however many classes there are.
+    for classes in (5, 10):
+        noisy, plain = (
+            choose(who(24, Approx(e, 1e-6)), ROWS, classes=classes, records_per_party=20).statistic for e in (0.4, 1)
+        )
+        assert isinstance(noisy, NamedClass) and isinstance(plain, Cells)
     four = choose(who(24, Approx(0.1, 1e-6)), ROWS, classes=4, records_per_party=20).statistic
     assert type(four) is ClassSums and four.shape == (3, 1)
     assert isinstance(choose(who(100), ROWS, classes=6, records_per_party=20).statistic, Cells)
@@ -86,6 +92,11 @@ def test_where_two_directions_are_mostly_noise_class_frequencies_are_left() -> N
     found = choose(who(24, Approx(0.1, 1e-6)), ROWS, classes=2, records_per_party=50)
     assert found.statistic.shape == (1, 1) and "expect a constant" in found.why
     assert choose(who(24), ROWS, classes=2, records_per_party=50).statistic.shape == (1, 3)
+    # Between a fifth and a quarter of the signal two directions are still summed, and no more beyond.
+    shapes = [
+        choose(who(50, Approx(e, 1e-6)), ROWS, classes=2, records_per_party=20).statistic.shape for e in (0.3, 0.4)
+    ]
+    assert shapes == [(1, 1), (1, 3)]
 
 
 def test_directions_of_votes_follow_the_noise() -> None:

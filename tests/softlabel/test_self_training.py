@@ -12,7 +12,7 @@ from comity.entropy import Stream
 from comity.errors import DataError
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.voters.clusters import clusters, nearest
-from comity.learn.voters.self_training import discriminant, posteriors, self_trained
+from comity.learn.voters.self_training import discriminant, posteriors, self_trained, with_shares
 from comity.learn.voters.soft_risk import softmax_from_moments
 from comity.learn.voters.voting import one_hot
 
@@ -50,6 +50,16 @@ def test_rounds_recover_labels_that_were_mostly_wrong() -> None:
     before = np.mean(guess == y)
     after = np.mean(posteriors(self_trained(x, one_hot(guess, 3), 4), x).argmax(1) == y)
     assert before < 0.7 and after > 0.97
+
+
+def test_intercepts_alone_are_moved_to_given_shares() -> None:
+    x, y = blobs(apart=2.0)
+    weights, shares = discriminant(x, one_hot(y, 3)), np.array([0.7, 0.28, 0.02])
+    moved = with_shares(weights, x, shares)
+    np.testing.assert_allclose(posteriors(moved, x).mean(axis=0), shares, atol=1e-6)
+    np.testing.assert_array_equal(moved[:, :-1], weights[:, :-1])
+    with pytest.raises(DataError, match="3 positive numbers"):
+        with_shares(weights, x, np.array([1.0, 0.0, 0.0]))
 
 
 def test_a_class_that_nobody_was_guessed_to_be_does_no_harm() -> None:

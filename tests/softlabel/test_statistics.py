@@ -23,6 +23,7 @@ from comity.protocols.softlabel.statistics import (
     Votes,
     class_sums,
 )
+from comity.protocols.softlabel.statistics.cells import standing_out
 from comity.protocols.softlabel.statistics.histograms import nearest_distribution
 from comity.protocols.softlabel.statistics.shrinking import towards_frequencies
 
@@ -205,6 +206,20 @@ def unequal(share: float = 0.8, seed: int = 3) -> Any:
     return drawn(300, 10), drawn(400)[0], drawn(2000)
 
 
+def test_a_model_of_two_classes_says_their_opened_frequencies_on_average() -> None:
+    (features, labels), rows, _ = unequal()
+    filled = np.ones(labels.shape, bool)
+    two = ClassSums.on(rows, 2, records_per_party=10, dimensions=2)
+    for deviation in (1e-3, 0.1):
+        mean = enforced(two, (features, labels, filled)).mean(0)
+        opened = two.frequencies(mean, deviation)
+        said = posteriors(two.model(mean, deviation), two.rows[:, :-1]).mean(axis=0)
+        np.testing.assert_allclose(said, opened, atol=1e-4)
+        assert opened[0] == pytest.approx((0.5 + mean[0, -1] / sqrt(2) + deviation / 2) / (1 + deviation))
+    # What noise has made of a frequency is no frequency.
+    assert (two.frequencies(np.array([[0.0, 0.0, 0.9]]), 0.1) > 0).all()
+
+
 def test_class_sums_keep_the_frequencies_of_the_classes() -> None:
     """The last column is the mean of the labels' contrasts, whatever the records are; a model of it names the larger
     class where nothing else is known."""
@@ -317,8 +332,9 @@ def test_a_cell_is_half_decided_and_half_in_proportion() -> None:
     rows = np.concatenate([generator.normal(-2, 1, (150, 3)), generator.normal(2, 1, (150, 3))])
     statistic = Cells.on(rows, 3, cells=2)
     mean, deviation = np.array([[0.5, 0.1], [0.2, -0.1], [0.1, 0.4]]), 0.1
-    counted = np.maximum(mean, 0) + deviation / 2
-    decided = np.exp(mean / deviation)
+    likely = standing_out(mean, deviation)
+    counted = np.maximum(likely, 0) + deviation / 2
+    decided = np.exp(likely / deviation)
     shares = np.sqrt(counted / counted.sum(0) * decided / decided.sum(0))
     shares = (shares / shares.sum(0)).T[statistic.member]
     found = statistic.model(mean, deviation)

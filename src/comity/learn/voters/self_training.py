@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 _PRIOR_COUNT = 5.0
 # Directions in which classes hardly vary are given at least this share of the largest within-class variance.
 _FLOOR = 0.02
+# Each move lowers the divergence of mean posteriors from the shares. A limit of work, not tuned on data.
+_MOVES = 200
+_SETTLED = 1e-6
 
 
 def discriminant(rows: Floats, shares: Floats) -> Floats:
@@ -54,3 +57,16 @@ def self_trained(rows: Floats, shares: Floats, rounds: int) -> Floats:
     for _ in range(rounds - 1):
         weights = discriminant(rows, posteriors(weights, rows))
     return weights
+
+
+def with_shares(weights: Floats, rows: Floats, shares: Floats) -> Floats:
+    """Weights whose intercepts are moved until their mean posteriors over the rows are these positive shares (C,)."""
+    if shares.shape != weights.shape[:1] or not (shares > 0).all():
+        raise DataError(f"shares must be {len(weights)} positive numbers, found {shares}")
+    moved = weights.copy()
+    for _ in range(_MOVES):
+        step = np.log(shares / shares.sum() / posteriors(moved, rows).mean(axis=0))
+        moved[:, -1] += step
+        if np.abs(step).max() < _SETTLED:
+            break
+    return moved
