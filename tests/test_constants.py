@@ -18,6 +18,7 @@ TUNED = {
     "protocols/averaging/rule.py": (
         "ROUNDS",
         "FOR_SECOND_MOMENT",
+        "FOR_CALIBRATION",
         "FAR_ENOUGH",
         "_LOUD",
         "_LEAST_CLIP",
@@ -25,6 +26,7 @@ TUNED = {
         "_RIDGE",
         "_PENALTY",
     ),
+    "protocols/averaging/calibration.py": ("ASKS", "SPREAD", "_FURTHEST"),
     "protocols/averaging/moment_blocks.py": ("WIDEST_WHOLE", "SQUARE"),
     "protocols/averaging/whitening.py": ("LOOKS", "MOST_OF_ALL"),
     "protocols/averaging/objectives.py": ("clip=0.5",),
