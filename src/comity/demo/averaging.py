@@ -60,8 +60,9 @@ def demonstrate(folder: Path, said: Progress, repeats: int) -> Shown:
 
 NOTES = (
     "gradient is the default with delta above 0: the hospitals descend together, and each round opens one noisy sum of "
-    "clipped gradients. pure is the default without delta: local models, weighted by public sizes, are summed once. No "
-    "coordinator is trusted in either, and nobody sees one hospital's sum.",
+    "clipped gradients; two more sums say how sure the model is. pure is the default without delta: local models, "
+    "weighted by public sizes, are summed once. No coordinator is trusted in either, and nobody sees one hospital's "
+    "sum.",
 )
 
 

@@ -1,9 +1,9 @@
 """Averaging where one of three owners has more records than memory: they stream from Parquet, once for each sum.
 
 The anchor reads the same file as often, in batches of the same size by the same reader, and multiplies what it reads
-with numpy: X w and Xᵀr for each gradient, XᵀX for each second moment. It checks, scales and bounds nothing. Ours is the
-whole run in one process: encoding, bounds, hosts, masks and noise, the two small owners included. Checking every record
-before the run, which a study does once, is a row of its own.
+with numpy: X w and Xᵀr for each gradient, XᵀX for each second moment, X w for each calibration. It checks, scales and
+bounds nothing. Ours is the whole run in one process: encoding, bounds, hosts, masks and noise, the two small owners
+included. Checking every record before the run, which a study does once, is a row of its own.
 
 Each runs in a process of its own, which tells its processor time and its peak of memory. BLAS has one thread.
 """
@@ -30,6 +30,7 @@ from comity.data.tables.parquet_file import parquet_batches
 from comity.data.tables.sources import PIECE
 from comity.entropy import Stream
 from comity.protocols.averaging import Averaging
+from comity.protocols.averaging.calibration import ASKS
 from comity.protocols.averaging.rule import ROUNDS
 from comity.protocols.averaging.whitening import LOOKS
 from comity.runtime.simulation.simulate import simulate
@@ -37,6 +38,7 @@ from comity.runtime.simulation.simulate import simulate
 COLUMNS, SMALL = 20, 10_000
 # Second moments of rows as they are, and of whitened ones.
 MOMENTS = 1 + LOOKS
+PASSES = MOMENTS + ROUNDS + ASKS
 _WRITTEN = 1 << 18
 
 
@@ -51,7 +53,7 @@ def measure(*, rows: int = 2_000_000, repeats: int = 3, folder: Path | None = No
         ]
     ratios = [ours["seconds"] / anchor["seconds"] for ours, anchor in found]
     ours, anchor = sorted(found, key=lambda pair: pair[0]["seconds"] / pair[1]["seconds"])[len(found) // 2]
-    passes = ROUNDS + MOMENTS
+    passes = PASSES
     common = {"passes": passes, "repeats": len(found)}
     return [
         {
@@ -112,11 +114,14 @@ def _anchor(path: Path, rows: int) -> dict[str, float]:
     with threadpool_limits(1, user_api="blas"):
         started = process_time()
         weights, gradient = np.zeros((1, COLUMNS)), np.zeros((1, COLUMNS))
-        for number in range(ROUNDS + MOMENTS):
+        for number in range(PASSES):
             for batch in parquet_batches(path, None, PIECE):
                 *columns, target = (column.to_numpy() for column in batch.columns)
                 x: NDArray[np.float64] = np.stack(columns).T
-                if number >= MOMENTS:
+                if number >= MOMENTS + ROUNDS:
+                    scores = x @ weights.T
+                    _ = ((scores - target[:, None]) * scores).sum()
+                elif number >= MOMENTS:
                     gradient += (x @ weights.T - target[:, None]).T @ x
                 else:
                     _ = x.T @ x

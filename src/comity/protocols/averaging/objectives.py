@@ -107,7 +107,8 @@ def objective_of(kind: Kind, target: Classes | Bounded | int | None) -> Objectiv
 def _logistic() -> Objective:
     """σ(w·x) − y. Clipped at a < ½ it is the derivative of a convex loss that is straight where the margin is short;
     its curvature p(1 − p) is then taken where min(p, 1 − p) <= a only. A low clip makes the noise small and the
-    probabilities too sure, which costs log loss, and the rarer class of skewed ones: the default follows the noise."""
+    probabilities too sure, which `calibration` finds afterwards, and costs the rarer class of skewed ones: the default
+    follows the noise."""
     return Objective(
         "logistic",
         1,
