@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
@@ -95,6 +95,7 @@ class GradientRegression(ColumnRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
+    version: ClassVar[int] = 3
     quadratic: VerticalRegression
     solver: Solver = "gradient"
     rounds: HowOften = 6
