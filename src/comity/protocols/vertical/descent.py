@@ -11,6 +11,7 @@ near zero if these saw nothing, and none do where it is small.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,8 +65,8 @@ class Descent:
         sizes = self._sizes(axes)
         multiples, variance = likeliest(look, free, values, noise, sizes)
         kept = values * sizes / (values**2 * sizes + noise / variance)
-        around = free @ multiples
-        aim = self.whitened.T @ (axes @ (around / values + kept * (look - around)))
+        centre = free @ multiples
+        aim = self.whitened.T @ (axes @ (centre / values + kept * (look - centre)))
         return replace(self, weights=self._towards(aim), past=past)
 
     def _sizes(self, axes: Floats) -> Floats:
@@ -88,6 +89,17 @@ class Descent:
         change = aim - self.weights
         size, most = self.landscape.size(change), max(1.0, self.landscape.deviation(self.weights) / 2)
         return np.asarray(self.weights + change * min(1.0, most / max(size, 1e-12)), np.float64)
+
+
+def around(weights: Floats, places: Iterable[slice], constant: bool) -> Floats:
+    """Directions of weights that nothing is known about beforehand, one a column: each party's part of these, and the
+    constant, the last of the weights."""
+    parts = []
+    for own in places:
+        part = np.zeros(len(weights))
+        part[own] = weights[own]
+        parts.append(part)
+    return np.column_stack([*parts, np.eye(len(weights))[-1]] if constant else parts)
 
 
 def likeliest(look: Floats, free: Floats, values: Floats, noise: float, sizes: Floats) -> tuple[Floats, float]:

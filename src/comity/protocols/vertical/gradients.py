@@ -42,7 +42,7 @@ from comity.protocols.vertical import fit, terms
 from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.column_regression import ColumnRegression
 from comity.protocols.vertical.dealt_rounds import DealtRounds
-from comity.protocols.vertical.descent import Descent
+from comity.protocols.vertical.descent import Descent, around
 from comity.protocols.vertical.instruments import Whitening, constant_units, leaning
 from comity.protocols.vertical.landscape import Landscape
 from comity.protocols.vertical.layout import PLACES, Layout
@@ -274,17 +274,8 @@ class GradientRegression(ColumnRegression):
         weights = 2 * found.weights / float(np.abs(self.layout.label.table).max())
         landscape = Landscape.of(gram, variances, rows, self.layout.constant)
         noise = self.round_deviation(who) * sqrt(self.descent.size)
-        return Descent(landscape, self._whitened(landscape, weights, noise / rows), noise, weights, self._free(weights))
-
-    def _free(self, weights: Floats) -> Floats:
-        """Directions of weights that nothing is known about beforehand: each party's part of these, and the constant;
-        one a column."""
-        found = np.zeros((len(weights), len(self.descent.places) + self.layout.intercept))
-        for place, own in enumerate(self.descent.places.values()):
-            found[own, place] = weights[own]
-        if self.layout.intercept:
-            found[-1, -1] = 1.0
-        return found
+        free = around(weights, self.descent.places.values(), self.layout.intercept)
+        return Descent(landscape, self._whitened(landscape, weights, noise / rows), noise, weights, free)
 
     def _whitened(self, landscape: Landscape, weights: Floats, noise: float) -> Floats:
         """Instruments as a matrix over features and constant, √D times what parties compute, before any is cut."""
