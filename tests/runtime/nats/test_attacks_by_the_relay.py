@@ -269,8 +269,8 @@ def test_sizes_of_what_is_carried_do_not_depend_on_records(consortium_under_atta
         found = {who: [size for name, size in before if name == f"{subject}.{who}"] for who in one.desks}
         least, most = (f"{of(size for one in found.values() for size in one):,}" for of in (min, max))
         kilobytes = {round(sum(each) / 1000) for each in found.values()}
-        assert {len(each) for each in found.values()} == {19} and len(kilobytes) == 1
-        assert f"| {way} | 19 | {least} to {most} each, {kilobytes.pop()} kB in all |" in page
+        assert {len(each) for each in found.values()} == {27} and len(kilobytes) == 1
+        assert f"| {way} | 27 | {least} to {most} each, {kilobytes.pop()} kB in all |" in page
 
 
 @pytest.mark.deploy
