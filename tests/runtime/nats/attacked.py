@@ -81,8 +81,10 @@ class Operator:
 
     def since(self, start: int) -> list[Carried]:
         """All that was carried after the first `start`, until now."""
+        before = len(self.carried)
         self.says(_NOBODY, b"")
-        wait_until(lambda: self.carried[-1].subject == _NOBODY)
+        # Signs of life may follow it at once.
+        wait_until(lambda: any(one.subject == _NOBODY for one in self.carried[before:]))
         return [one for one in self.carried[start:] if one.subject != _NOBODY]
 
     def end(self) -> None:
