@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comity.federation.declaring.bounds import Ball
 from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.voters.self_training import discriminant, posteriors
@@ -129,6 +130,7 @@ def test_cells_and_class_sums_and_models_reach_theirs() -> None:
     pair = sums.bound.enforce(
         50 * sums.contribution(opposite, np.zeros((2, 1), int), np.ones((2, 1), bool)), sums.shape
     )
+    assert isinstance(sums.bound, Ball)
     assert np.linalg.norm(pair, axis=(1, 2)) == pytest.approx(sums.bound.radius)
     two = ClassSums.on(public(), 2, records_per_party=50, dimensions=3)
     turned = enforced(two, (np.stack([row, row]), np.array([[0], [1]]), np.ones((2, 1), bool)))

@@ -163,23 +163,19 @@ def solved(own: Held, who: Consortium, source: NoiseSource) -> Floats:
     return found.coef[None]
 
 
+def _elsewhere(module: Any, name: str, values: tuple[float, ...]) -> Choice:
+    """A constant of another module than `rule`, by gradients."""
+    constant = f"{module.__name__.removeprefix('comity.protocols.')}.{name}"
+    return Choice(constant, values, lambda value: _over(DATASETS, DELTA, {constant: value}), getattr(module, name))
+
+
 def choices() -> Iterator[Choice]:
     def by_gradients(datasets: Mapping[str, tuple[str, ...]] = DATASETS, **constants: Any) -> Utilities:
         return _over(datasets, DELTA, {f"averaging.rule.{name}": value for name, value in constants.items()})
 
     yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), rule._STANDING)
-    yield Choice(
-        "whitening.MOST_OF_ALL",
-        (0.1, 0.2, 0.34),
-        lambda value: _over(DATASETS, DELTA, {"averaging.whitening.MOST_OF_ALL": value}),
-        whitening.MOST_OF_ALL,
-    )
-    yield Choice(
-        "whitening.LOOKS",
-        (0, 1, 2),
-        lambda value: _over(DATASETS, DELTA, {"averaging.whitening.LOOKS": value}),
-        whitening.LOOKS,
-    )
+    yield _elsewhere(whitening, "MOST_OF_ALL", (0.1, 0.2, 0.34))
+    yield _elsewhere(whitening, "LOOKS", (0, 1, 2))
     yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), rule._RIDGE)
     yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), rule.ROUNDS)
     yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), rule._NARROW)
@@ -207,18 +203,8 @@ def choices() -> Iterator[Choice]:
         lambda value: by_gradients(FOR_CALIBRATION=type(rule.FOR_CALIBRATION)(value)),
         str(rule.FOR_CALIBRATION),
     )
-    yield Choice(
-        "calibration.ASKS",
-        (0, 1, 2, 3),
-        lambda value: _over(DATASETS, DELTA, {"averaging.calibration.ASKS": value}),
-        calibration.ASKS,
-    )
-    yield Choice(
-        "calibration.SPREAD",
-        (0.2, 0.3, 0.5),
-        lambda value: _over(DATASETS, DELTA, {"averaging.calibration.SPREAD": value}),
-        calibration.SPREAD,
-    )
+    yield _elsewhere(calibration, "ASKS", (0, 1, 2, 3))
+    yield _elsewhere(calibration, "SPREAD", (0.2, 0.3, 0.5))
     yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
     yield Choice(
         "_PENALTY",

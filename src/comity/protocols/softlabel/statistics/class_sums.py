@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import StudyError
-from comity.federation.declaring.bounds import Ball
+from comity.federation.declaring.bounds import Ball, Simplex
 from comity.federation.owner.rows import Rows
 from comity.learn.fitting.softmax import contrasts
 from comity.learn.released.feature_map import self_training_map
@@ -106,7 +106,7 @@ class ClassSums(RecordTotal):
         return self.classes - 1, self.dimensions + 1
 
     @property
-    def bound(self) -> Ball:
+    def bound(self) -> Ball | Simplex:
         if not self.dimensions:
             # The enforced set is the image of the simplex, which is smaller than the ball that it lies in.
             return Ball(sqrt(1 - 1 / self.classes), diameter=sqrt(2))

@@ -30,7 +30,7 @@ class NamedClass(ClassSums):
         return 1, self.classes
 
     @property
-    def bound(self) -> Simplex:  # type: ignore[override]
+    def bound(self) -> Simplex:
         return Simplex(1, self.classes)
 
     def of_total(self, total: Floats) -> Floats:
