@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
 import sqlite3
+import stat
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -322,14 +324,64 @@ def test_the_witness_follows_every_commit(path: Path, home: Path) -> None:
     assert file.stem == ledger.entries()[0].note
 
 
-def test_a_witness_behind_or_empty_is_no_roll_back(path: Path, home: Path) -> None:
+def test_a_witness_behind_is_no_roll_back(path: Path, home: Path) -> None:
     [file] = (home / "heads").glob("*.json")
     before = file.read_text()
     spend(Ledger(path), "r9")
-    for text in (before, ""):
-        file.write_text(text)
-        spend(Ledger(path), f"after-{len(text)}")
-        assert json.loads(file.read_text())["head"] == Ledger(path).commit_head().head
+    file.write_text(before)
+    spend(Ledger(path), "after")
+    assert json.loads(file.read_text())["head"] == Ledger(path).commit_head().head
+
+
+@pytest.mark.parametrize("left", ["", "\n", "\0" * 96], ids=["empty", "blank", "zeros"])
+def test_an_empty_witness_freezes_until_the_owner_writes_off(path: Path, home: Path, left: str) -> None:
+    """An emptied file says nothing about what was seen, and does not move on by itself either."""
+    [file] = (home / "heads").glob("*.json")
+    file.write_text(left)
+    ledger = Ledger(path)
+    for run in ("r9", "r10"):
+        with pytest.raises(Refused, match=r"is frozen.*write-off") as refusal:
+            spend(ledger, run)
+        assert refusal.value.code == "frozen" and file.read_text() == left
+    assert ledger.verify().frozen
+    ledger.write_off(Pure(0), "the witness was lost in a power cut, the ledger is the newest")
+    assert not Ledger(path).verify().frozen and json.loads(file.read_text())["head"] == ledger.commit_head().head
+    spend(Ledger(path), "r11")
+
+
+def test_a_rolled_back_ledger_does_not_hide_behind_an_emptied_witness(path: Path, home: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.ledger"
+    back_up(path, old)
+    spend(Ledger(path), "r9")
+    [file] = (home / "heads").glob("*.json")
+    file.write_bytes(b"")
+    restore(old, path)
+    with pytest.raises(Refused, match="is frozen"):
+        spend(Ledger(path), "r9")
+
+
+def test_a_witness_is_on_the_disk_before_it_has_its_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut finds the old witness or the new one: the file is flushed, renamed, then its folder is flushed."""
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def flushed(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        done.append(f"flush {kind} of {os.fstat(descriptor).st_size if kind == 'file' else 'all'}")
+        fsync(descriptor)
+
+    def renamed(source: str, target: str) -> None:
+        done.append("rename")
+        replace(source, target)
+
+    witness = Witness("aa" * 32)
+    witness.prepare()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", flushed)
+        patched.setattr(os, "replace", renamed)
+        witness.set(Seen(9, "ab" * 32))
+    assert done == [f"flush file of {witness.path.stat().st_size}", "rename", "flush folder of all"]
+    assert witness.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_spoilt_witness_freezes(path: Path, home: Path) -> None:

@@ -182,6 +182,14 @@ def test_an_old_ledger_without_its_witness_is_frozen(tmp_path: Path, home: Path)
         reserve(Ledger(path), "r1", ZCDP("0.001"))
 
 
+def test_an_unused_old_ledger_with_an_emptied_witness_is_frozen(tmp_path: Path, home: Path) -> None:
+    """Its witness was made with the first use: the file is older than that."""
+    path = old_ledger(tmp_path / "a", home, "approx:2,0.00001", [])
+    (home / "heads" / f"{NONCE}.json").write_bytes(b"")
+    with pytest.raises(Refused, match="is frozen"):
+        reserve(Ledger(path), "r1", ZCDP("0.001"))
+
+
 def test_an_old_ledger_that_does_not_verify_is_not_migrated(tmp_path: Path, home: Path) -> None:
     path = old_ledger(tmp_path / "a", home, "approx:2,0.00001", ["zcdp:0.01"])
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -191,7 +191,7 @@ class OnDisk:
             seen = witness.read()
             head = migrate(connection, self.owner, self.name)
         # The first format made its witness with the first use.
-        known = entries == 1 if seen is None else not seen.is_nothing and self._knows(seen)
+        known = entries == 1 and not witness.exists() if seen is None else self._knows(seen)
         if known:
             with suppress(OSError, ComityError):
                 witness.prepare()
@@ -290,7 +290,7 @@ class OnDisk:
             return ""
         if seen is None:
             return UNWITNESSED
-        return "" if seen.is_nothing or _contains(connection, seen) else seen.head
+        return "" if _contains(connection, seen) else seen.head
 
     def check(self, connection: sqlite3.Connection) -> None:
         """Before anything is written: the sums are those that were last written."""

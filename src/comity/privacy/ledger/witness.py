@@ -4,7 +4,8 @@ A ledger that was restored from a backup has forgotten expenses, and its own cha
 can: it holds the newest (count, head), and a file that does not contain it is an older or another one. The
 witness is there before the ledger is, so a machine without one meets a ledger that was brought there, perhaps from a
 backup. It may lag (a crash between commit and witness) but never moves backwards, except when the owner writes off
-the gap.
+the gap. An empty file tells nothing, so it counts as none: whoever empties a witness freezes the ledger. A power cut
+leaves the old witness or the new one, because the new one is flushed to disk before it takes the name.
 """
 
 from __future__ import annotations
@@ -20,21 +21,19 @@ from pathlib import Path
 from comity.errors import Refused
 from comity.privacy.ledger.chain import is_head
 
+_BLANK = b"\0 \t\r\n"
 UNWITNESSED = "no witness"
 """What a ledger lacks that this machine never saw."""
+_NEW_FILE = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A commit's number and head; of the first format, an entry's. Nothing when the file is empty."""
+    """A commit's number and head; of the first format, an entry's."""
 
     count: int
     head: str
     of_entry: bool = False
-
-    @property
-    def is_nothing(self) -> bool:
-        return not self.head
 
 
 def heads_folder() -> Path:
@@ -73,10 +72,7 @@ class Witness:
             )
 
     def read(self) -> Seen | None:
-        """What was seen last; None on a machine that never saw the ledger.
-
-        An empty file is a power cut before the first flush, and tells nothing.
-        """
+        """What was seen last; None on a machine that never saw the ledger, or whose file about it is empty."""
         try:
             with open(self._file(".json"), "rb") as file:  # noqa: PTH123 (pathlib doubles the cost of a read)
                 stored = file.read()
@@ -84,8 +80,9 @@ class Witness:
             return None
         except OSError as error:
             raise self._unreadable() from error
-        if not stored:
-            return Seen(0, "")
+        # Some file systems fill a file with zeros where they lost its content.
+        if not stored.strip(_BLANK):
+            return None
         try:
             found = json.loads(stored)
             of_entry = "seq" in found
@@ -96,6 +93,10 @@ class Witness:
             raise self._unreadable()
         return seen
 
+    def exists(self) -> bool:
+        """Whether there is a file, whatever it holds."""
+        return self.path.exists()
+
     def remove(self) -> None:
         for suffix in (".json", ".lock", ".new"):
             Path(self._file(suffix)).unlink(missing_ok=True)
@@ -104,8 +105,8 @@ class Witness:
         """Moves on to `seen`, if that is newer and its chain contains what was seen before. Never makes a witness."""
         with self._locked():
             before = self.read()
-            older = before is not None and (before.is_nothing or before.of_entry or before.count < seen.count)
-            if before is not None and older and (before.is_nothing or contains(before)):
+            older = before is not None and (before.of_entry or before.count < seen.count)
+            if before is not None and older and contains(before):
                 self._replace(seen)
 
     def set(self, seen: Seen) -> None:
@@ -114,10 +115,18 @@ class Witness:
             self._replace(seen)
 
     def _replace(self, seen: Seen) -> None:
+        """Flush the file, rename it, flush the folder: what has the name is whole, also after a power cut."""
         fresh = self._file(".new")
-        with open(fresh, "wb") as file:  # noqa: PTH123
+        with open(os.open(fresh, _NEW_FILE, 0o600), "wb") as file:  # noqa: PTH123
             file.write(json.dumps({"count": seen.count, "head": seen.head}).encode())
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(fresh, self._file(".json"))  # noqa: PTH105
+        folder = os.open(heads_folder(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -144,10 +153,11 @@ def frozen_sentence(where: str, lost: str) -> str:
     """What the owner of a frozen ledger reads: what is missing, and what to do."""
     if lost == UNWITNESSED:
         return (
-            f"{where} is frozen: this machine has never seen this ledger, so the file may be an old backup that has "
-            "forgotten expenses. If you moved it, bring its witness from the other machine, the file named after the "
-            f"ledger's id in ~/.comity/heads, to {heads_folder()}. If it was restored, write off what may be missing: "
-            f'comity ledger write-off {where} --all --why "..."; if you know that nothing is, --epsilon 0'
+            f"{where} is frozen: this machine has never seen this ledger, or its note about it was emptied, so the "
+            "file may be an old backup that has forgotten expenses. If you moved it, bring its witness from the other "
+            f"machine, the file named after the ledger's id in ~/.comity/heads, to {heads_folder()}. If it was "
+            f'restored, write off what may be missing: comity ledger write-off {where} --all --why "..."; if you know '
+            "that nothing is, --epsilon 0"
         )
     return (
         f"{where} is frozen: head {lost[:12]}… was seen of this ledger before, and it is not "
