@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -148,6 +149,39 @@ def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], 
         page.update(files={name: digest}, signature=signature.hex())
         (folder / "signed.json").write_text(json.dumps(page))
         assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
+
+
+NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+def resign(sites: Sites, study: Study, folder: Path, files: dict[str, str]) -> None:
+    """The page of a result as its signer would write it with a program of its own."""
+    page = json.loads((folder / "signed.json").read_text())
+    page.update(files=files, signature=sites.coordinator.sign(_said(study.hash, page["run"], files)).hex())
+    (folder / "signed.json").write_text(json.dumps(page))
+
+
+def test_a_fetch_empties_no_file_outside_its_folder(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What can't be read is missing, and missing is not empty: nothing is written under a name that leads elsewhere."""
+    sites, study, folder = done
+    to, victim, beside = tmp_path / "no", tmp_path / "victim.toml", tmp_path / "precious"
+    for one in (victim, beside):
+        one.write_text("precious")
+    (folder / "link").symlink_to(victim)
+    (folder / "way").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+    names = [str(victim), "../precious", f"{folder}/../../precious", "link", "way/precious", "pipe", "missing"]
+    odd = ["a/../result.json", "./result.json", "", ".", "..", "a\\b", "a\0b", "a\x1b[2Jb", "re\u202esult", "released"]
+    for name in (*names, *odd):
+        resign(sites, study, folder, {name: NOTHING})
+        assert main(["fetch", str(folder), "--to", str(to)]) == 4, name
+        said = capsys.readouterr().err
+        assert not to.exists() and "\x1b" not in said and "\u202e" not in said and said.count("\n") == 1
+        assert victim.read_text() == beside.read_text() == "precious", name
+    resign(sites, study, folder, {"result.json": NOTHING})
+    assert main(["fetch", str(folder), "--to", str(to)]) == 4 and "result.json: was altered" in capsys.readouterr().err
 
 
 def test_runs_are_listed_with_state_and_cost(

@@ -21,6 +21,7 @@ from comity.data.tables.database_url import check_url, file_of
 from comity.data.tables.sql import Sql
 from comity.data.tables.statement import check_reads
 from comity.errors import DataError, StudyError
+from comity.untrusted.file_names import has_control_characters, is_inside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,7 +278,11 @@ class _Place:
 
     def existing(self, path: Path, key: str, *, folders: bool = False) -> Path:
         full = path if self.base is None else self.base / path
-        if self.confined and self.base is not None and not full.resolve().is_relative_to(self.base.resolve()):
+        if has_control_characters(str(path)):
+            raise StudyError(
+                f"{self.where}: {key}: {str(path)!r} has a control or invisible character; rename the file.", key=key
+            )
+        if self.confined and self.base is not None and not is_inside(self.base, full):
             raise StudyError(
                 f"{self.where}: {key}: expected a path inside {self.base}, found {path}; a study comes from somebody "
                 "else and reads files of its own folder alone. Put the file there.",
@@ -300,8 +305,8 @@ class _Place:
             raise DataError(
                 f"{self.where}: {folder} is a folder without a .parquet file; name the files' folder.", key=key
             )
-        inside = folder.resolve() if self.base is None else self.base.resolve()
-        if self.confined and not all(file.resolve().is_relative_to(inside) for file in files):
+        inside = folder if self.base is None else self.base
+        if self.confined and not all(is_inside(inside, file) for file in files):
             raise StudyError(
                 f"{self.where}: {key}: expected files inside {self.base}, found a link in {folder} that leads out of "
                 "it; put the files there.",

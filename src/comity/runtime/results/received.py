@@ -31,6 +31,7 @@ from comity.federation.messages.delivered import Received, is_kept
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures, check_vouched
 from comity.runtime.results.released import Released, load_released, released_of, save_released
+from comity.untrusted.file_names import check_name
 
 _FORMAT: Final = "comity-received-1"
 PAGE: Final = "received.json"
@@ -93,8 +94,8 @@ def load_received(folder: str | Path) -> tuple[Received, Artefact | None]:
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
         own, presented = bool(page["own"]), page["presented"]
-        if presented is not None and (presented != safe_name(presented) or "/" in presented):
-            raise ValueError(f"{presented!r} is no folder beside it")
+        if presented is not None:
+            check_name(presented)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: can't be read ({error!r}); give the results folder of a party") from error
     found = Received(

@@ -1,8 +1,10 @@
 """The files of a result, each by its digest, in one page that somebody signed: `signed.json`.
 
 Promise    A file that was altered, is missing or was put in the place of another is refused by its name; files that
-           are not on the page are no part of the result and are not taken along.
-Against    Whoever can write into the folder and does not have the signer's key.
+           are not on the page are no part of the result and are not taken along. A name that leads out of the folder is
+           refused, also by the signer.
+Against    Whoever can write into the folder and does not have the signer's key; a signer that lists names of its
+           reader's files.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.messages.codec import encode
+from comity.untrusted.file_names import UnsafeName, read_inside
 
 NAME: Final = "signed.json"
 _FORMAT: Final = "comity-signed-1"
@@ -41,8 +44,14 @@ def checked_files(folder: Path, signer: PublicIdentity, *, study: str, run: str)
     for name, digest in files.items():
         path = folder / name
         try:
-            # A link would be followed to whatever it names.
-            content = b"" if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()) else _read(path)
+            content = read_inside(folder, name)
+        except UnsafeName as error:
+            raise Refused(
+                f"{folder / NAME}: lists {name!r}, which {error}; a result has files of its own folder alone. Do not "
+                "use it, and ask its signer",
+                code="signature",
+                key=NAME,
+            ) from error
         except OSError as error:
             raise Refused(
                 f"{path}: is part of the result and can't be read ({error.strerror}); put it back from a backup",
@@ -89,8 +98,4 @@ def _said(study: str, run: str, files: Mapping[str, str]) -> bytes:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(_read(path)).hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes()
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -21,12 +21,11 @@ from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
 from comity.runtime.study.study import Study
+from comity.untrusted.file_names import UnsafeName, check_name, write_inside
 
 STUDY = "study.toml"
 MOST_FILES = 64
 _FORMAT = "comity-study-1"
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._ -]{0,99}", re.ASCII)
-_MOST_PARTS = 8
 _TABLE = re.compile(r"^\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
@@ -98,11 +97,9 @@ def require_no_more(packed: Packed, study: Study) -> None:
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:
-    """Into a folder that is new."""
+    """Into a folder that is new; no name leads out of it, and nothing is overwritten."""
     for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        write_inside(folder, name, content)
 
 
 def _files(body: bytes) -> dict[str, bytes]:
@@ -134,15 +131,15 @@ def _check_places(names: Iterable[str]) -> None:
 
 
 def _check_name(name: str, where: str) -> None:
-    """A name that stays inside its folder on every system: no way up, no root, no drive, nothing hidden."""
-    parts = name.split("/")
-    if len(parts) > _MOST_PARTS or not all(_PART.fullmatch(part) for part in parts):
+    try:
+        check_name(name, portable=True)
+    except UnsafeName as error:
         raise Malformed(
-            f"{where}: {name[:80]!r} is no name of a file inside the study's folder: letters, digits, _ - and . were "
-            "expected, in at most a few folders",
+            f"{where}: {name[:80]!r} is no name of a file inside the study's folder: it {error}; use letters, digits, "
+            "_ - and ., in at most a few folders",
             code="form",
             key="files",
-        )
+        ) from error
 
 
 def _without_simulation(study: Study) -> str:

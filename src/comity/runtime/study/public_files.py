@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from comity.data import Schema
 from comity.errors import BadInput, DataError, SchemaError, StudyError
 from comity.protocols.parameters import ABSENT
+from comity.untrusted.file_names import has_control_characters, is_inside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,7 @@ def confined(folder: Path, name: str, key: str, where: str) -> Path:
     """Where a file of the study lies. One outside its folder, also behind a link, is not even looked at: somebody else
     wrote the study, and a plan or an error would already tell something about the file."""
     path = folder / name
-    if Path(name).is_absolute() or not path.resolve().is_relative_to(folder.resolve()):
+    if Path(name).is_absolute() or has_control_characters(name) or not is_inside(folder, path):
         raise StudyError(
             f"{where}: {key} = {name!r} leads out of the study's folder; copy the file beside the study and name it "
             "by its relative path",
