@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from decimal import Decimal
 from math import sqrt
 from typing import Any, cast
 
@@ -13,10 +13,9 @@ from comity.errors import StudyError
 from comity.privacy.accounting import gaussian_budget, gdp_epsilon
 from comity.privacy.loss import Approx, Pure
 from comity.protocols.vertical import VerticalRegression
-from comity.protocols.vertical.budgets import affordable, party_losses, published_share, shown_up
+from comity.protocols.vertical.budgets import affordable, party_losses, shown_up
 from comity.protocols.vertical.dissection import integers
 from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published.protocol import published_sensitivity
 from comity.protocols.vertical.sensitivity import l1_sensitivity_about, l2_sensitivity, party_share
 
 from .consortia import HELD, consortium, protocol, schema
@@ -73,31 +72,6 @@ def test_the_pure_loss_about_one_partys_columns_bounds_every_replacement_within_
         assert 0.7 * claimed <= furthest <= claimed, party
 
 
-def moves(features: int, changing: range) -> float:
-    """The furthest that ordered pairs of z in {−1, 0, 1} move when the coordinates in `changing` may."""
-    rows = np.array(list(product((-1, 0, 1), repeat=features + 1)))
-    outer = np.einsum("na,nb->nab", rows, rows).reshape(len(rows), -1)
-    fixed = [place for place in range(features + 1) if place not in changing]
-    best = 0.0
-    for row, own in zip(rows, outer):
-        alike = (rows[:, fixed] == row[fixed]).all(axis=1)
-        best = max(best, np.abs(outer[alike] - own).sum(axis=1).max())
-    return best
-
-
-def test_the_papers_linear_constant_is_twice_the_truth() -> None:
-    for features in (1, 3):
-        assert moves(features, range(features + 1)) == (features + 1) ** 2
-        assert published_sensitivity(features, logistic=False) == 2 * (features + 1) ** 2
-
-
-def test_the_corrected_loss_of_a_party_is_attained() -> None:
-    """d = 4, one coordinate: 16 of 25, where the paper's formula gives 12 of 25 after halving its constant."""
-    assert moves(4, range(1)) == 16 == published_share(1, 4) * 25
-    assert moves(4, range(2)) == 24 == published_share(2, 4) * 25
-    assert published_share(3, 4) == 1.0
-
-
 @pytest.mark.parametrize("products", ["rlwe", "dealer"])
 @pytest.mark.parametrize("loss", [Pure(2), Pure("0.37"), Approx(1, 1e-5), Approx("0.61", 1e-5)])
 def test_what_the_plan_says_of_a_partys_own_columns_is_never_less_than_the_truth(products: str, loss: Any) -> None:
@@ -125,6 +99,17 @@ def test_the_carry_of_products_counts_in_wishes_too() -> None:
     assert affordable(tried.layout, with_it, 0.0, carried) == pytest.approx(1.0)
     assert tried.carried > 0 == protocol(3, products="dealer").carried
     assert shown_up(0.90801) == "0.909" and shown_up(1.0) in ("1.00", "1.01") and shown_up(12.34) == "12.40"
+
+
+def test_no_part_is_shown_as_more_than_the_whole() -> None:
+    assert shown_up(1.0, Decimal(1)) == "1.00" and shown_up(0.5, Decimal(1)) == "0.501"
+    everything = schema(linear=True).columns
+    held = {"ash": (*(column.name for column in everything[:-1]), "sick"), "birch": (everything[-1].name,)}
+    tried = VerticalRegression(schema=schema(linear=True), columns=held, products="dealer", pure=True, most=1 << 10)
+    whole = party_losses(tried.layout, Pure(1))
+    text = tried.expectation(consortium(tried, Pure(1)))
+    # The other's one column is a yes/no, whose square says nothing: ash may move all that a record may.
+    assert whole["ash"] == 1.0 and "alone: ash 1.00, birch 0." in text
 
 
 class Coarse(VerticalRegression):

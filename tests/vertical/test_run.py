@@ -24,12 +24,11 @@ from comity.protocols.vertical.baselines import pooled
 from comity.protocols.vertical.fit import fitted
 from comity.protocols.vertical.in_one_place import noised
 from comity.protocols.vertical.layout import PLACES
-from comity.protocols.vertical.published.protocol import PublishedVertical
 from comity.runtime.simulation.simulate import simulate
 from tests.federation.toy import begin
 from tests.support.noise import NoNoise
 
-from .consortia import HELD, consortium, hosted, parts, people, protocol, schema
+from .consortia import consortium, hosted, parts, people, protocol
 
 ROWS = 900
 
@@ -196,43 +195,6 @@ def _arrays(host: Any, tried: Any, parties: Any, letters: Any) -> Iterator[Any]:
     for value in letters:
         found = list(value.values()) if isinstance(value, dict) else [value]
         yield from (one.reshape(-1) for one in found if isinstance(one, np.ndarray))
-
-
-def test_positive_control_the_published_order_shows_the_coordinator_every_exact_sum() -> None:
-    """Noise after decryption: the shares that the parties give up add up to the exact products."""
-    published = PublishedVertical(schema=schema(), columns=HELD[2], most=1 << 12)
-    frame = people(300)
-    who = consortium(published, Pure(1))
-    parties, _ = hosted(published, parts(published, frame), who, NoNoise())
-    run(parties)
-    given = [
-        decode(exchange.reply or b"")["ok"]["sums"]
-        for path, exchanges in parties.journal.traffic(parties.study, parties.run)
-        if path.startswith("decrypt")
-        for exchange in exchanges.values()
-    ]
-    total = sum(given)
-    encoded = published.encoding.encode(frame).records
-    age, dose = encoded.features[:, 0], encoded.features[:, 4]
-    product = np.rint(age * 2**16) @ np.rint(dose * 2**16)
-    assert product in total
-    assert not published.declare(who).private and "not private" in published.declare(who).claim
-
-
-def test_the_published_method_runs_and_agrees_with_one_place_without_noise() -> None:
-    published = PublishedVertical(schema=schema(), columns=HELD[3], most=1 << 12)
-    frame = people(500)
-    who = consortium(published, Pure(1000))
-    parties, _ = hosted(published, parts(published, frame), who, NoNoise())
-    coef = run(parties)["model"]
-    encoded = published.encoding.encode(frame).records
-    from comity.protocols.vertical.published.protocol import coefficients, minimiser
-
-    release = published.declare(who)["polynomial"]
-    deviation = release.deviation(release.scale(who)) * release.scale(who).grid
-    gram = encoded.features.T @ encoded.features
-    plain = coefficients(gram, encoded.features.T @ (cast(Any, encoded.labels) - 0.5), logistic=True)
-    np.testing.assert_allclose(coef, minimiser(plain, len(coef), deviation), atol=1e-2)
 
 
 def test_every_party_pays_once_and_the_plan_shows_the_price_of_colluders() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 from comity.errors import Malformed, Refused
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Circle, Declaration, Release
-from comity.federation.declaring.protection import Sealed
 from comity.federation.declaring.release import is_release_name
 from comity.federation.evaluation.figures import Figures
 from comity.federation.evaluation.protocol import Measuring
@@ -113,7 +112,7 @@ class Agreed:
             if self.is_aside(mount) != aside:
                 continue
             for release in self.declared(mount).releases:
-                if not isinstance(release.protection, Sealed) or COORDINATOR in (release.source, release.to):
+                if not release.sealed or COORDINATOR in (release.source, release.to):
                     continue
                 before = owners.get(release.name)
                 if before or (before == "" and self.declared("")[release.name] != release):

@@ -11,6 +11,7 @@ from comity.federation.declaring.consortium import Consortium, worded
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
 from comity.federation.declaring.protection import Summed
+from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, Pure, shown, shown_small
@@ -32,6 +33,7 @@ class Plan:
     """Every release with its receiver, protection and cost; who pays what; the adversary; the claim.
 
     `guarantee` is the most that the run costs a party, `payers` are all that pay differently, the largest first.
+    `true_losses` are those of a published method, each beside what its paper claims.
     """
 
     study: str
@@ -48,6 +50,7 @@ class Plan:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     payers: tuple[Payer, ...] = ()
+    true_losses: tuple[TrueLoss, ...] = ()
 
     @property
     def in_all(self) -> str:
@@ -66,6 +69,7 @@ class Plan:
             "payers": [vars(payer) for payer in self.payers],
             "adversary": self.adversary,
             "claim": self.claim,
+            "true_losses": [vars(loss) for loss in self.true_losses],
             "expected": self.expected,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
@@ -79,6 +83,7 @@ class Plan:
         lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
         lines += [f"  in all         {one}" for one in paid]
+        lines += [f"  true loss      {loss}" for loss in self.true_losses]
         if self.claim != "private":
             lines.append(f"  WARNING        {self.claim}")
         lines += [f"  WARNING        {warning}" for warning in self.warnings]
@@ -131,6 +136,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         notes=(*notes, *protocol.notes(who)),
         warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
         payers=payers(declaration, who),
+        true_losses=protocol.true_losses(who),
     )
 
 

@@ -18,6 +18,7 @@ from comity.federation.constraints import check
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.evaluation import Evaluation
+from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.protocol import Measuring, WholeRecords
 from comity.federation.messages.delivered import Received
@@ -164,6 +165,11 @@ class Protocol(Part):
     def protected(self, who: Consortium) -> int | None:
         """How many units the study declares, in all; None where it declares no number."""
         return who.size if who.unit is Unit.PARTY else None
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """Of a published method: what it loses in truth, to whom, beside what its paper claims. Every published
+        variant states it; a method whose declared loss is its own claim has nothing to compare."""
+        return ()
 
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         """What nobody should overlook in the plan, beyond the claim."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from typing import SupportsIndex
 
 from comity.errors import Malformed, StudyError
@@ -42,6 +43,10 @@ class Pure:
     def __mul__(self, times: int) -> Pure:
         """Basic composition: `times` releases of ε cost times·ε."""
         return Pure(LOSSES.multiply(self.epsilon, _times(times)))
+
+    def scaled(self, share: Fraction) -> Pure:
+        """A share of it, rounded up: what is lost where less moves than the noise was scaled for."""
+        return Pure(LOSSES.divide(LOSSES.multiply(self.epsilon, Decimal(share.numerator)), Decimal(share.denominator)))
 
     def __str__(self) -> str:
         return f"eps {shown(self.epsilon, decimals=2)}"

@@ -17,6 +17,7 @@ def card_text(result: Result, artefact: Artefact) -> str:
         "Guarantee": "\n".join(
             [
                 *(f"- Loss of {payer}: {loss}" for payer, loss in guarantee.losses.items()),
+                *(f"- True loss: {loss}" for loss in result.plan.true_losses),
                 f"- Unit: {guarantee.unit}, {guarantee.neighbours}",
                 f"- Holds against: {guarantee.adversary}",
                 f"- Claim: {'none: simulated with a seed' if guarantee.seeded else guarantee.claim}",

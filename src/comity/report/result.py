@@ -24,6 +24,7 @@ from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.declaring.payers import Payer
 from comity.federation.declaring.protection import Perturbed
+from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.evaluation.figures import Figures
 from comity.federation.plan import Plan, PlanRow
 from comity.privacy.loss import parse_loss
@@ -269,6 +270,8 @@ def _result(
             notes=tuple(planned["notes"]),
             payers=tuple(Payer(**payer) for payer in planned.get("payers", ())),
             warnings=tuple(planned["warnings"]),
+            # Results that were written before plans stated them have none.
+            true_losses=tuple(TrueLoss(**loss) for loss in planned.get("true_losses", ())),
         ),
         views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
         transcript=Transcript(tuple(Line(**line) for line in lines)),

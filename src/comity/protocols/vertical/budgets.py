@@ -63,16 +63,13 @@ def square_share(columns: Layout, party: str, carry: float = 0.0) -> float:
     return ((sqrt(party_share(columns, party)) * whole + carry) / (whole + carry)) ** 2
 
 
-def shown_up(epsilon: float) -> str:
-    """Three digits, rounded up, as every loss is shown; more than the error of the few operations that led to it."""
-    return shown(Decimal(epsilon * (1 + 1e-12)), decimals=2, digits=3) if epsilon else "0"
-
-
-def published_share(coordinates: int, features: int) -> float:
-    """Corrected share of ε about a party with so many of the d + 1 coordinates (label included), under L1 noise on all
-    ordered pairs: 4 d_k (d + 1 − d_k) of (d + 1)², all of it from half of the coordinates on."""
-    every = features + 1
-    return 1.0 if 2 * coordinates >= every else 4 * coordinates * (every - coordinates) / every**2
+def shown_up(epsilon: float, most: Decimal | None = None) -> str:
+    """Three digits, rounded up, as every loss is shown; more than the error of the few operations that led to it. No
+    part loses more than the whole, so that rounding stops at `most`."""
+    if not epsilon:
+        return "0"
+    up = Decimal(epsilon * (1 + 1e-12))
+    return shown(up if most is None else min(up, most), decimals=2, digits=3)
 
 
 def _delta(loss: Loss) -> float:

@@ -34,7 +34,7 @@ from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.privacy.accounting import gaussian_budget
-from comity.privacy.loss import Loss, Pure
+from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
@@ -252,9 +252,10 @@ class VerticalRegression(ColumnRegression):
         """What the release tells about one party's columns when all others are fixed."""
         if self.blocks is None:
             found, before = party_losses(self.layout, loss, self.carried), ""
+            total = loss.epsilon if isinstance(loss, Pure | Approx) else None
         else:
             found = self.blocks.about(self.dissection)
             total = self.blocks.loss(self.dissection).epsilon
             before = f"the blocks' budgets come to eps {total} about whole records; "
-        losses = ", ".join(f"{party} {shown_up(epsilon)}" for party, epsilon in found.items())
+        losses = ", ".join(f"{party} {shown_up(epsilon, total)}" for party, epsilon in found.items())
         return f"{before}eps about a party's own columns alone: {losses}"

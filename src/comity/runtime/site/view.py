@@ -73,6 +73,7 @@ class OwnersView:
             f"  cost           {self.cost} of {self.dataset} for {_runs(self.runs)}",
             f"  left           {self.before} now, {self.after} after",
         ]
+        lines += [f"  true loss      {loss}" for loss in plan.true_losses]
         if plan.claim != "private":
             lines.append(f"  WARNING        {plan.claim}")
         lines += [f"  WARNING        {warning}" for warning in plan.warnings]
