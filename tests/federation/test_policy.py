@@ -18,7 +18,8 @@ from comity.federation.declaring.protection import Disclosed
 from comity.federation.messages.codec import decode
 from comity.federation.subprotocols.alignment import Alignment
 from comity.privacy.accounting import Spent
-from comity.privacy.loss import ZCDP
+from comity.privacy.loss import GDP, ZCDP
+from comity.privacy.unit import Neighbours
 
 from .children import at_once
 from .toy import STUDY, Rounds, answer, ask_for, consortium, host, identity
@@ -194,6 +195,25 @@ def test_a_ceiling_holds_to_the_last_digit_and_counts_every_run() -> None:
     # Three releases of rho 0.05 are a Gaussian of mu sqrt(0.3): exactly 2.492 at delta 1e-6, and 2.673 by way of zCDP.
     assert 2.4919 < float(one) < 2.6731 and 1.3 < two / one < 2
     assert checked(ceiling(one * Decimal("0.98"))) == "epsilon_per_study"
+
+
+def test_a_ceiling_counts_in_the_relation_of_the_ledger() -> None:
+    """A study under add-remove costs a ledger under replace twice its mu: so much the ceiling must allow."""
+    who = replace(consortium(), neighbours=Neighbours.ADD_REMOVE)
+    loss = Spent.zero()
+    for release in Rounds().declare(who).paid_by("ash", who):
+        assert release.loss is not None
+        loss = loss.add(release.loss, release.times)
+    delta = Decimal("1e-6")
+    stated, charged = loss.epsilon_at(delta), Spent.zero().add(GDP.squared(4 * loss.gaussian)).epsilon_at(delta)
+    assert charged > 2 * stated
+
+    def begun(epsilon: Decimal) -> Any:
+        policy = Policy(epsilon_per_study=epsilon, delta_per_study=delta, approved={STUDY: 1})
+        return decode(ask(host(Rounds(), who, "ash", policy=policy, epsilon=20), "run.begin[0]")).get("key", "ok")
+
+    assert begun(stated) == begun(charged - Decimal("1e-6")) == "epsilon_per_study"
+    assert begun(charged) == "ok"
 
 
 def disclosing(protection: Any) -> Declaration:

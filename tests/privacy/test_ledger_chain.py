@@ -258,9 +258,9 @@ def test_writing_off_all_leaves_nothing(tmp_path: Path, some: int) -> None:
     ledger.verify()
 
 
-def test_an_epsilon_written_off_is_the_part_of_the_grant_that_it_would_buy(tmp_path: Path) -> None:
+def test_an_epsilon_written_off_with_a_delta_is_the_noise_that_the_two_buy(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "a", dataset="patients", grant=Approx(3, "1e-5"), **RECORD)
-    ledger.write_off(Pure(1), "a study of eps 1 may have run")
+    ledger.write_off(Approx(1, "1e-5"), "a study of eps 1 may have run")
     [account] = ledger.summary()
     assert account.spent.gaussian >= Approx(gdp_square(1, 1e-5), 0).epsilon
     assert 1 <= float(account.spent_epsilon) < 1.0001

@@ -44,7 +44,7 @@ def test_a_ledger_that_went_back_answers_nothing_until_its_owner_has_written_off
     assert (refusal.value.party, refusal.value.code) == ("north", "frozen")
     told = [one.sentence for one in examined(sites.site("north")) if one.state == "failure"]
     assert len(told) == 1 and "frozen" in told[0] and "comity ledger write-off" in told[0]
-    assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--why", "restored"]) == 0
+    assert main(["ledger", "write-off", str(ledger), "--epsilon", "0.3", "--delta", "1e-6", "--why", "restored"]) == 0
     ready(coordinated(study, sites.desks(), sites.coordinator, run="run-2"))
 
 

@@ -206,15 +206,24 @@ def abandon(
 def write_off(
     path: LedgerFile,
     why: Why,
-    epsilon: Annotated[str | None, typer.Option(help="What may have been forgotten.")] = None,
-    delta: Delta = "0",
+    epsilon: Annotated[
+        str | None,
+        typer.Option(help="The epsilon that may be missing. Without --delta: of a pure loss.", show_default=False),
+    ] = None,
+    delta: Annotated[
+        str | None,
+        typer.Option(
+            help="The delta of the missing runs, if their noise was Gaussian (their plans say so).", show_default=False
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Write off all that is left.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Count as spent what a restored ledger may have forgotten, and thaw it. Open runs end.
 
-    An epsilon is the part of the grant that it would buy, at the granted delta unless another is given; 0 vouches that
-    nothing is missing.
+    --epsilon alone counts a pure loss, converted upwards into what the ledger is counted in: enough whatever the noise
+    was, and dear in a ledger with a delta. With --delta it counts the Gaussian noise that (epsilon, delta) buys, which
+    is less: use it only for runs whose plan states that epsilon at that delta. --epsilon 0: nothing is missing.
 
     Example: comity ledger write-off north.ledger --all --why "restored from the backup of Monday"
     """
@@ -222,8 +231,10 @@ def write_off(
 
     if (epsilon is None) != everything:
         raise typer.BadParameter("give either --epsilon or --all.")
+    if epsilon is None and delta is not None:
+        raise typer.BadParameter("--delta belongs to --epsilon; --all writes off everything that is left.")
     ledger = Ledger(path)
-    ledger.write_off("all" if epsilon is None else grant_of(epsilon, delta, least=None), why)
+    ledger.write_off("all" if epsilon is None else grant_of(epsilon, delta or "0", least=None), why)
     show_accounts(path, ledger.summary(), as_json=as_json)
 
 

@@ -16,7 +16,7 @@ from math import inf
 from comity.estimators.fits import Tally
 from comity.federation.declaring.payers import describe
 from comity.privacy.ledger import Account
-from comity.privacy.loss import Approx
+from comity.privacy.loss import Approx, float_above
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.results.outcome import Guarantee
 
@@ -77,7 +77,7 @@ def _of_process(made: Guarantee, tally: Tally) -> Guarantee:
     return replace(
         made,
         loss=f"{describe(tally.spent, tally.delta)} over {tally.fits} fits of this process",
-        epsilon=float(tally.spent.epsilon_at(tally.delta)),
+        epsilon=float_above(tally.spent.epsilon_at(tally.delta)),
         delta=float(tally.delta),
     )
 
@@ -89,7 +89,7 @@ def _of_ledger(made: Guarantee, account: Account) -> Guarantee:
     return replace(
         made,
         loss=f"{describe(account.spent, delta)} in all on its ledger",
-        epsilon=float(account.spent.epsilon_at(delta)),
+        epsilon=float_above(account.spent.epsilon_at(delta)),
         delta=float(delta),
         unit="a whole party" if account.unit is Unit.PARTY else f"a {account.unit}",
         neighbours="replaced" if account.neighbours is Neighbours.REPLACE else "added or removed",

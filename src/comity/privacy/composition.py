@@ -137,13 +137,16 @@ def epsilon_left(spent: Spent, most: Loss, grant: Grant) -> Decimal:
 
 
 def written_off(currency: Currency, loss: Loss, grant: Grant) -> Loss:
-    """What an owner gives up, in the currency: an ε, with a δ or at the grant's own, is the part of a grant that it
-    would buy; any other loss is what it is, and all that is left where it can't enter."""
-    if isinstance(loss, Pure | Approx) and currency in (Currency.GAUSSIAN, Currency.CONCENTRATED) and loss.epsilon:
-        delta = delta_of(loss) or delta_of(grant)
-        bought = ceiling(currency, Approx(loss.epsilon, delta))
+    """What an owner writes off, in the currency, rounded up. The whole grant where the loss can't enter.
+
+    A pure ε enters as a pure loss: that is the most that a release of ε can cost, whatever noise it had. An (ε, δ) with
+    δ > 0 implies nothing in Gaussian or concentrated DP. There it stands for noise of that kind which was calibrated to
+    (ε, δ), and costs what that noise costs.
+    """
+    calibrated = currency in (Currency.GAUSSIAN, Currency.CONCENTRATED)
+    if isinstance(loss, Approx) and calibrated and loss.delta and loss.epsilon:
         # Rounded down as a budget; as a loss it must be no less than what was bought.
-        return _grown(bought)
+        return _grown(ceiling(currency, loss))
     found = enters(currency, loss)
     if found is None:
         found = ceiling(currency, grant)

@@ -11,6 +11,7 @@ still a true promise.
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
@@ -169,6 +170,12 @@ def parse_loss(text: str) -> Loss:
 def at_least(value: Decimal) -> Decimal:
     """`value`, or the least figure of a loss when it is smaller and not 0: upwards, as losses go."""
     return LEAST if 0 < value < LEAST else value
+
+
+def float_above(value: Decimal) -> float:
+    """A double that states the figure or more: by its shortest decimal, as doubles are read here."""
+    nearest = float(value)
+    return nearest if Decimal(float.__repr__(nearest)) >= value else math.nextafter(nearest, math.inf)
 
 
 def shown(value: Decimal, *, decimals: int, digits: int = 4) -> str:

@@ -6,16 +6,17 @@ release names pay alike, and there may be a million of them: they are looked at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations_with_replacement
 
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration, Release
-from comity.privacy.accounting import Spent
+from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import GDP, ZCDP, Approx, Loss, shown, shown_small
 from comity.privacy.parallel import Parts
+from comity.privacy.unit import Neighbours, Unit
 
 _NAMES = 3
 
@@ -68,11 +69,24 @@ def largest(declaration: Declaration, who: Consortium) -> Spent:
     return groups(declaration, who)[0].spent
 
 
-def spent_by(declaration: Declaration, party: str, who: Consortium, *, runs: int = 1) -> Spent:
+def spent_by(
+    declaration: Declaration,
+    party: str,
+    who: Consortium,
+    *,
+    runs: int = 1,
+    counted_in: tuple[Unit, Neighbours] | None = None,
+) -> Spent:
     """What a whole run, or so many, cost one party. Every run sets other records aside: what is measured on in one is
-    trained on in the next."""
+    trained on in the next. `counted_in` is the unit and relation of the party's ledger, where they are not the study's:
+    the losses are converted as that ledger converts them."""
     parts = _parts(declaration, who)
-    return _sum((parts[one.name], one.loss, one.debits * runs) for one in declaration.paid_by(party, who))
+    unit, neighbours = counted_in or (who.unit, who.neighbours)
+
+    def counted(loss: Loss | None) -> Loss | None:
+        return None if loss is None else convert(loss, who.unit, who.neighbours, unit, neighbours)
+
+    return _sum((parts[one.name], counted(one.loss), one.debits * runs) for one in declaration.paid_by(party, who))
 
 
 def _parts(declaration: Declaration, who: Consortium) -> dict[str, str]:
@@ -105,17 +119,21 @@ def at_two_parties(declaration: Declaration, who: Consortium, doubled: Mapping[s
     found = groups(declaration, who)
     pairs = ((a, b) for a, b in combinations_with_replacement(found, 2) if a is not b or len(a.parties) > 1)
     return max(
-        (_sum(_of_pair(a, b, doubled)) for a, b in pairs),
+        (_of_pair(a, b, doubled) for a, b in pairs),
         key=lambda spent: spent.epsilon_at(delta_of(who)),
         default=_sum((found[0].parts[one.name], doubled[one.name], one.debits) for one in found[0].releases),
     )
 
 
-def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Iterator[tuple[str, Loss | None, int]]:
+def _of_pair(a: Group, b: Group, doubled: Mapping[str, Loss]) -> Spent:
+    """What both pay for, and beside it what one of them alone pays for: the unit's records at the other party may lie
+    in another part, so that parts of a and parts of b do not compose in parallel."""
     both = {release.name for release in a.releases} & {release.name for release in b.releases}
-    for release in {release.name: release for release in (*a.releases, *b.releases)}.values():
-        loss = doubled[release.name] if release.name in both else release.loss
-        yield a.parts[release.name], loss, release.debits
+    shared = _sum((a.parts[one.name], doubled[one.name], one.debits) for one in a.releases if one.name in both)
+    for group in (a, b):
+        alone = _sum((group.parts[one.name], one.loss, one.debits) for one in group.releases if one.name not in both)
+        shared = shared.plus(alone)
+    return shared
 
 
 def _sum(losses: Iterable[tuple[str, Loss | None, int]]) -> Spent:

@@ -14,6 +14,7 @@ from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declara
 from comity.federation.declaring.payers import spent_by
 from comity.federation.declaring.protection import Disclosed
 from comity.privacy.loss import shown
+from comity.privacy.unit import Neighbours, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +24,13 @@ class Policy:
     `approved` maps a study's hash to how many runs of it are allowed: without the number, a new run id would spend
     again. A policy that says nothing approves nothing; None approves every study, which only a simulation does.
     `epsilon_per_study` is a ceiling at `delta_per_study`, without which studies with Gaussian noise have none that is
-    finite; `period` one for all studies of a dataset together, compared where the run is reserved. `submitters` are
-    those whose studies may run, by the keys that the owner knows of them: a study names its own coordinator, and its
-    word for who that is counts for nothing. `pinned` are the keys that the owner knows of others, by their names: a
-    study that pins another key of one of them is refused, because whoever has that key would read and answer in its
-    place. `joint_predictions` is how many new records a run may score jointly: each is an exact score, and of two
-    parties each one's exact part of it.
+    finite, in the ledger's own unit and relation: a study that states its loss under another one is converted upwards,
+    as the ledger does it; `period` one for all studies of a dataset together, compared where the run is reserved.
+    `submitters` are those whose studies may run, by the keys that the owner knows of them: a study names its own
+    coordinator, and its word for who that is counts for nothing. `pinned` are the keys that the owner knows of others,
+    by their names: a study that pins another key of one of them is refused, because whoever has that key would read and
+    answer in its place. `joint_predictions` is how many new records a run may score jointly: each is an exact score,
+    and of two parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
@@ -63,8 +65,10 @@ class Policy:
         party: str,
         who: Consortium,
         variant: str = "default",
+        counted_in: tuple[Unit, Neighbours] | None = None,
     ) -> None:
-        """`runs` is how many other runs of the study this site has begun. Raises Refused, naming the key."""
+        """`runs` is how many other runs of the study this site has begun; `counted_in` the unit and relation of its
+        ledger, by default the study's. Raises Refused, naming the key."""
         allowed = self.allowed(study)
         if allowed is not None and runs >= allowed:
             raise Refused(
@@ -92,7 +96,7 @@ class Policy:
             raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
         self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
-            spent = spent_by(declaration, party, who, runs=runs + 1)
+            spent = spent_by(declaration, party, who, runs=runs + 1, counted_in=counted_in)
             asked = spent.epsilon_at(Decimal(self.delta_per_study))
             if asked > self.epsilon_per_study:
                 # Gaussian noise has no finite epsilon at delta 0.

@@ -150,6 +150,7 @@ class Host:
             declaration=agreed.declaration,
             party=self.party,
             who=agreed.consortium,
+            counted_in=None if self.policy.epsilon_per_study is None else self.store.counted_in(),
         )
         for mount in (*agreed.protocol.parts, *agreed.measuring_mounts):
             self.policy.check_disclosures(agreed.declared(mount), self.party, agreed.consortium)

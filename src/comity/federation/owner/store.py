@@ -85,6 +85,11 @@ class Store:
 
     # Looking.
 
+    def counted_in(self) -> tuple[Unit, Neighbours] | None:
+        """Unit and relation of the dataset that pays; None where the ledger has several and none is named."""
+        accounts = [one for one in self.ledger.summary() if self._dataset in (None, one.dataset)]
+        return (accounts[0].unit, accounts[0].neighbours) if len(accounts) == 1 else None
+
     def standing(self, run: str, path: StepPath) -> Standing:
         """How a run and one path in it stand here."""
         with self.ledger.reading() as connection:

@@ -203,8 +203,8 @@ class Transaction(Granting):
     def write_off(self, loss: Loss | Literal["all"], why: str) -> None:
         """Spends what may have been forgotten, of every dataset, and thaws the ledger. May exceed the grant.
 
-        `loss` is in each dataset's unit and relation; an ε, alone or with a δ, is the part of the grant that it would
-        buy (`comity.privacy.composition.written_off`). Runs that are open may have been drawn in the part that is
+        `loss` is in each dataset's unit and relation. A pure ε is counted as a pure loss; an (ε, δ) as the noise that
+        it buys (`comity.privacy.composition.written_off`). Runs that are open may have been drawn in the part that is
         missing: they end, and what they had reserved counts as spent.
         """
         if not isinstance(loss, Loss) and loss != "all":

@@ -17,6 +17,7 @@ from comity.federation.declaring.payers import Payer, delta_of, describe, in_wor
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.delivered import Received
 from comity.federation.plan import Plan, plan
+from comity.privacy.loss import float_above
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Outcome:
             released={**(kept or {}), **released},
             guarantee=Guarantee(
                 loss=describe(spent, delta),
-                epsilon=float(spent.epsilon_at(delta)),
+                epsilon=float_above(spent.epsilon_at(delta)),
                 delta=float(delta),
                 unit=shown.unit,
                 neighbours=shown.neighbours,

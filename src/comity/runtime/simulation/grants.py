@@ -7,7 +7,7 @@ from math import isinf
 
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.payers import delta_of, groups
-from comity.privacy.loss import LOSSES, Approx, Pure, loss_of, shown
+from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
 from comity.runtime.study.study import Study
 
 
@@ -25,7 +25,7 @@ def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx
         return usual
     grants: dict[str, float | Approx] = {}
     for group in groups(study.protocol.accepted(who), who):
-        asked = float(group.spent.epsilon_at(delta_of(who)))
+        asked = float_above(group.spent.epsilon_at(delta_of(who)))
         if isinf(asked):
             whole = LOSSES.add(group.spent.approx_epsilon, group.spent.pure)
             grants.update(dict.fromkeys(group.parties, Approx(whole, group.spent.delta)))
