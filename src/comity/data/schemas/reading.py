@@ -8,6 +8,7 @@ all.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import date
 from numbers import Real
@@ -112,6 +113,11 @@ def read_ids(series: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]
     ids[:] = [category_text(value) for value in series.astype(object)]
     ids[missing] = ""
     return ids, missing
+
+
+def canonical_id(one: str) -> str:
+    """An identifier as records of several files are matched by it."""
+    return unicodedata.normalize("NFC", one).strip()
 
 
 def shown(series: pd.Series, marked: NDArray[np.bool_]) -> str:

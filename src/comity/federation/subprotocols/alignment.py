@@ -23,7 +23,6 @@ of its own common rows under `site.kept(ROWS)`. A missing party would change who
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from comity.crypto.psi import ecdh as psi_ecdh
 from comity.crypto.psi import keyed as psi_keyed
 from comity.crypto.psi.keyed import Packed, repeated
+from comity.data.schemas.reading import canonical_id
 from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
@@ -242,9 +242,7 @@ def canonical(ids: Sequence[Any] | NDArray[np.object_]) -> Packed:
             key=_KEY,
         ) from None
     try:
-        packed = _plain(together, len(texts)) or Packed.of(
-            [unicodedata.normalize("NFC", one).strip().encode() for one in texts]
-        )
+        packed = _plain(together, len(texts)) or Packed.of([canonical_id(one).encode() for one in texts])
     except UnicodeEncodeError as error:
         raise DataError(
             "an id is no valid Unicode text; read the identifier column again as UTF-8", key=_KEY

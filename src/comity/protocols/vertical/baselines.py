@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Records
+from comity.data.schemas.reading import canonical_id
 from comity.federation.baseline import Baseline
 from comity.learn.fitting.logistic import logistic
 from comity.protocols.vertical.dissection import Dissection
@@ -32,7 +33,7 @@ def error_of(columns: Layout, coef: Floats, test: Records) -> float:
 def pooled(columns: Layout, parties: Sequence[Records]) -> Floats:
     """The columns of z in one place, over the rows that all parties have."""
     orders: list[NDArray[np.int64] | None] = [None] * len(parties)
-    ids = [records.ids for records in parties]
+    ids = [None if records.ids is None else [canonical_id(one) for one in records.ids] for records in parties]
     if all(found is not None for found in ids):
         common = set.intersection(*(set(found) for found in ids if found is not None))
         orders = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from comity.data import Finding, Held, explain_size
+import numpy as np
+
+from comity.data import Finding, Held, Records, explain_size
 from comity.errors import StudyError
 from comity.privacy.unit import Unit
-from comity.runtime.records.dealing import rows_of_parties
+from comity.runtime.records.dealing import deal_rows
 from comity.runtime.records.encodings import encoded, encoding_of
-from comity.runtime.records.holding_out import held_out, rows_of
+from comity.runtime.records.holding_out import concatenated, holdout_rows, rows_of, without
 from comity.runtime.records.material import Material
 from comity.runtime.records.naming_parties import listed, matching, some_records
 from comity.runtime.records.own_records import own_records, whole_records
@@ -18,10 +20,9 @@ from comity.runtime.study.study import Study
 
 def rows_dealt(study: Study) -> Material:
     table = study.simulation
-    parties, found = _one_file(study) if is_one(table.data, listed(study)) else _own_files(study)
+    parties, held_out, found = _one_file(study) if is_one(table.data, listed(study)) else _own_files(study)
     if table.test is None:
-        kept, tested = held_out(parties, share=table.holdout, name=study.hash)
-        return Material(kept, tested, findings=sentences(found))
+        return Material(parties, concatenated(held_out), findings=sentences(found))
     frame, where = read_records(study, table.test, "simulation.test"), named(study, table.test)
     if frame.empty:
         raise StudyError(
@@ -32,28 +33,36 @@ def rows_dealt(study: Study) -> Material:
     return Material(parties, encoded(study.protocol, frame, where), findings=sentences(found))
 
 
-def _one_file(study: Study) -> tuple[dict[str, Held], list[Finding]]:
+def _one_file(study: Study) -> tuple[dict[str, Held], list[Records], list[Finding]]:
     where, owners = named(study, study.simulation.data), study.consortium.size
     encoding = encoding_of(study.protocol, where, None)
     frame = whole_records(study, study.simulation.data, "simulation.data", encoding, owners=owners)
     some_records(study, len(frame))
     whole = encoding.encode(frame, where=where).records
-    parties: dict[str, Held] = {name: rows_of(whole, rows) for name, rows in rows_of_parties(study, frame).items()}
+    dealt, held_out = deal_rows(study, frame)
     found, unit = odd(study, frame, where), study.privacy.unit.value
-    for name, records in parties.items():
+    for name, rows in dealt.items():
         declared = study.parameters.declared_records(name)
-        found += explain_size(len(records), f"{where}: {name}", unit=unit, declared=declared)
-    return parties, found
+        found += explain_size(len(rows), f"{where}: {name}", unit=unit, declared=declared)
+    parties: dict[str, Held] = {name: rows_of(whole, without(rows, held_out)) for name, rows in dealt.items()}
+    return parties, [rows_of(whole, held_out)], found
 
 
-def _own_files(study: Study) -> tuple[dict[str, Held], list[Finding]]:
-    data = study.simulation.data
-    matching(study, list(data), "simulation.data has")
+def _own_files(study: Study) -> tuple[dict[str, Held], list[Records], list[Finding]]:
+    """Of records that are read in blocks none is held out."""
+    table = study.simulation
+    matching(study, list(table.data), "simulation.data has")
     parties: dict[str, Held] = {}
+    tested: list[Records] = []
     found: list[Finding] = []
-    for name, value in data.items():
-        parties[name], told = own_records(study, value, name)
+    for name, value in table.data.items():
+        records, told = own_records(study, value, name)
         found += told
+        if isinstance(records, Records) and table.test is None:
+            held_out = holdout_rows(len(records), share=table.holdout, split_seed=table.split_seed, group=name)
+            tested.append(rows_of(records, held_out))
+            records = rows_of(records, without(np.arange(len(records)), held_out))
+        parties[name] = records
     if study.privacy.unit is not Unit.PARTY:
-        some_records(study, sum(map(len, parties.values())))
-    return parties, found
+        some_records(study, sum(map(len, [*parties.values(), *tested])))
+    return parties, tested, found

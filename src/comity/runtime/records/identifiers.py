@@ -7,7 +7,6 @@ them. They show no identifier, so that none enters a log.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from comity.data import Records
-from comity.data.schemas.reading import read_ids
+from comity.data.schemas.reading import canonical_id, read_ids
 from comity.errors import DataError
 
 _KEY = "identifier.name"
@@ -39,7 +38,7 @@ def check_distinct(series: pd.Series, where: str) -> None:
     seen: dict[str, int] = {}
     ids, missing = read_ids(series)
     for row, one in enumerate(ids):
-        first = row if missing[row] else seen.setdefault(_canonical(one), row)
+        first = row if missing[row] else seen.setdefault(canonical_id(one), row)
         if first != row:
             raise DataError(
                 f"{where}: column {str(series.name)!r} has the same identifier in records {first + 1} and {row + 1}; "
@@ -51,7 +50,7 @@ def check_distinct(series: pd.Series, where: str) -> None:
 def check_shared(parties: Mapping[str, Records], where: str, column: str) -> None:
     """At least one person is held by all parties."""
     held = {
-        party: set() if records.ids is None else {_canonical(one) for one in records.ids}
+        party: set() if records.ids is None else {canonical_id(one) for one in records.ids}
         for party, records in parties.items()
     }
     if set.intersection(*held.values()):
@@ -63,11 +62,6 @@ def check_shared(parties: Mapping[str, Records], where: str, column: str) -> Non
         code="empty-intersection",
         key=_KEY,
     )
-
-
-def _canonical(one: str) -> str:
-    """As the alignment compares them."""
-    return unicodedata.normalize("NFC", one).strip()
 
 
 def _kind(value: Any) -> str | None:

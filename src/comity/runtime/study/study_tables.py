@@ -104,6 +104,8 @@ class SimulationTable(Table):
     column: str | None = None
     test: Any = None
     holdout: float = Field(0.2, gt=0, lt=1)
+    # Which records are held out, and which party gets which: by the data and this, whatever the study says.
+    split_seed: int = Field(0, ge=-(2**63), lt=2**63)
     baselines: bool = True
     grant: float | None = Field(None, gt=0)
     # Gigabytes that the encoded records of one party may take; beyond, they are read in blocks.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import CellEncoding, Records, Schema, by_features
+from comity.data.schemas.reading import canonical_id
 from comity.errors import StudyError
 from comity.protocols.synthetic.counting import BUCKETS
 from comity.protocols.synthetic.layout import Block, Layout, as_cells
@@ -141,6 +142,6 @@ class Holding:
 def _common(ids: Sequence[NDArray[np.object_] | None]) -> list[NDArray[np.int64]] | None:
     if any(one is None for one in ids):
         return None
-    known = [{name: at for at, name in enumerate(one)} for one in ids if one is not None]
+    known = [{canonical_id(name): at for at, name in enumerate(one)} for one in ids if one is not None]
     shared = sorted(set.intersection(*map(set, known)))
     return [np.array([places[name] for name in shared], np.int64) for places in known]
