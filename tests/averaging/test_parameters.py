@@ -156,3 +156,36 @@ def test_a_party_is_not_what_is_protected(tmp_path: Path) -> None:
     with pytest.raises(StudyError) as found:
         made.plan()
     assert found.value.key == "privacy.unit"
+
+
+@pytest.mark.parametrize("delta", ["delta = 1e-6", ""])
+@pytest.mark.parametrize("target", [CLASSES, THREE, NUMBER])
+@pytest.mark.parametrize("width", [1499, 1500, 1501, 1601])
+def test_auto_means_the_same_solver_for_the_keys_and_for_the_run(
+    tmp_path: Path, width: int, target: Any, delta: str
+) -> None:
+    """A key that the chosen solver has may be written, and one that it lacks is refused, also for wide records."""
+    # Beside the values of the column: three bins of age, two sexes and a constant.
+    values = ", ".join(f'"v{place}"' for place in range(width - 6))
+    code = f'[columns.code]\nkind = "categorical"\nvalues = [{values}]\n'
+    (tmp_path / "schema.toml").write_text(SCHEMA.format(name=target[0], target=target[1]) + code)
+    (tmp_path / "records.csv").write_text("age,sex,code,ill,ward,cost\n1,f,v1,no,a,3\n")
+
+    def loaded(own: str) -> Study:
+        (tmp_path / "study.toml").write_text(STUDY.format(own=own, delta=delta))
+        return Study.load(tmp_path / "study.toml")
+
+    made = loaded(SIZES)
+    built = made.protocol
+    assert isinstance(built, Averaging) and built.features == width
+    way = built.way(made.consortium)
+    assert (way == "moments") == (target == NUMBER and width <= 1500) or (not delta and target == CLASSES)
+    for key, value, owner in (("rounds", 'rounds = "auto"', "gradient"), ("l2", 'l2 = "auto"', "average")):
+        if way == owner:
+            assert getattr(loaded(f"{SIZES}\n{value}").protocol, key) is None
+        elif way != "moments" or target == NUMBER:
+            with pytest.raises(StudyError, match=rf"averaging.{key} belongs to"):
+                loaded(f"{SIZES}\n{value}")
+    if delta:
+        asked = loaded(f"{SIZES}\nrounds = 5")
+        assert isinstance(asked.protocol, Averaging) and asked.protocol.way(asked.consortium) == "gradient"

@@ -12,6 +12,7 @@ from comity.protocols.averaging.objectives import Kind, objective_of
 from comity.protocols.averaging.protocol import Averaging, Solver
 from comity.protocols.averaging.published.noise import Kind as NoiseKind
 from comity.protocols.averaging.published.protocol import Most, PublishedAverage
+from comity.protocols.averaging.solvers import auto_solver
 from comity.protocols.parameters import Only, Parameters, Setting
 
 
@@ -33,7 +34,8 @@ class AveragingParameters(Parameters):
         None, description="by the target if left out: logistic, softmax above two classes, linear for a number"
     )
     solver: Annotated[Solver, Only(variant="default")] = Field(
-        "auto", description="auto: moments for a linear model, gradient if delta > 0, else by a public rule"
+        "auto",
+        description="auto: moments for a linear model (to 1,500 features), gradient if delta > 0, else a public rule",
     )
     sizes: Annotated[dict[str, int] | int | None, Only(variant="default")] = Field(
         None, description="records of each party (replace), or public lower bounds on them (add-remove); one for all"
@@ -61,15 +63,23 @@ class AveragingParameters(Parameters):
     )
 
     def resolved(self, setting: Setting) -> dict[str, Any]:
-        """The published method averages local models; the default's `auto` sums moments for a linear model, unless a
-        key asks for another solver, and otherwise descends where there is a delta."""
-        target = setting.schema.target
-        auto = "average" if setting.pure or self.variant == "published" else "gradient"
-        asked = any(one != "auto" for one in (self.l2, self.rounds, self.clip))
-        linear = target is not None and (self.model or _model_of(target)) == "linear"
-        if self.variant == "default" and linear and not asked:
-            auto = "moments"
-        return {**super().resolved(setting), "solver": auto if self.solver == "auto" else self.solver}
+        """The published method averages local models; the default's `auto` is `solvers.auto_solver`. Where the noise
+        decides between moments and the average, which has more keys, the keys are those of the average."""
+        target, solver = setting.schema.target, self.solver
+        if solver == "auto" and self.variant == "published":
+            solver = "average"
+        elif solver == "auto":
+            solver = auto_solver(
+                model=self.model or ("logistic" if target is None else _model_of(target)),
+                features=self._encoding(setting).width,
+                pure=setting.pure,
+                asked=any(one != "auto" for one in (self.l2, self.rounds, self.clip)),
+                moments_win=lambda: False,
+            )
+        return {**super().resolved(setting), "solver": solver}
+
+    def _encoding(self, setting: Setting) -> Encoding:
+        return Encoding(setting.schema, scaling="symmetric", rows=self.rows, intercept=self.intercept, bins=self.bins)
 
     def declared_records(self, party: str) -> int | None:
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
@@ -80,9 +90,7 @@ class AveragingParameters(Parameters):
             raise StudyError(
                 f"{setting.where}: averaging learns a target; declare [target] in the schema", key="target"
             )
-        encoding = Encoding(
-            setting.schema, scaling="symmetric", rows=self.rows, intercept=self.intercept, bins=self.bins
-        )
+        encoding = self._encoding(setting)
         if self.variant == "published":
             if not isinstance(target, Classes):
                 raise StudyError(

@@ -43,6 +43,7 @@ from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks, block
 from comity.protocols.averaging.moment_blocks import moments as second_moments
 from comity.protocols.averaging.objectives import TOLERANCE, Kind, Objective, objective_of
 from comity.protocols.averaging.sizes import HEADROOM, Sizes, checked_sizes, largest, size_of, together
+from comity.protocols.averaging.solvers import Way, auto_solver
 from comity.protocols.averaging.whitening import Whitening, looks_at
 from comity.protocols.declared_records import tell_owner
 
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "gradient", "average", "moments"]
-Way = Literal["gradient", "average", "moments"]
 
 # Below it the minimiser of a penalised fit is not known to the tolerance that the noise is scaled for.
 SMALLEST_PENALTY = 1e-6
@@ -169,16 +169,13 @@ class Averaging(Protocol):
             )
         if self.solver != "auto":
             return self.solver
-        # A penalty, rounds or a clip ask for a solver that has them.
-        asked = any(one is not None for one in (self.l2, self.rounds, self.clip))
-        if self.model == "linear" and self.features <= WIDEST_WHOLE and not asked:
-            return "moments"
-        if not pure:
-            return "gradient"
-        if self.model == "logistic" and self.l2 is None and self.features <= WIDEST_WHOLE:
+
+        def moments_win() -> bool:
             noise = self._moments(who).opened_deviation(who) * sqrt(self.features) / together(self.sizes, who)
-            return "moments" if rule.moments_are_better(noise) else "average"
-        return "average"
+            return rule.moments_are_better(noise)
+
+        asked = any(one is not None for one in (self.l2, self.rounds, self.clip))
+        return auto_solver(model=self.model, features=self.features, pure=pure, asked=asked, moments_win=moments_win)
 
     def layout(self, who: Consortium) -> Moments:
         """Of the one release of `moments`."""
