@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
 from comity.estimators.bounds import target_range, targets_clipped, targets_told
+from comity.estimators.exact_figures import ExactFigure
 from comity.estimators.face import ClassifierFace, Face
 from comity.estimators.table import dealt, indexed
 from comity.learn.released.classifiers import LinearClassifier
@@ -81,7 +82,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
     A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
-    `clipped_` (the exact share of rows that the bound shortened, for whoever holds them: it is no part of the release),
+    `clipped_` (the exact share of rows that the bound shortened: no part of the release, and not in copies or pickles),
     `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
@@ -144,6 +145,9 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
     Promise, sensitivity and the other parameters are those of `AveragedClassifier`. "auto" releases moments once, with
     standard errors: `model_.interval()`. A fitted one has `targets_clipped_` beside `clipped_`.
     """
+
+    targets_clipped_ = ExactFigure[float]()
+    """The share of targets outside [low, high], exactly: for the holder of the records, in this process."""
 
     def __init__(
         self,

@@ -19,11 +19,13 @@ from comity.entropy import fresh_seed
 from comity.errors import StudyError
 from comity.estimators.bounds import row_bound, rows_clipped, rows_told
 from comity.estimators.debit import debit, draws_of, losses_of, name_of, opened
+from comity.estimators.exact_figures import ExactFigure
 from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
 from comity.estimators.table import Floats, rows_in_ball, seed_of
 from comity.federation.agreed import Agreed
+from comity.federation.assessment import Assessment
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.released.classifiers import LinearClassifier
@@ -44,10 +46,10 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     intercept: bool
     ledger: Ledger | str | PathLike[str] | None
     random_state: int | None
-    clipped_: float
-    """The share of fitted rows that were longer than `bound`, exactly: for whoever holds the records."""
-    cut_: dict[str, float]
-    """The shares of rows, or of parties, that the method's own bounds cut after that, for whoever holds the records."""
+    clipped_ = ExactFigure[float]()
+    """The share of fitted rows that were longer than `bound`, exactly: for their holder, in this process."""
+    cut_ = ExactFigure[dict[str, float]]()
+    """The shares of rows, or of parties, that the method's own bounds clipped after that; as exact, and as private."""
 
     _family: int
     _place: Fit
@@ -131,10 +133,15 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         copy._family = self._marked()
         return copy
 
+    def __dir__(self) -> list[str]:
+        """Without exact figures: scikit-learn shows every attribute that is listed in notebooks."""
+        return [name for name in super().__dir__() if not isinstance(getattr(type(self), name, None), ExactFigure)]
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if hasattr(self, "model_"):
             state["_stated"] = self.guarantee_
+            state["_kept"] = _without_exact_figures(self._kept)
         return state
 
     def _rows(self, X: Floats) -> Floats:
@@ -176,3 +183,10 @@ class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-lea
     def predict_proba(self, X: Any) -> Floats:
         rows = self._seen(X)
         return self.model_.predict_proba(rows)
+
+
+def _without_exact_figures(result: Result) -> Result:
+    """A result without what was read off the records, and without what stays with each party."""
+    bare: dict[str, Any] = {"assessment": Assessment(), "findings": ()}
+    outcome = None if result.outcome is None else replace(result.outcome, kept={}, **bare)
+    return replace(result, outcome=outcome, **bare)

@@ -40,8 +40,6 @@ class _ByColumns(Face):
     colluders: int
     products: Way
 
-    clipped_: float
-
     def _ranges(self, width: int) -> Floats:
         """Low and high of every column."""
         if self.bounds is None:
@@ -158,7 +156,7 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
 
     A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
     `guarantee_` (of all known fits of these records) and `clipped_`, the share of rows with a value outside its bounds:
-    that is read off the records, for whoever holds them, and is no part of what is released.
+    that is read off the records, is no part of what is released, and is not in copies or pickles.
     """
 
     def __init__(

@@ -52,7 +52,8 @@ class Result:
     where nobody measured: a score is a release. The `evaluation` is such a release, on records that were set aside, and
     covered by the guarantee. `releases` are what was paid for, as each receiver got it. `findings`
     says what is odd about the records of a simulation, in exact counts that no guarantee covers. `model_noise` is the
-    standard deviation of the noise in each released number of the model, where the declaration tells it.
+    standard deviation of the noise in each released number of the model, where the declaration tells it. What no
+    guarantee covers is not in the `repr`, which ends up in logs and notebooks.
     """
 
     study: str
@@ -67,7 +68,7 @@ class Result:
     views: tuple[View, ...]
     transcript: Transcript
     accounts: tuple[Account, ...]
-    assessment: Assessment
+    assessment: Assessment = field(repr=False)
     model_noise: float | None
     seconds: float
     masks: bool
@@ -75,7 +76,7 @@ class Result:
     made: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = field(default=(), repr=False)
     beside: Mapping[str, Artefact] = field(default_factory=dict)
     evaluation: Figures | None = None
     outcome: Outcome | None = None

@@ -80,13 +80,13 @@ class Outcome:
     consortium: Consortium
     transcript: Transcript
     accounts: tuple[Account, ...] = ()
-    assessment: Assessment = field(default_factory=Assessment)
+    assessment: Assessment = field(default_factory=Assessment, repr=False)
     beside: Mapping[str, Artefact] = field(default_factory=dict)
     # What each party has of the run, where parties are few or somebody asked; and what the method makes of it for each.
     received: Mapping[str, Received] = field(default_factory=dict)
     presented_to: Mapping[str, Any] = field(default_factory=dict)
     # What the method makes of the values that each party's own steps left with it: nobody else's.
-    kept: Mapping[str, Mapping[str, Artefact]] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, Artefact]] = field(default_factory=dict, repr=False)
     seconds: float = 0.0
     parties: int = 0
     masks: bool = True
@@ -95,7 +95,7 @@ class Outcome:
     # Measured under privacy on records that were set aside, where the study has an evaluation.
     evaluation: Figures | None = None
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
