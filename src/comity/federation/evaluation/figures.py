@@ -8,13 +8,17 @@ no x in [0, 1] of mean θ varies more), an interval is the set of θ that the su
 
 a quadratic in θ (after Fieller 1954 and Wilson 1927): wide where there are few records, never empty, inside the
 figure's range. The bound on chance makes it cover at least as often as it says where x is not a yes or no.
+
+Intervals come from the noisy sums, best estimates from the nearest sums that records can add up to
+(`comity.federation.evaluation.consistency`): so estimates of one evaluation never contradict each other. An interval is
+widened to its estimate where that lies outside, which leaves no true value out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import hypot, inf, isfinite, sqrt
+from math import exp, hypot, inf, isfinite, log1p, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -22,24 +26,74 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.federation.evaluation.card import CAP, REACH, Card
+from comity.federation.evaluation.consistency import consistent_sums
 
 Floats = NDArray[np.float64]
 
 Z_GAUSSIAN, Z_LAPLACE = 1.959964, 2.1184
 """95 %, in standard deviations; Laplace noise has the heavier tails."""
 _GRID = 2001
+_LEAST_LOSS = log1p(exp(-REACH))
+"""Of a probability that counts as the largest one."""
 
 
-@dataclass(frozen=True)
+TOO_FEW = "too few records to tell"
+_ROOM = 0.025
+"""An interval that leaves out less than this of what is known beforehand, at either end, tells nothing."""
+
+
+@dataclass(frozen=True, eq=False)
 class Figure:
-    """A measured value with its 95 % interval."""
+    """A 95 % interval, and the best estimate inside it. `known` is where the figure lies whatever was measured.
+
+    Where the interval is as wide as that, nothing was learned: `told` is False, and neither terminal, page nor JSON
+    show an estimate.
+    """
 
     value: float
     low: float
     high: float
+    known: tuple[float, float] = (-inf, inf)
+
+    def _said(self) -> tuple[float | None, float, float, tuple[float, float]]:
+        return self.value if self.told else None, self.low, self.high, self.known
+
+    def __eq__(self, other: object) -> bool:
+        return self._said() == other._said() if isinstance(other, Figure) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    @property
+    def told(self) -> bool:
+        if not (isfinite(self.low) and isfinite(self.high)):
+            return False
+        low, high = self.known
+        if not (isfinite(low) and isfinite(high)):
+            return True
+        room = _ROOM * (high - low)
+        return self.low > low + room or self.high < high - room
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        if not self.told:
+            return TOO_FEW
+        return f"{self.low:.3f} to {self.high:.3f} (best estimate {self.value:.3f})"
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON has no infinity: an end that is open is null, and so is an estimate that nothing was learned of."""
+        value, low, high, known = self._said()
+        first, last, *ends = (end if isfinite(end) else None for end in (low, high, *known))
+        return {"value": value, "low": first, "high": last, "known": ends, "told": self.told}
+
+    @classmethod
+    def from_json(cls, page: Mapping[str, Any]) -> Figure:
+        low, high = (_end(page[key], open_) for key, open_ in (("low", -inf), ("high", inf)))
+        first, last = page.get("known", (None, None))
+        return cls(_end(page["value"], nan), low, high, (_end(first, -inf), _end(last, inf)))
+
+
+def _end(value: float | None, missing: float) -> float:
+    return missing if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -70,28 +124,26 @@ class Figures:
         return self.figures[name]
 
     def as_json(self) -> dict[str, Any]:
-        """JSON has no infinity: an end that is open is null."""
         page = asdict(self)
-        for figure in page["figures"].values():
-            figure.update({key: None for key, value in figure.items() if not isfinite(value)})
+        page["figures"] = {name: figure.as_json() for name, figure in self.figures.items()}
+        page["calibration"] = [
+            {"low": one.low, "high": one.high, "share": one.share.as_json()} for one in self.calibration
+        ]
         return page
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> Figures:
         return cls(
-            figures={name: _figure(one) for name, one in page["figures"].items()},
+            figures={name: Figure.from_json(one) for name, one in page["figures"].items()},
             records=float(page["records"]),
             of=str(page["of"]),
             noise=float(page["noise"]),
             notes=tuple(page["notes"]),
-            calibration=tuple(Bin(one["low"], one["high"], Figure(**one["share"])) for one in page["calibration"]),
+            calibration=tuple(
+                Bin(one["low"], one["high"], Figure.from_json(one["share"])) for one in page["calibration"]
+            ),
             confusion=tuple(tuple(map(float, row)) for row in page["confusion"]),
         )
-
-
-def _figure(page: Mapping[str, float | None]) -> Figure:
-    value, low, high = page["value"], page["low"], page["high"]
-    return Figure(0.0 if value is None else value, -inf if low is None else low, inf if high is None else high)
 
 
 @dataclass(frozen=True)
@@ -121,7 +173,17 @@ def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
 
 
 def scaled(figure: Figure, factor: float) -> Figure:
-    return Figure(figure.value * factor, figure.low * factor, figure.high * factor)
+    low, high = figure.known
+    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, (low * factor, high * factor))
+
+
+def estimated(figure: Figure, value: float, known: tuple[float, float] = (-inf, inf)) -> Figure:
+    """An interval with an estimate of its own, to which it is widened."""
+    value = min(known[1], max(known[0], value))
+    return Figure(value, max(known[0], min(figure.low, value)), min(known[1], max(figure.high, value)), known)
+
+
+UNIT = (0.0, 1.0)
 
 
 def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
@@ -162,42 +224,46 @@ def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: st
         name: Noisy(float(value) / weight, deviation / weight)
         for name, value, weight in zip(card.entries, opened[at:-1], card.weights)
     }
+    together = consistent_sums(card, opened)
+    n = max(1e-9, float(together[-1]) / card.count_weight)
+    means = {
+        name: float(value) / float(weight) / n
+        for name, value, weight in zip(card.entries, together[at:-1], card.weights)
+    }
     if not card.predicts.classes:
-        return _of_numbers(card, sums, count, z, of)
-    n = max(1.0, count.value)
-    right = share(sums["right"], count, z)
+        return _of_numbers(card, sums, count, means, z, of)
     figures = {
-        "accuracy": right,
-        "log loss": scaled(share(sums["log loss"], count, z), CAP),
-        "squared error": share(sums["squared error"], count, z),
+        "accuracy": estimated(share(sums["right"], count, z), means["right"], UNIT),
+        "log loss": scaled(
+            estimated(share(sums["log loss"], count, z), means["log loss"], (_LEAST_LOSS / CAP, 1.0)), CAP
+        ),
+        "squared error": estimated(share(sums["squared error"], count, z), means["squared error"], UNIT),
     }
     notes = [
         f"log loss: probabilities count as at least {expit(-REACH):.3f}, so that no record counts more than {CAP:.2f}"
     ]
+    first = 0 if card.binary else card.predicts.classes**2
+    table, fitted = (values[first:at].reshape(card.bins, 2) for values in (opened, together))
     if card.binary:
-        table = opened[:at].reshape(card.bins, 2)
-        figures["AUC"], open_ = area(table, deviation, z)
+        found, open_ = area(table, deviation, z)
+        figures["AUC"] = estimated(found, area(fitted, 0.0, z)[0].value, UNIT)
         notes.append(f"AUC: the order inside {card.bins} bins of the score is not known; that is +-{open_:.3f} of it")
-        above = table[card.bins // 2 :].sum(0)
-        below = table[: card.bins // 2].sum(0)
-        confusion = np.stack([below, above])
+        confusion = np.stack([fitted[: card.bins // 2].sum(0), fitted[card.bins // 2 :].sum(0)])
     else:
-        first = card.predicts.classes**2
-        confusion = opened[:first].reshape(card.predicts.classes, -1)
-        table = opened[first:at].reshape(card.bins, 2)
+        confusion = together[:first].reshape(card.predicts.classes, -1)
         notes.append("squared error: half of the sum over classes, so that it lies between 0 and 1")
     return Figures(
         figures=figures,
-        records=count.value,
+        records=float(together[-1]) / card.count_weight,
         of=of,
         noise=deviation,
         notes=tuple(notes),
-        calibration=_calibration(card, table, deviation, z),
+        calibration=_calibration(card, table, fitted, deviation, z),
         confusion=tuple(tuple(float(value) / n for value in row) for row in confusion),
     )
 
 
-def _calibration(card: Card, table: Floats, deviation: float, z: float) -> tuple[Bin, ...]:
+def _calibration(card: Card, table: Floats, fitted: Floats, deviation: float, z: float) -> tuple[Bin, ...]:
     edges = card.edges
     ends = expit(np.concatenate([[-np.inf], edges, [np.inf]])) if card.binary else None
     if ends is None:
@@ -207,9 +273,10 @@ def _calibration(card: Card, table: Floats, deviation: float, z: float) -> tuple
         # The count of a bin is the sum of two noisy cells: its noise and that of the second cell belong together, which
         # the interval counts as if they did not.
         held = Noisy(float(other + as_predicted), sqrt(2) * deviation)
-        out.append(
-            Bin(float(ends[number]), float(ends[number + 1]), share(Noisy(float(as_predicted), deviation), held, z))
-        )
+        found = share(Noisy(float(as_predicted), deviation), held, z)
+        inside = float(fitted[number].sum())
+        value = float(fitted[number, 1]) / inside if inside > 0 else 0.5
+        out.append(Bin(float(ends[number]), float(ends[number + 1]), estimated(found, value, UNIT)))
     return tuple(out)
 
 
@@ -224,9 +291,11 @@ def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
     return Figure(float(value), float((-b - root) / (2 * a)), float((-b + root) / (2 * a)))
 
 
-def _of_numbers(card: Card, sums: Mapping[str, Noisy], count: Noisy, z: float, of: str) -> Figures:
+def _of_numbers(
+    card: Card, sums: Mapping[str, Noisy], count: Noisy, means: Mapping[str, float], z: float, of: str
+) -> Figures:
     """Squared error in the target's own units; the share of its variance that is explained; the slope of the target on
-    the prediction, 1 where predictions are neither too bold nor too timid.
+    the prediction, 1 where predictions are neither too bold nor too timid. `means` are consistent ones.
 
     Deviations of moments around a mean: their own noise, that of the means, and chance, each product being at most its
     second factor's square times the largest first one.
@@ -243,11 +312,28 @@ def _of_numbers(card: Card, sums: Mapping[str, Noisy], count: Noisy, z: float, o
     together = hypot(d["product"], y * d["prediction"], f * d["target"], sqrt(max(spread, 0.0) * far_y / n))
     error = hypot(d["squared error"], sqrt(wrong.value * (1 - wrong.value) / n))
     left = ratio(Noisy(mean["squared error"], error), Noisy(varied, of_target), z)
+    slope = ratio(Noisy(mean["product"] - y * f, together), Noisy(spread, of_guess), z)
     figures = {
-        "mean squared error": scaled(wrong, width**2),
-        "R²": Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low)),
-        "slope": ratio(Noisy(mean["product"] - y * f, together), Noisy(spread, of_guess), z),
+        "mean squared error": scaled(estimated(wrong, means["squared error"], UNIT), width**2),
+        "R²": estimated(_explained(left), 1 - _of(means["squared error"], _variance(means, "target")), (-inf, 1.0)),
+        "slope": estimated(
+            slope,
+            _of(means["product"] - means["target"] * means["prediction"], _variance(means, "prediction")),
+        ),
     }
     noise = sums["squared error"].deviation
     notes = ("predictions outside the target's bounds count as the nearest bound",)
     return Figures(figures=figures, records=count.value, of=of, noise=noise, notes=notes)
+
+
+def _explained(left: Figure) -> Figure:
+    return Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low))
+
+
+def _variance(means: Mapping[str, float], name: str) -> float:
+    return means[f"{name}²"] - means[name] ** 2
+
+
+def _of(above: float, below: float) -> float:
+    """A ratio of consistent moments; 0 where the lower one is."""
+    return above / below if below > 1e-12 else 0.0
