@@ -46,6 +46,9 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
 
 
 def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
+    from comity.federation.declaring.names import check_party_name
+
+    check_party_name(party, key="party")
     texts = public.to_texts()
     # Who asks has a table of its own in a study.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"

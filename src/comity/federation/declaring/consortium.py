@@ -10,6 +10,7 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.declaring.evaluation import Evaluation
+from comity.federation.declaring.names import check_party_names, fold
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
 
@@ -48,13 +49,17 @@ class Consortium:
         if not len(self.parties):
             raise StudyError("a study needs at least one party, found none; add [parties.NAME] tables", key="parties")
         words = (COORDINATOR, EVERY_PARTY, EVERYONE, ITSELF)
-        taken = [name for name in words if self.knows(name)]
+        folded: Container[str] = self.parties
+        if isinstance(self.parties, tuple | list):
+            check_party_names(self.parties)
+            folded = frozenset(map(fold, self.parties))
+        taken = [name for name in words if name in folded]
         if taken:
             raise StudyError(
                 f"a party can't be named {taken[0]!r}: the word has a meaning of its own; choose another", key="parties"
             )
         for role, names in self.roles.items():
-            if role in words or self.knows(role):
+            if fold(role) in words or fold(role) in folded:
                 raise StudyError(
                     f"a role can't be named {role!r}, which is a party or a word with a meaning of its own; choose "
                     "another",

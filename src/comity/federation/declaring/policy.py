@@ -11,6 +11,7 @@ from comity.errors import Refused
 from comity.federation.declaring.booking import Period
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.declaring.names import fold
 from comity.federation.declaring.payers import spent_by
 from comity.federation.declaring.protection import Disclosed
 from comity.privacy.loss import shown
@@ -110,10 +111,14 @@ class Policy:
 
     def check_pinned(self, who: Consortium) -> None:
         """Refuses a study in which somebody whom the owner knows has another key."""
+        if not self.pinned:
+            return
+        parties = {fold(party): party for party in who.parties}
         for name, key in self.pinned.items():
-            if name in who.parties and who.roster.get(name) != key:
+            party = parties.get(fold(name))
+            if party is not None and who.roster.get(party) != key:
                 raise Refused(
-                    f"refused: the study pins another key of {name} than [pinned.{name}] of the site file; ask {name} "
+                    f"refused: the study pins another key of {party} than [pinned.{name}] of the site file; ask {name} "
                     "by another way which one is its own",
                     code="keys",
                     key=f"pinned.{name}",

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused
+from comity.federation.declaring.names import fold
 from comity.runtime.nats.certificates import Issued, user_of
 from comity.runtime.nats.subjects import COORDINATOR, checked_name, checked_party
 
@@ -78,7 +79,7 @@ class Roster:
     def invited(self, name: str) -> Roster:
         """With one more member, who is not admitted yet."""
         checked_name(name) if name == COORDINATOR else checked_party(name)
-        same = next((known for known in self.members if known.lower() == name.lower()), None)
+        same = next((known for known in self.members if fold(known) == fold(name)), None)
         if same is not None:
             raise BadInput(f"{ROSTER}: there is a member {same!r} already; choose another name", code="name", key=name)
         return self._with(name, Member())

@@ -5,22 +5,20 @@ The relay enforces this (`configuration`); nothing here does.
 
 from __future__ import annotations
 
-import re
-
 from comity.errors import BadInput
+from comity.federation.declaring.names import MAX_NAME_LENGTH, fold, is_party_name
 
 COORDINATOR = "coordinator"
 RELAY = "relay"
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", re.ASCII)
 
 
 def checked_name(name: str) -> str:
     """A member's name, which stands in subjects, in certificates and in file names: what means anything special in one
     of them can't be part of it."""
-    if not _NAME.fullmatch(name):
+    if not is_party_name(name):
         raise BadInput(
-            f"a member's name has 1 to 32 letters, digits, - and _, and begins with a letter or digit; found {name!r}",
+            f"a member's name has 1 to {MAX_NAME_LENGTH} letters of a to z, digits, - and _, and begins with a letter "
+            f"or digit; found {ascii(name)[:80]}",
             code="name",
             key="party",
         )
@@ -30,7 +28,7 @@ def checked_name(name: str) -> str:
 def checked_party(name: str) -> str:
     """A name that a party may have: the coordinator's and the relay's are theirs in any case of letters, because file
     systems differ in whether they tell one from the other."""
-    if checked_name(name).lower() in (COORDINATOR, RELAY):
+    if fold(checked_name(name)) in (COORDINATOR, RELAY):
         raise BadInput(f"{name!r} is no name for a party; choose another", code="name", key="party")
     return name
 

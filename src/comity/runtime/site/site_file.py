@@ -22,11 +22,13 @@ from comity.data import check_table, open_source
 from comity.errors import BadInput, StudyError
 from comity.federation.agreed import Agreed
 from comity.federation.declaring.booking import Period
+from comity.federation.declaring.names import check_party_name, check_party_names
 from comity.federation.declaring.policy import Policy
 from comity.federation.owner.hosting import Owner
 from comity.privacy.ledger import Ledger
 from comity.protocols import PROTOCOLS
 from comity.runtime.records.held_records import held_records
+from comity.runtime.study.naming import naming
 from comity.runtime.study.tables import Table, hint, validate
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class PolicyTable(Table):
 
 
 class _File(Table):
-    party: str = Field(min_length=1, max_length=80)
+    party: str
     ledger: str = Field(min_length=1)
     keys: str = Field(min_length=1)
     policy: PolicyTable
@@ -102,6 +104,9 @@ class SiteFile:
         except tomllib.TOMLDecodeError as error:
             raise StudyError(f"{where}: not valid TOML: {error}") from error
         file = validate(_File, tables, where, "")
+        with naming(where):
+            check_party_name(file.party, key="party")
+            check_party_names(file.pinned, key="pinned")
         if not file.data:
             raise StudyError(f"{where}: data: a site needs a dataset; add [data.NAME]", key="data")
         for name, table in file.data.items():

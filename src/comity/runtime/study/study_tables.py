@@ -9,9 +9,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from comity.errors import StudyError
 from comity.federation.declaring.evaluation import Evaluation, divided
+from comity.federation.declaring.names import check_party_names
 from comity.federation.protocol import Protocol
 from comity.privacy.loss import Loss, loss_of
 from comity.privacy.unit import Neighbours, Unit
+from comity.runtime.study.naming import naming
 from comity.runtime.study.predicting import PredictionTable
 from comity.runtime.study.tables import Table, hint, validate
 
@@ -138,6 +140,8 @@ def parties_of(table: Mapping[str, Any], where: str) -> dict[str, PartyTable] | 
             f"{where}: a study needs parties; add [parties.NAME] tables, or parties.count for a simulation",
             key="parties",
         )
+    with naming(where):
+        check_party_names(table)
     return {name: validate(PartyTable, value, where, f"parties.{name}.") for name, value in table.items()}
 
 
