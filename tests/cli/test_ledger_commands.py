@@ -122,3 +122,38 @@ def test_a_ledger_on_read_only_media_is_shown(monkeypatch: pytest.MonkeyPatch) -
         assert said.returncode == 0, said.stderr
         assert "patients · record, replace" in said.stdout and said.stdout.endswith(" 2\n")
         assert "FROZEN" not in said.stdout
+
+
+def test_an_export_is_signed_and_verified_with_the_owners_public_keys(comity: Any, path: Path, tmp_path: Path) -> None:
+    for name in ("north", "other"):
+        assert comity("keys", "new", tmp_path / f"{name}.keys").code == 0
+        shown = comity("keys", "show", tmp_path / f"{name}.keys", "--party", name)
+        (tmp_path / f"{name}.toml").write_text(shown.out)
+    assert comity("ledger", "grant", path, "--epsilon", "1", "--why", "a board's decision").code == 0
+    exported = tmp_path / "x.json"
+    made = comity("ledger", "export", path, "--to", exported, "--keys", tmp_path / "north.keys", "--json")
+    assert made.code == 0 and made.document["signed"] is True and made.err == ""
+    verified = comity("ledger", "verify", exported, "--signed-by", tmp_path / "north.toml")
+    assert verified.code == 0 and "these were all entries of the ledger then" in verified.out
+    unchecked = comity("ledger", "verify", exported)
+    assert unchecked.code == 0 and "NOT CHECKED" in unchecked.out and "--signed-by" in unchecked.out
+    assert comity("ledger", "verify", exported, "--signed-by", tmp_path / "other.toml").code == 4
+    document = json.loads(exported.read_text())
+    first = document["entries"][:1]
+    exported.write_text(json.dumps({**document, "entries": first, "head": first[0]["head"]}))
+    assert comity("ledger", "verify", exported).code == 0, "a prefix of the chain is a chain"
+    refused = comity("ledger", "verify", exported, "--signed-by", tmp_path / "north.toml")
+    assert refused.code == 4 and "not what its owner signed" in refused.err and refused.err.count("\n") == 1
+    wrong = comity("ledger", "verify", path, "--signed-by", tmp_path / "north.toml")
+    assert wrong.code == 3 and "leave it out" in wrong.err
+    none = comity("ledger", "verify", exported, "--signed-by", tmp_path / "x.json")
+    assert none.code == 3 and "comity keys show" in none.err
+
+
+def test_an_export_without_a_signature_says_what_it_does_not_prove(comity: Any, path: Path, tmp_path: Path) -> None:
+    made = comity("ledger", "export", path, "--to", tmp_path / "x.json")
+    assert made.code == 0 and "nothing shows that they are the owner's or that none was left out" in made.err
+    verified = comity("ledger", "verify", tmp_path / "x.json")
+    assert verified.code == 0 and "NOT SIGNED" in verified.out and "none was left out" in verified.out
+    assert "NOT SIGNED" in comity("ledger", "verify", tmp_path / "x.json", "--json").document["proof"]
+    assert "NOT SIGNED" not in comity("ledger", "verify", path).out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show, table
+from comity.cli.output import show, table, warn
 from comity.privacy.currency import Currency
 from comity.privacy.unit import Neighbours, Unit
 
@@ -26,6 +26,8 @@ LedgerFile = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger's
 Epsilon = Annotated[str, typer.Option(help="Epsilon, a positive number.", show_default=False)]
 Delta = Annotated[str, typer.Option(help="Delta, below 1; 0 for pure differential privacy.")]
 Why = Annotated[str, typer.Option(help="The reason, kept in the ledger.", show_default=False)]
+
+UNSIGNED = "the entries fit together, and nothing shows that they are the owner's or that none was left out."
 
 
 @app.command()
@@ -134,10 +136,20 @@ def grant(
 
 
 @app.command()
-def verify(path: LedgerFile, as_json: AsJson = False) -> None:
+def verify(
+    path: LedgerFile,
+    signed_by: Annotated[
+        Path | None, typer.Option(help="Public keys of the owner who exported it, as comity keys show prints them.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Follow the hash chain and derive every sum again; also of a file that `export` wrote.
 
+    Of an exported file only the owner's signature shows that no entry was removed, changed or cut off.
+
     Example: comity ledger verify north.ledger
+
+    Example: comity ledger verify north.json --signed-by north.toml
     """
     import json
     from dataclasses import asdict
@@ -146,41 +158,68 @@ def verify(path: LedgerFile, as_json: AsJson = False) -> None:
     from comity.privacy.ledger import Ledger, verify_export
     from comity.privacy.ledger.witness import frozen_sentence
 
+    proof = ""
     if path.suffix == ".json":
+        check = None
+        if signed_by is not None:
+            from comity.cli.public_keys import read_public_keys
+            from comity.runtime.results.signed_export import check_with
+
+            owner = read_public_keys(signed_by, key="signed-by")
+            check = check_with(owner)
         try:
             exported = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: no exported ledger can be read here ({error}); export it again") from error
         try:
-            found = verify_export(exported)
+            found = verify_export(exported, check)
         except BadInput as error:
             raise BadInput(f"{path}: {error}", code=error.code) from error
+        if found.signed:
+            proof = f"signed by {signed_by} on {found.exported}: these were all entries of the ledger then"
+        elif exported.get("signature") is not None:
+            proof = "NOT CHECKED: it is signed; give the owner's public keys with --signed-by FILE. " + UNSIGNED
+        else:
+            proof = "NOT SIGNED: " + UNSIGNED
+    elif signed_by is not None:
+        raise BadInput(f"{path}: --signed-by is for an exported ledger (.json); leave it out", key="signed-by")
     else:
         found = Ledger(path).verify()
-    text = f"{path}: {found.entries} entries, the chain holds; head {found.head}"
+    text = f"{path}: {found.entries} entries, the chain holds; head {found.head}" + (f"\n{proof}" if proof else "")
     if found.frozen:
         text += f"\nFROZEN: {frozen_sentence(str(path), found.frozen)}"
-    show(text, asdict(found), as_json=as_json)
+    show(text, {**asdict(found), **({"proof": proof} if proof else {})}, as_json=as_json)
 
 
 @app.command()
 def export(
     path: LedgerFile,
     to: Annotated[Path | None, typer.Option(help="Write the export here instead of printing it.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="Sign it with the owner's key file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Export all entries as JSON, which `comity ledger verify FILE.json` checks anywhere.
 
-    Example: comity ledger export north.ledger --to north.json
+    Sign it with --keys: without, nobody else can tell whether entries were removed.
+
+    Example: comity ledger export north.ledger --to north.json --keys north.keys
     """
     import sys
 
     from comity.privacy.ledger import Ledger
 
-    exported = Ledger(path).export(sys.stdout if to is None else to)
+    sign = None
+    if keys is not None:
+        from comity.crypto.sealing import key_file
+        from comity.runtime.results.signed_export import sign_with
+
+        sign = sign_with(key_file.load(keys))
+    exported = Ledger(path).export(sys.stdout if to is None else to, sign)
     if to is not None:
-        document = {"path": str(to), "entries": exported.entries, "head": exported.head}
+        document = {"path": str(to), "entries": exported.entries, "head": exported.head, "signed": sign is not None}
         show(f"{to}: {exported.entries} entries, head {exported.head}", document, as_json=as_json)
+    if sign is None and not as_json:
+        warn(f"not signed: {UNSIGNED} Sign it with --keys FILE.")
 
 
 @app.command()

@@ -12,13 +12,12 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
+from comity.cli.public_keys import TEXTS, key_texts
 from comity.cli.records import PasswordFile, Query, Table
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import PublicIdentity
-
-_TEXTS = ("sign", "mlkem", "x25519")
 
 
 def init(
@@ -160,7 +159,7 @@ def site_text(written: Mapping[str, Any]) -> str:
         f"approval = {text(written['approval'])}    # by-hand | within-policy",
     ]
     for name, texts in written["pinned"].items():
-        lines += ["", f"[pinned.{text(name)}]", *(f"{key} = {text(texts[key])}" for key in _TEXTS)]
+        lines += ["", f"[pinned.{text(name)}]", *(f"{key} = {text(texts[key])}" for key in TEXTS)]
     return "\n".join(lines) + "\n"
 
 
@@ -193,10 +192,6 @@ def _check(source: Mapping[str, str], dataset: str, home: Path, schema: Path | N
 
 
 def _submitters(given: list[str]) -> dict[str, dict[str, str]]:
-    import tomllib
-
-    from comity.errors import BadInput
-
     found = {}
     for pair in given:
         name, equals, file = pair.partition("=")
@@ -204,25 +199,8 @@ def _submitters(given: list[str]) -> dict[str, dict[str, str]]:
             raise typer.BadParameter(
                 f"--submitter expects NAME=FILE, as in coordinator=coordinator.toml; found {pair!r}."
             )
-        try:
-            keys = _keys_in(tomllib.loads(Path(file).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise BadInput(
-                f"{file}: can't be read as TOML ({error}); write it with: comity keys show", key="submitter"
-            ) from error
-        if keys is None:
-            raise BadInput(f"{file}: holds no sign, mlkem and x25519; write it with: comity keys show", key="submitter")
-        found[name] = keys
+        found[name] = key_texts(Path(file), key="submitter")
     return found
-
-
-def _keys_in(table: Any) -> dict[str, str] | None:
-    """The public keys in a table, or in one inside it."""
-    if not isinstance(table, dict):
-        return None
-    if set(_TEXTS) <= set(table):
-        return {name: str(table[name]) for name in _TEXTS}
-    return next((found for inner in table.values() if (found := _keys_in(inner)) is not None), None)
 
 
 def _third(epsilon: str) -> float:

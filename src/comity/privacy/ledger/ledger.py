@@ -24,7 +24,7 @@ from comity.privacy.currency import Currency
 from comity.privacy.ledger.account import Account
 from comity.privacy.ledger.chain import Entry
 from comity.privacy.ledger.commits import CommitHead
-from comity.privacy.ledger.export import verify_export, write_entries
+from comity.privacy.ledger.export import Sign, verify_export, write_entries
 from comity.privacy.ledger.file import OnDisk
 from comity.privacy.ledger.memory import InMemory
 from comity.privacy.ledger.reading import Readable, Run, Verified
@@ -254,20 +254,22 @@ class Ledger(Readable):
         """Empties the write-ahead log, where deleted rows outlive their deletion; False while others read from it."""
         return self._place.truncate_log()
 
-    def export(self, to: str | os.PathLike[str] | TextIO) -> Verified:
-        """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere."""
+    def export(self, to: str | os.PathLike[str] | TextIO, sign: Sign | None = None) -> Verified:
+        """Writes all entries as JSON, one line each, to a file or a stream; `verify_export` checks them anywhere.
+        `sign` is the owner's (`comity.runtime.results.signed_export`): without it nothing shows that no entry is
+        missing."""
         if not isinstance(to, str | os.PathLike):
-            return self._exported(to)
+            return self._exported(to, sign)
         try:
             with Path(to).open("w", encoding="utf-8") as file:
-                return self._exported(file)
+                return self._exported(file, sign)
         except OSError as error:
             raise BadInput(f"{to}: the export can't be written ({error.strerror})", code="export") from error
 
-    def _exported(self, file: TextIO) -> Verified:
+    def _exported(self, file: TextIO, sign: Sign | None) -> Verified:
         seen = self._place.seen()
         with self.reading() as connection, sound(self._place.name):
-            count, head = write_entries(self._rows(connection), file)
+            count, head = write_entries(self._rows(connection), file, sign)
             frozen = self._frozen(connection, seen)
         return Verified(count, head, frozen)
 

@@ -21,11 +21,14 @@ from comity.privacy.unit import Neighbours, Unit
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A chain that holds: how many entries, the last head, and what is missing when the ledger is frozen."""
+    """A chain that holds: how many entries, the last head, and what is missing when the ledger is frozen. `signed`
+    where the owner's signature of an export was checked, and then `exported` is when it was made."""
 
     entries: int
     head: str
     frozen: str = ""
+    signed: bool = False
+    exported: str = ""
 
 
 @dataclass(frozen=True, slots=True)
