@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 import pandas as pd
 
 from comity.artefacts.artefact import Card
+from comity.artefacts.csv_cells import escape_frame, unescape_frame
 from comity.artefacts.section import Cell, Grid, Section
 from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, explain, open_source
 from comity.errors import DataError, SchemaError
@@ -42,7 +43,7 @@ class Dataset:
         if self.stored == "parquet":
             self.frame.to_parquet(folder / "data.parquet", index=False)
         else:
-            self.frame.to_csv(folder / "data.csv", index=False)
+            escape_frame(self.frame).to_csv(folder / "data.csv", index=False)
         (folder / "schema.toml").write_text(self.schema.to_toml(), encoding="utf-8")
 
     @classmethod
@@ -54,6 +55,8 @@ class Dataset:
         stored: Literal["parquet", "csv"] = "parquet" if (folder / "data.parquet").exists() else "csv"
         path = folder / f"data.{stored}"
         frame = open_source(path, where=str(path)).read()
+        if stored == "csv":
+            frame = unescape_frame(frame)
         _require_fit(schema, frame, str(path))
         return cls(frame, schema, stored)
 

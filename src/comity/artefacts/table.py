@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from comity.artefacts.artefact import Card
+from comity.artefacts.csv_cells import escape_cell
 from comity.artefacts.section import Cell, Grid, Section
 from comity.errors import DataError
 
@@ -49,7 +50,7 @@ class Table:
         text = json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False)
         (folder / "table.json").write_text(text + "\n", encoding="utf-8")
         with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([self.heads, *self.rows])
+            csv.writer(file).writerows([escape_cell(cell) for cell in row] for row in (self.heads, *self.rows))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

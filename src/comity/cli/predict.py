@@ -94,15 +94,16 @@ def predict(
 
 
 def _show(predicted: pd.DataFrame, to: Path | None, *, as_json: bool) -> None:
+    from comity.artefacts.csv_cells import escape_frame
     from comity.errors import BadInput
 
     if to is None:
-        text = predicted.to_csv(index=False, float_format="%.6f").rstrip("\n")
+        text = escape_frame(predicted).to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)
         return
     try:
         if to.suffix == ".csv":
-            predicted.to_csv(to, index=False)
+            escape_frame(predicted).to_csv(to, index=False)
         else:
             predicted.to_parquet(to, index=False)
     except OSError as error:

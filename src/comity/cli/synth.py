@@ -94,11 +94,12 @@ def _frame(table: Table) -> pd.DataFrame:
 
 
 def _write(frame: pd.DataFrame, to: Path, *, as_json: bool) -> None:
+    from comity.artefacts.csv_cells import escape_frame
     from comity.errors import BadInput
 
     try:
         if to.suffix == ".csv":
-            frame.to_csv(to, index=False)
+            escape_frame(frame).to_csv(to, index=False)
         else:
             frame.to_parquet(to, index=False)
     except OSError as error:
