@@ -205,7 +205,8 @@ class _Digest:
 
 
 def _stamp(source: Source) -> Any:
-    """Sizes and times of the files that a source reads; a server's tables have none."""
+    """Inodes, sizes and times of the files that a source reads; a server's tables have none. A time of modification is
+    kept by `cp -p` and `rsync -t`; the time of change is set by the system."""
     path = source.path if isinstance(source, Csv | Parquet | Sql) else None
     if path is None:
         return None
@@ -215,7 +216,8 @@ def _stamp(source: Source) -> Any:
         files = files_of(path)
     else:
         files = [path]
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
+    found = [(str(file), file.stat()) for file in files if file.exists()]
+    return [(name, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns) for name, known in found]
 
 
 def _together(parts: list[Any]) -> Any:

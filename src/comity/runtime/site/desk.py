@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
+from comity.artefacts.file_state import file_state
 from comity.errors import ComityError, Malformed, Refused, Stopped
 from comity.federation.coordinator.replies import plain
 from comity.federation.messages.ask import study_of
@@ -43,7 +44,7 @@ class Desk:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._lock = RLock()
-        self._stamp: tuple[object, ...] | None = None
+        self._state: tuple[object, ...] | None = None
         self._served: dict[str, tuple[Approval, Host]] = {}
         # A site file that is wrong from the start is for its owner to see.
         self._open()
@@ -123,11 +124,11 @@ class Desk:
     def refresh(self) -> None:
         """Serve what is approved now."""
         with self._lock:
-            stamp = (_changed(self._path), self.inbox.stamps())
-            if stamp == self._stamp:
+            state = (file_state(self._path), self.inbox.decision_states())
+            if state == self._state:
                 return
             try:
-                if self._is_closed or (self._stamp is not None and stamp[0] != self._stamp[0]):
+                if self._is_closed or state[0] != self._opened:
                     self._close()
                     self._open()
                 self._serve()
@@ -135,9 +136,11 @@ class Desk:
                 log.error("%s serves nothing: %s", self.site.party, error)
                 self._close()
                 self._note(error)
-            self._stamp = stamp
+            self._state = state
 
     def _open(self) -> None:
+        # Before the file is read: one that changes meanwhile is read again.
+        self._opened = file_state(self._path)
         self.site = SiteFile.load(self._path)
         self._owner = self.site.owner()
         self.inbox, self.refusals = Inbox(self.site.home), Refusals(self.site.home)
@@ -229,10 +232,3 @@ class Desk:
 def _said(refusal: ComityError | None) -> bytes:
     """What crosses of it: a code, or that all is well."""
     return encode({"ok": True} if refusal is None else {"refused": refusal.code, "key": ""})
-
-
-def _changed(path: Path) -> int | None:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return None

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from comity.artefacts.file_state import FileState, file_state
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
@@ -112,17 +113,12 @@ class Inbox:
             )
         return found
 
-    def stamps(self) -> tuple[tuple[str, int], ...]:
-        """Changes whenever a decision does."""
+    def decision_states(self) -> tuple[tuple[str, FileState | None], ...]:
+        """Changes whenever a decision does, whatever its time of modification says."""
         if not self.folder.is_dir():
             return ()
-        found = []
-        for path in self.folder.iterdir():
-            try:
-                found.append((path.name, (path / _DECISION).stat().st_mtime_ns))
-            except OSError:
-                continue
-        return tuple(sorted(found))
+        folders = sorted(path for path in self.folder.iterdir() if _is_hash(path.name))
+        return tuple((path.name, file_state(path / _DECISION)) for path in folders)
 
     # What changes it.
 
