@@ -246,3 +246,15 @@ def test_help_of_a_site_loads_nothing_heavy() -> None:
     script = "import sys; from comity.cli import main; main(['site', 'init', '--help']); print('pandas' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ)
     assert found.stdout.strip().endswith("False")
+
+
+def test_a_malformed_decision_is_no_defect_of_the_program(comity: Any, sites: Sites) -> None:
+    desk = Desk(sites.site("north"))
+    arrival = desk.received(sites.packed(sites.study()))
+    path = desk.inbox.folder / arrival.study / "decision.json"
+    desk.inbox.approve(arrival.study, dataset="patients", runs=1)
+    path.write_text(path.read_text().replace('"runs": 1', '"runs": "3"'))
+    for command in ("inbox", "status"):
+        ended = comity("site", command, "--site", sites.site("north"))
+        assert ended.code == 3 and "runs must be a whole number, found '3'" in ended.err, ended.err
+        assert ended.err.count("\n") == 1

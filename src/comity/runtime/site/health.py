@@ -62,6 +62,11 @@ def examined(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UT
     yield _disk(site)
     ledger = _ledger(site)
     yield from ledger
+    try:
+        Inbox(site.home).arrivals()
+    except ComityError as error:
+        yield Finding("inbox", "failure", str(error))
+        return
     if ledger[0].state != "failure":
         yield _clock(site, clock())
     yield from _data(site)

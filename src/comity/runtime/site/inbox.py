@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -160,15 +160,9 @@ class Inbox:
 
     def _arrival(self, study: str) -> Arrival:
         folder = self.folder / study
-        page = _page(folder / _ARRIVAL)
-        decided = _page(folder / _DECISION) if (folder / _DECISION).exists() else None
-        try:
-            decision = None if decided is None else Decision(**decided)
-            if decision is not None and decision.decision not in ("approved", "refused"):
-                raise ValueError(decision.decision)
-            return Arrival(study, **page, read=(folder / _READ).exists(), decision=decision)
-        except (TypeError, ValueError) as error:
-            raise StudyError(f"{folder}: what is kept about this study can't be read ({error}); restore it") from error
+        page = _fields(folder / _ARRIVAL, _ARRIVAL_FIELDS)
+        decision = _decision(folder / _DECISION) if (folder / _DECISION).exists() else None
+        return Arrival(study, **page, read=(folder / _READ).exists(), decision=decision)
 
     @contextmanager
     def _new_folder(self) -> Iterator[Path]:
@@ -215,11 +209,45 @@ def _is_hash(name: str) -> bool:
     return len(name) == 64 and set(name) <= _HEXADECIMAL
 
 
-def _page(path: Path) -> dict[str, Any]:
+_ARRIVAL_FIELDS = {"name": str, "protocol": str, "submitter": str, "arrived": str}
+_DECISION_FIELDS = {"decision": str, "when": str, "dataset": str, "runs": int, "why": str}
+
+
+def _decision(path: Path) -> Decision:
+    page = _fields(path, _DECISION_FIELDS)
+    made = Decision(**page)
+    if made.decision not in ("approved", "refused"):
+        raise _unreadable(path, "decision", made.decision, '"approved" or "refused"')
+    if made.decision == "approved" and made.runs < 1:
+        raise _unreadable(path, "runs", made.runs, "1 or more")
+    return made
+
+
+def _fields(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A page with exactly these keys, each of its type."""
     try:
         page = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise StudyError(f"{path}: can't be read ({error}); restore it, or let the study be submitted again") from error
-    if not isinstance(page, dict):
-        raise StudyError(f"{path}: can't be read as a table; restore it")
+        raise StudyError(f"{path}: can't be read ({error}); {_RESTORE}") from error
+    if not isinstance(page, dict) or set(page) != set(kinds):
+        found = ", ".join(sorted(map(ascii, page))) if isinstance(page, dict) else type(page).__name__
+        raise StudyError(f"{path}: expected the keys {', '.join(kinds)}, found {found[:200] or 'none'}; {_RESTORE}")
+    for key, kind in kinds.items():
+        # A truth value is an int to Python.
+        if type(page[key]) is not kind:
+            raise _unreadable(path, key, page[key], "a whole number" if kind is int else "a text")
+    when = "arrived" if "arrived" in kinds else "when"
+    try:
+        moment = datetime.fromisoformat(page[when])
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _unreadable(path, when, page[when], "a time with its offset, as in 2026-01-31T12:00:00+00:00")
     return page
+
+
+def _unreadable(path: Path, key: str, found: object, expected: str) -> StudyError:
+    return StudyError(f"{path}: {key} must be {expected}, found {ascii(found)[:80]}; {_RESTORE}", key=key)
+
+
+_RESTORE = "restore the file; without a decision.json a study waits to be decided again"
