@@ -47,8 +47,31 @@ def test_a_policy_is_checked_before_the_reservation() -> None:
         def declare(self, who: Any) -> Declaration:
             return replace(super().declare(who), claim="not private as claimed: its noise is too small")
 
-    assert reply(Policy(approved=once), Unproven()) == ("policy", "variants")
+    assert reply(Policy(approved=once), Unproven()) == ("policy", "unproven")
     assert reply(Policy(approved=once, unproven=True), Unproven())[0] == "ok"
+
+
+def test_whoever_nothing_is_bounded_against_needs_the_owners_word_too() -> None:
+    """An unbounded loss is as good as the records; a policy decides about neither by itself."""
+    who = consortium()
+    private = Rounds().declare(who)
+    unproven = replace(private, claim="not private as claimed: its noise is too small")
+    exposed = replace(unproven, exposed="the coordinator")
+    Policy().check_unproven(private)
+    Policy(unproven=True).check_unproven(unproven)
+    with pytest.raises(Refused, match="no loss is bounded against the coordinator") as error:
+        Policy(unproven=True).check_unproven(exposed)
+    assert (error.value.code, error.value.key) == ("policy", "records_may_leave")
+    every = Policy(unproven=True, disclosures=frozenset({"records_may_leave"}))
+    every.check_unproven(exposed)
+    for terms in (every, SIMULATION):
+        with pytest.raises(Refused, match="It waits for you") as error:
+            terms.check_unattended(unproven, who, "ash")
+        assert error.value.key == "unproven"
+    knows_all = Policy(pinned={name: key for name, key in who.roster.items() if name != COORDINATOR})
+    knows_all.check_unattended(private, who, "ash")
+    with pytest.raises(Refused, match="you know 0 of 4"):
+        Policy().check_unattended(private, who, "ash")
 
 
 def test_what_a_part_discloses_needs_the_policy_too() -> None:

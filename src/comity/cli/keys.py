@@ -52,5 +52,9 @@ def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
     texts = public.to_texts()
     # Who asks has a table of its own in a study.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
-    lines = [f"[{table}]", *(f'{name} = "{text}"' for name, text in texts.items())]
-    show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)
+    lines = [
+        f"# fingerprint: {public.fingerprint}",
+        f"[{table}]",
+        *(f'{name} = "{text}"' for name, text in texts.items()),
+    ]
+    show("\n".join(lines), {"party": party, "keys": texts, "fingerprint": public.fingerprint}, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Any
 
 from comity.crypto.masking.peers import choose
 from comity.federation.declaring.consortium import Consortium, worded
-from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.declaration import PRIVATE, Declaration, is_unproven
 from comity.federation.declaring.payers import Payer, at_two_parties, delta_of, describe, groups, in_words, payers
 from comity.federation.declaring.protection import Summed
 from comity.federation.declaring.true_loss import TrueLoss
@@ -51,11 +51,25 @@ class Plan:
     warnings: tuple[str, ...] = ()
     payers: tuple[Payer, ...] = ()
     true_losses: tuple[TrueLoss, ...] = ()
+    exposed: str = ""
 
     @property
     def in_all(self) -> str:
         """What the run costs whom."""
         return in_words(self.payers) if self.payers else f"{self.guarantee} for each party"
+
+    @property
+    def claim_warnings(self) -> tuple[str, ...]:
+        """What to say beside a claim that does not hold: whether the figures shown are the corrected ones."""
+        found: tuple[str, ...] = () if self.claim == PRIVATE else (self.claim,)
+        if is_unproven(self.claim):
+            found += (
+                "NOT PRIVATE AS CLAIMED: the losses shown here are the corrected ones, and ledgers are charged these, "
+                "not what the method's authors print",
+            )
+        if self.exposed:
+            found += (f"NO BOUND against {self.exposed}: no ledger can be charged for that",)
+        return found
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +84,8 @@ class Plan:
             "adversary": self.adversary,
             "claim": self.claim,
             "true_losses": [vars(loss) for loss in self.true_losses],
+            "unproven": is_unproven(self.claim),
+            "exposed": self.exposed,
             "expected": self.expected,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
@@ -84,8 +100,7 @@ class Plan:
         paid = [in_words((payer,)) for payer in self.payers] or [self.in_all]
         lines += [f"  in all         {one}" for one in paid]
         lines += [f"  true loss      {loss}" for loss in self.true_losses]
-        if self.claim != "private":
-            lines.append(f"  WARNING        {self.claim}")
+        lines += [f"  WARNING        {one}" for one in self.claim_warnings]
         lines += [f"  WARNING        {warning}" for warning in self.warnings]
         lines.append(f"  holds against  {self.adversary}")
         if self.expected:
@@ -132,6 +147,7 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         guarantee=describe(spent, delta_of(who)),
         adversary=declaration.adversary,
         claim=declaration.claim,
+        exposed=declaration.exposed,
         expected=protocol.expectation(who),
         notes=(*notes, *protocol.notes(who)),
         warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),

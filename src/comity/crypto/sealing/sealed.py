@@ -9,6 +9,7 @@ ML-KEM-768 and X25519 stands; the signatures are classical.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -53,6 +54,13 @@ class PublicIdentity:
         if len(raw) != SEALING_BYTES:
             raise Malformed(f"a sealing key has {SEALING_BYTES} bytes, found {len(raw)}", code="sealed")
         return cls(b"", raw[:-32], raw[-32:])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all three keys, short enough to be read out: 128 bits in groups of four digits."""
+        raw = b"".join(len(key).to_bytes(4, "big") + key for key in (self.sign, self.mlkem, self.x25519))
+        text = hashlib.sha256(b"comity identity\0" + raw).hexdigest()[:32]
+        return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
     def to_texts(self) -> dict[str, str]:
         return {"sign": self.sign.hex(), "mlkem": self.mlkem.hex(), "x25519": self.x25519.hex()}

@@ -27,11 +27,17 @@ from comity.federation.declaring.release import Release
 from comity.privacy.ledger import Draw
 from comity.privacy.parallel import WHOLE
 
-__all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release"]
+__all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release", "is_unproven"]
 
 PRIVATE = "private"
 DISCLOSING = "not private: what is marked EXACT leaves as it is, outside every guarantee"
 """The claim of a protocol that discloses on purpose: a site's policy must name each such release."""
+
+
+def is_unproven(claim: str) -> bool:
+    """Whether this is the claim of a method that is not private as its authors claim."""
+    return claim not in (PRIVATE, DISCLOSING)
+
 
 Needed = tuple[tuple[frozenset[str], int], ...]
 """Groups of parties, and how many of each."""
@@ -41,14 +47,17 @@ Needed = tuple[tuple[frozenset[str], int], ...]
 class Declaration:
     """Every release of a protocol, the adversary it holds against, and the claim: "private", or why not as claimed.
 
-    `aside` names the paid releases that are made from records that were set aside, and from no others. It is not for a
-    method to say: a site lets no step outside the evaluation see such records, and none inside it see others.
+    `exposed` says against whom the losses of the releases do not hold, where a method leaves somebody a way round its
+    noise: against them nothing is bounded. `aside` names the paid releases that are made from records that were set
+    aside, and from no others. It is not for a method to say: a site lets no step outside the evaluation see such
+    records, and none inside it see others.
     """
 
     releases: tuple[Release, ...]
     adversary: str
     claim: str = PRIVATE
     aside: tuple[str, ...] = ()
+    exposed: str = ""
 
     def __post_init__(self) -> None:
         names = [release.name for release in self.releases]
@@ -93,6 +102,11 @@ class Declaration:
     @property
     def private(self) -> bool:
         return self.claim == PRIVATE
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it is a method whose own claim does not hold."""
+        return is_unproven(self.claim)
 
     def paid_by(self, party: str, who: Consortium) -> tuple[Release, ...]:
         """The releases whose noise this party pays for."""

@@ -10,7 +10,8 @@ from comity.crypto.sealing.sealed import PublicIdentity
 from comity.errors import Refused
 from comity.federation.declaring.booking import Period
 from comity.federation.declaring.consortium import COORDINATOR, Consortium
-from comity.federation.declaring.declaration import DISCLOSING, PRIVATE, Declaration
+from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.known_parties import KnownParties
 from comity.federation.declaring.names import fold
 from comity.federation.declaring.payers import spent_by
 from comity.federation.declaring.protection import Disclosed
@@ -30,8 +31,9 @@ class Policy:
     `submitters` are those whose studies may run, by the keys that the owner knows of them: a study names its own
     coordinator, and its word for who that is counts for nothing. `pinned` are the keys that the owner knows of others,
     by their names: a study that pins another key of one of them is refused, because whoever has that key would read and
-    answer in its place. `joint_predictions` is how many new records a run may score jointly: each is an exact score,
-    and of two parties each one's exact part of it.
+    answer in its place. `unproven` allows methods that are not private as their authors claim, at the loss that does
+    hold; where nothing is bounded against somebody, `records_may_leave` must allow it too. `joint_predictions` is how
+    many new records a run may score jointly: each is an exact score, and of two parties each one's exact part of it.
     """
 
     protocols: tuple[str, ...] | None = None
@@ -93,8 +95,7 @@ class Policy:
                     code="policy",
                     key=key,
                 )
-        if declaration.claim not in (PRIVATE, DISCLOSING) and not self.unproven:
-            raise Refused(f"refused: the study is {declaration.claim}", code="policy", key="variants")
+        self.check_unproven(declaration)
         self.check_disclosures(declaration, party, who)
         if self.epsilon_per_study is not None:
             spent = spent_by(declaration, party, who, runs=runs + 1, counted_in=counted_in)
@@ -124,6 +125,47 @@ class Policy:
                     key=f"pinned.{name}",
                 )
 
+    def check_unproven(self, declaration: Declaration) -> None:
+        """A method whose claim does not hold runs where the owner allows that, at the loss that does hold. Somebody
+        against whom nothing is bounded may as well be handed the records."""
+        if declaration.unproven and not self.unproven:
+            raise Refused(
+                f"refused: the study is {declaration.claim}. policy.unproven does not allow such a method",
+                code="policy",
+                key="unproven",
+            )
+        if declaration.exposed and _RECORDS not in self.disclosures:
+            raise Refused(
+                f"refused: no loss is bounded against {declaration.exposed}, which is as if records left; "
+                f"policy.{_RECORDS} does not allow that",
+                code="policy",
+                key=_RECORDS,
+            )
+
+    def check_unattended(self, declaration: Declaration, who: Consortium, party: str) -> None:
+        """Refuses to decide in the owner's place where terms alone do not say what is lost: a method that is not
+        private as claimed, or noise that rests on parties whom the owner does not know."""
+        if declaration.unproven:
+            raise Refused(
+                f"refused: the study is {declaration.claim}. It waits for you: comity site approve",
+                code="policy",
+                key="unproven",
+            )
+        self.check_known(who, party)
+
+    def check_known(self, who: Consortium, party: str) -> None:
+        """Refuses to decide in the owner's place about a study whose noise rests on parties that it does not know."""
+        found = KnownParties.of(who, party, self.pinned)
+        if found.missing_colluders:
+            names = ", ".join(found.unknown[:_NAMED]) + (", ..." if len(found.unknown) > _NAMED else "")
+            raise Refused(
+                f"refused: {found.in_words()}; nothing shows that the others ({names}) add noise. The study assumes "
+                f"privacy.colluders = {who.colluders}, and {found.needed_colluders} would cover them. Pin their keys "
+                "([pinned.NAME]), or decide by hand: comity site approve",
+                code="policy",
+                key="pinned",
+            )
+
     def check_disclosures(self, declaration: Declaration, party: str, who: Consortium) -> None:
         """Whatever leaves exactly as it is must be named in the policy, also where a part of the protocol sends it."""
         for release in declaration.disclosures(party, who):
@@ -150,6 +192,8 @@ def _runs(number: int) -> str:
 
 
 _JOINT = "joint_predictions"
+_RECORDS = "records_may_leave"
+_NAMED = 5
 
 SIMULATION = Policy(
     approved=None,

@@ -93,10 +93,11 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
     loopback = Loopback.make(home, names)
     asks = key_file.create(home / COORDINATOR / "coordinator.key").public
     pinned = [f"[coordinator.keys]\n{_texts(asks)}"]
+    # Everybody knows everybody, as a policy that approves by itself needs.
+    owners = {name: key_file.create(home / name / f"{name}.keys").public for name in names}
     with witnessed(home):
-        for name in names:
+        for name, identity in owners.items():
             folder = home / name
-            identity = key_file.create(folder / f"{name}.keys").public
             pinned.append(f"[parties.{name}.keys]\n{_texts(identity)}")
             Ledger.create(
                 folder / f"{name}.ledger",
@@ -108,7 +109,9 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
             visits = pd.concat(clinics(RECORDS // 100, 100, f"consortium try, {name}").values(), ignore_index=True)
             visits.drop(columns=_UNUSED).to_parquet(folder / "visits.parquet", index=False)
             address = loopback.relay_of(name).address
-            (folder / "site.toml").write_text(_SITE.format(party=name, address=address, pinned=_texts(asks)))
+            others = [f"\n[pinned.{other}]\n{_texts(keys)}\n" for other, keys in owners.items() if other != name]
+            text = _SITE.format(party=name, address=address, pinned=_texts(asks)) + "".join(others)
+            (folder / "site.toml").write_text(text)
     study = home / COORDINATOR
     (study / "schema.toml").write_text(replace(clinic_schema("readmitted"), identifier=None).to_toml())
     (study / "study.toml").write_text(_STUDY.format(records=RECORDS) + "\n\n".join(pinned) + "\n")

@@ -32,6 +32,7 @@ from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.results import are_written, write_results
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
+from comity.runtime.study.study import Study
 
 log = logging.getLogger("comity.site")
 
@@ -142,6 +143,8 @@ class Desk:
         # Before the file is read: one that changes meanwhile is read again.
         self._opened = file_state(self._path)
         self.site = SiteFile.load(self._path)
+        # Before the file is read: one that changes meanwhile is read again.
+        self._opened = file_state(self._path)
         self._owner = self.site.owner()
         self.inbox, self.refusals = Inbox(self.site.home), Refusals(self.site.home)
         self._registry = Registry(self.site.party, self._owner.keys)
@@ -157,17 +160,23 @@ class Desk:
         return Refused(f"{self.site.where} can't be used; mend it", code="stopped")
 
     def _serve(self) -> None:
-        approved = {one.study: one.approval for one in self.inbox.arrivals() if one.approval is not None}
+        arrivals = [one for one in self.inbox.arrivals() if one.approval is not None]
+        approved = {one.study: one.approval for one in arrivals if one.approval is not None}
+        by_policy = {one.study for one in arrivals if one.decision is not None and one.decision.why == WITHIN_POLICY}
         for study, (approval, _) in list(self._served.items()):
             if approved.get(study) != approval:
                 self._withdraw(study)
         for study, approval in approved.items():
             if study not in self._served:
-                self._admit(study, approval)
+                self._admit(study, approval, by_policy=study in by_policy)
 
-    def _admit(self, study: str, approval: Approval) -> None:
+    def _admit(self, study: str, approval: Approval, *, by_policy: bool) -> None:
         try:
-            host = host_for(self.site, self._owner, self.inbox.study(study), approval)
+            found = self.inbox.study(study)
+            if by_policy:
+                # Keys that were pinned when the policy approved it may be gone from the site file by now.
+                self._check_unattended(found)
+            host = host_for(self.site, self._owner, found, approval)
             self._registry.admit(host)
         except ComityError as error:
             log.error("%s can't serve study %s: %s", self.site.party, study[:12], error)
@@ -186,12 +195,18 @@ class Desk:
     def _approve_within_policy(self, arrival: Arrival) -> None:
         try:
             dataset = dataset_for(self.site, None)
-            considered(self.site, self._owner, self.inbox.study(arrival.study), dataset=dataset, runs=1)
+            study = self.inbox.study(arrival.study)
+            considered(self.site, self._owner, study, dataset=dataset, runs=1)
+            self._check_unattended(study)
         except ComityError as error:
             log.warning("%s: study %s waits for its owner: %s", self.site.party, arrival.study[:12], error)
             self._note(error, arrival.study, "")
             return
         self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
+
+    def _check_unattended(self, study: Study) -> None:
+        agreed = study.agreed
+        self.site.policy.check_unattended(agreed.declaration, agreed.consortium, self.site.party)
 
     def _deliver(self, host: Host, run: str) -> None:
         """Write the owner's results of a run that ended; the ledger's file keeps them, so that this can be repeated."""

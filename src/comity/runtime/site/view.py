@@ -9,6 +9,7 @@ from typing import Any
 
 from comity.federation.declaring.consortium import COORDINATOR, worded
 from comity.federation.declaring.declaration import Release
+from comity.federation.declaring.known_parties import KnownParties
 from comity.federation.declaring.payers import delta_of, describe, spent_by
 from comity.federation.owner.host import Host
 from comity.federation.plan import Plan
@@ -33,6 +34,8 @@ class OwnersView:
     study: str
     party: str
     coordinator: str
+    parties: KnownParties
+    noise_left: float
     dataset: str
     runs: int
     leaves: tuple[Crossing, ...]
@@ -48,6 +51,9 @@ class OwnersView:
             "hash": self.study,
             "party": self.party,
             "coordinator": self.coordinator,
+            "parties": [vars(one) for one in self.parties.parties],
+            "parties_known": len(self.parties.known),
+            "noise_left": self.noise_left,
             "dataset": self.dataset,
             "runs": self.runs,
             "leaves": [vars(one) for one in self.leaves],
@@ -65,6 +71,8 @@ class OwnersView:
             f"{plan.study} · {plan.protocol} · {plan.parties} parties · unit: {plan.unit}, {plan.neighbours}",
             f"  study hash     {self.study}",
             f"  coordinator    {self.coordinator}",
+            f"  parties        {self.parties.in_words()}; compare fingerprints by telephone and pin the keys",
+            *_columns(("name", "fingerprint of its key", ""), _listed(self.parties)),
             f"  what leaves {self.party}",
             *_table(("release", "to", "protection", "loss a run"), self.leaves, "nothing"),
             *(f"    EXACTLY      {one}" for one in self.exactly),
@@ -74,12 +82,27 @@ class OwnersView:
             f"  left           {self.before} now, {self.after} after",
         ]
         lines += [f"  true loss      {loss}" for loss in plan.true_losses]
-        if plan.claim != "private":
-            lines.append(f"  WARNING        {plan.claim}")
+        lines += [f"  WARNING        {one}" for one in plan.claim_warnings]
+        if self.parties.missing_colluders:
+            lines.append(f"  WARNING        {self._unknown_warning()}")
         lines += [f"  WARNING        {warning}" for warning in plan.warnings]
         lines.append(f"  holds against  {plan.adversary}")
         lines += [f"  note           {note}" for note in plan.notes]
         return "\n".join(lines)
+
+    def _unknown_warning(self) -> str:
+        found = self.parties
+        left = (
+            ""
+            if self.noise_left == 1
+            else f" The noise that hides your records would have {self.noise_left:.2g} of the variance that this cost "
+            f"rests on; with Gaussian noise you would lose {self.noise_left**-0.5:.2g} times as much."
+        )
+        return (
+            f"{len(found.unknown)} of {len(found.parties) - 1} other parties are unknown to you. The study's author "
+            f"may have invented them, and then they add no noise.{left} Pin the keys of those you know, or ask for "
+            f"privacy.colluders = {found.needed_colluders} (the study has {found.colluders})"
+        )
 
 
 def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
@@ -87,6 +110,7 @@ def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
     would meet these runs with."""
     agreed, party, who = host.agreed, host.party, host.who
     host.permit(runs - 1)
+    known = KnownParties.of(who, party, host.policy.pinned)
     begun = host.store.runs_of(agreed.study, other_than="")
     after = host.store.foresee(host.booking(), *(f"run {number}" for number in range(begun, runs)))
     parts = (agreed.declared(mount) for mount in (*agreed.protocol.parts, *agreed.measuring_mounts))
@@ -97,7 +121,9 @@ def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
         plan=plan,
         study=agreed.study,
         party=party,
-        coordinator=fingerprint(host),
+        coordinator=host.identity_of(COORDINATOR).fingerprint,
+        parties=known,
+        noise_left=known.noise_left(agreed.declaration, who, party),
         dataset=dataset,
         runs=runs,
         leaves=tuple(_crossing(one, one.to) for one in leaves),
@@ -107,12 +133,6 @@ def view_of(host: Host, plan: Plan, *, dataset: str, runs: int) -> OwnersView:
         before=_left(host.store.ledger.summary(), dataset),
         after=_left(after, dataset),
     )
-
-
-def fingerprint(host: Host) -> str:
-    """The coordinator by the beginning of its pinned key, to be compared over another way."""
-    text = host.identity_of(COORDINATOR).sign.hex()[:32]
-    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
 def _crossing(release: Release, other: str | tuple[str, ...]) -> Crossing:
@@ -129,7 +149,15 @@ def _left(accounts: Iterable[Any], dataset: str) -> str:
 def _table(heads: tuple[str, str, str, str], rows: tuple[Crossing, ...], none: str) -> list[str]:
     if not rows:
         return [f"    {none}"]
-    lines = [heads, *((one.release, one.other, one.protection, one.loss if heads[3] else "") for one in rows)]
+    return _columns(heads, [(one.release, one.other, one.protection, one.loss if heads[3] else "") for one in rows])
+
+
+def _listed(found: KnownParties) -> list[tuple[str, str, str]]:
+    return [(one.name, one.fingerprint or "no key", one.standing) for one in found.parties]
+
+
+def _columns(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [heads, *rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
     return ["    " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
 
