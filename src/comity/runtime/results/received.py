@@ -25,6 +25,7 @@ from comity.entropy import Stream
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.declaring.consortium import ITSELF, Consortium
 from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.payers import delta_of, describe, spent_by
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import Received, is_kept
@@ -81,6 +82,9 @@ def save_received(
         "missing": [name for name in due if name not in found.releases],
         "presented": presented.place if isinstance(presented, Artefact) else None,
         "evaluation": None if measured is None else measured.as_json(),
+        "loss": describe(spent_by(declaration, party, who), delta_of(who)),
+        "claim": declaration.claim,
+        "exposed": declaration.exposed,
     }
     write_text(folder / PAGE, json.dumps(page, indent=1, ensure_ascii=False) + "\n")
 

@@ -60,6 +60,7 @@ class PolicyTable(Table):
     sizes_may_leave: bool = False
     records_may_leave: bool = False
     joint_predictions: int = Field(0, ge=0)
+    unproven: bool = False
     approval: Approving = "by-hand"
 
 
@@ -208,6 +209,7 @@ def _policy(file: _File, where: str) -> Policy:
         pinned=pinned,
         disclosures=frozenset(word for word, said in words.items() if said),
         joint_predictions=table.joint_predictions,
+        unproven=table.unproven,
     )
 
 

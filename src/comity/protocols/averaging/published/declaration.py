@@ -16,7 +16,8 @@ MOST_PARTIES = 1000
 CURATOR = "curator"
 
 # Whoever is that party finds out: what is left of the published sum without its own noise has the length of models.
-EXPOSED = "not private against the party with the fewest records, which knows the noise that hides the others' models"
+SMALLEST = "the party with the fewest records, which knows the noise that hides the others' models"
+EXPOSED = f"not private against {SMALLEST}"
 
 _SHUFFLED = "shares of the sizes in a secret order: uniform ones, and others under the keyholder's key"
 _ADVERSARY = (
@@ -111,4 +112,5 @@ def declared(
         ),
         adversary=_ADVERSARY,
         claim=EXPOSED if noise.kind == "spherical" else f"{claim(noise)}; and {EXPOSED}",
+        exposed=SMALLEST,
     )

@@ -198,6 +198,7 @@ class PublishedVertical(ColumnRegression):
             ),
             adversary="a coordinator that works with no party (it deals), and readers of the model; no other party",
             claim=CLAIM,
+            exposed="every other party, which reads exact sums of products of its columns with yours",
         )
 
     def coordinate(self, parties: Parties) -> dict[str, Any]:
