@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ import pytest
 from comity.cli import main
 from comity.cli.deployed import JOURNAL, _begun, save_signed
 from comity.cli.run_folder import begin, describe, make_folder, read_begun
+from comity.crypto.sealing.sealed import Identity
 from comity.federation.coordinator.journal import Journal
 from comity.federation.owner.host import Answer
 from comity.federation.owner.registry import Registry
 from comity.report.result import Result, load_result
 from comity.runtime.deployment.coordinating import coordinator
+from comity.runtime.deployment.submissions import _path, find_submission, note_submission
 from comity.runtime.local.channel import LocalChannel
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.results.received import load_received
@@ -27,7 +30,7 @@ from comity.runtime.simulation.run import run_study
 from comity.runtime.site.results import results_folder
 from comity.runtime.study.study import Study
 
-from .sites import NAMES, STUDY, Sites, approve, whole_run
+from .sites import NAMES, STUDY, Sites, approve, keys_table, whole_run
 
 PUBLISHED = STUDY.replace("averaging", "synthetic").replace("delta = 1e-6\n", 'neighbours = "add-remove"\n')
 
@@ -40,6 +43,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     folder = make_folder(out)
     begin(folder, _begun(study.folder / "study.toml", study), study.text)
     run = read_begun(folder).run
+    note_submission(study.hash, run, study.text, sites.coordinator.public)
     parties = coordinator(
         study, run=run, channel=LocalChannel(desks), journal=Journal(folder / JOURNAL), keys=sites.coordinator
     )
@@ -149,6 +153,80 @@ def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], 
         page.update(files={name: digest}, signature=signature.hex())
         (folder / "signed.json").write_text(json.dumps(page))
         assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
+
+
+def test_a_folder_does_not_say_itself_who_signed_it(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger pins its own key in the folder's study and signs everything with it."""
+    sites, study, folder = done
+    run, stranger, to = read_begun(folder).run, Identity(), tmp_path / "fetched"
+    honest, forged = tmp_path / "honest", tmp_path / "forged"
+    shutil.copytree(folder, honest)
+    theirs, ours = stranger.public.to_texts(), sites.coordinator.public.to_texts()
+    text = study.text
+    for name, key in ours.items():
+        assert key in text
+        text = text.replace(key, theirs[name])
+    own_keys, strangers_keys = tmp_path / "coordinator.toml", tmp_path / "stranger.toml"
+    own_keys.write_text(keys_table(sites.coordinator))
+    strangers_keys.write_text(keys_table(stranger))
+    folder_words = ["fetch", str(folder), "--to", str(to)]
+
+    def sign_as(keys: Identity, *, of: str) -> None:
+        sign_files(
+            folder, ["result.json", "transcript.json", "study.toml", "released", "model"], keys, study=of, run=run
+        )
+
+    (folder / "study.toml").write_text(text)
+    sign_as(stranger, of=study.hash)
+    assert main(folder_words) == 4 and "signed.json: is not signed" in capsys.readouterr().err
+    assert main([*folder_words, "--keys", str(strangers_keys)]) == 4 and "with other keys" in capsys.readouterr().err
+    # The folder's own word about the study's hash counts as little.
+    other = Study.parse(text, folder=study.folder).hash
+    describe(folder, replace(read_begun(folder), study_hash=other))
+    sign_as(stranger, of=other)
+    assert main(folder_words) == 4 and f"submitted as study {study.hash[:12]}" in capsys.readouterr().err
+    # Signed by the coordinator itself, a study that was not submitted is refused too.
+    describe(folder, replace(read_begun(folder), study_hash=study.hash))
+    sign_as(sites.coordinator, of=study.hash)
+    assert main(folder_words) == 4 and "not the study that was submitted" in capsys.readouterr().err
+    assert not to.exists()
+    # Elsewhere nobody knows the run: the keys come with the command, never with the folder.
+    shutil.copytree(folder, forged)
+    monkeypatch.setenv("COMITY_HOME", str(tmp_path / "another machine"))
+    assert find_submission(run) is None
+    for place in (honest, forged):
+        words = ["fetch", str(place), "--to", str(tmp_path / f"{place.name}-fetched")]
+        assert main(words) == 4 and "--keys FILE" in capsys.readouterr().err
+        assert main([*words, "--keys", str(strangers_keys)]) == 4 and "is not signed" in capsys.readouterr().err
+    assert main(["fetch", str(honest), "--to", str(to), "--keys", str(own_keys)]) == 0
+    assert load_result(to).study_hash == study.hash
+
+
+def test_a_damaged_note_of_a_submission_vouches_for_nothing(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, folder = done
+    to = tmp_path / "no"
+    note = _path(read_begun(folder).run)
+    for left in ("", "{", "[]", '{"format": "comity-submission-1"}', "[" * 100_000):
+        note.write_text(left)
+        assert main(["fetch", str(folder), "--to", str(to)]) == 3
+        assert "note of a submission" in capsys.readouterr().err and not to.exists()
+
+
+def test_a_result_of_another_run_is_refused_though_its_coordinator_signed_it(
+    done: tuple[Sites, Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites, study, folder = done
+    page = json.loads((folder / "result.json").read_text())
+    for change in ({"run": "another"}, {"study_hash": "ab" * 32}):
+        (folder / "result.json").write_text(json.dumps({**page, **change}))
+        names = ["result.json", "transcript.json", "study.toml", "released", "model"]
+        sign_files(folder, names, sites.coordinator, study=study.hash, run=read_begun(folder).run)
+        assert main(["fetch", str(folder), "--to", str(tmp_path / "no")]) == 4
+        assert "the result of another run" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
 
 NOTHING = hashlib.sha256(b"").hexdigest()

@@ -25,6 +25,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
     from comity.errors import BadInput, Refused, Stopped
     from comity.federation.declaring.consortium import COORDINATOR
     from comity.report.result import Result
+    from comity.runtime.deployment.submissions import note_submission
     from comity.runtime.results.signed_files import NAME as SIGNED
     from comity.runtime.study.study import Study
 
@@ -50,6 +51,10 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
             raise Refused(f"{path} is not the study of {folder}; begin a new run with it", code="study")
         if (folder / SIGNED).exists() and not not_told(folder / JOURNAL, read_begun(folder).run):
             return folder
+    as_run = (folder / "study.toml").read_text(encoding="utf-8")
+    if Study.parse(as_run, folder=path.parent, where=str(folder / "study.toml")).hash != study.hash:
+        raise Refused(f"{folder / 'study.toml'}: is not the study {path}; put it back from a backup", code="study")
+    note_submission(study.hash, read_begun(folder).run, as_run, identity.public)
     remedy = f"comity study submit {path} --keys {keys} --relay {relay} --resume {folder}"
     try:
         with (

@@ -11,7 +11,10 @@ from comity.cli.options import AsJson
 from comity.cli.runs import OUT, Out
 
 if TYPE_CHECKING:
-    from comity.crypto.sealing.sealed import PublicIdentity
+    from collections.abc import Mapping
+
+    from comity.cli.run_folder import Begun
+    from comity.runtime.deployment.submissions import Submission
 
 
 def fetch(
@@ -20,43 +23,52 @@ def fetch(
     site: Annotated[
         Path | None, typer.Option(help="An owner's site file: what was delivered there.", show_default=False)
     ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(help="The coordinator's keys, for a run that was not submitted here.", show_default=False),
+    ] = None,
     out: Out = OUT,
     as_json: AsJson = False,
 ) -> None:
     """Write the results of a run that ended into a new folder, once their signatures were found good.
 
     A file that was altered is refused by its name. With --site it is what this owner was released, and what stays with
-    it; without, all that the coordinator has but its journal.
+    it; without, all that the coordinator has but its journal. Who has to have signed is known from the submission, or
+    from --keys: never from the folder itself.
 
     Example: comity fetch 2026-11-17-7f3a91c2 --to readmission
 
     Example: comity fetch 2026-11-17-7f3a91c2 --site site.toml
+
+    Example: comity fetch copied/2026-11-17-1 --keys coordinator.toml
     """
     from comity.cli.run import show_run
 
     if site is not None:
         folder = _at_site(run, to, site)
     else:
-        folder = _at_coordinator(run, to, out)
+        folder = _at_coordinator(run, to, out, keys)
     show_run(folder, as_json=as_json)
 
 
 def _at_site(run: str, to: Path | None, path: Path) -> Path:
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
+    from comity.runtime.results.received import safe_name
     from comity.runtime.site.fetching import fetched
     from comity.runtime.site.site_file import SiteFile
 
     study, outcome = fetched(SiteFile.load(path), run)
-    folder = _new(to or Path(outcome.run))
+    folder = _new(to or Path(safe_name(outcome.run)))
     write_text(folder / "study.toml", study.text)
     return Result.of(outcome).save(folder)
 
 
-def _at_coordinator(run: str, to: Path | None, out: Path) -> Path:
+def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
     from comity.cli.run_folder import read_begun
     from comity.cli.runs import listed
     from comity.errors import BadInput, Stopped
+    from comity.runtime.results.received import safe_name
     from comity.runtime.results.signed_files import NAME, checked_files
     from comity.runtime.site.pack import write_files
 
@@ -72,24 +84,72 @@ def _at_coordinator(run: str, to: Path | None, out: Path) -> Path:
         )
     if not any((source / name).exists() for name in ("result.json", NAME)):
         raise Stopped(f"{source}: this run has not ended; go on with it: comity study submit ... --resume {source}")
-    files = checked_files(source, _coordinator(source), study=begun.study_hash, run=begun.run)
-    folder = _new(to or Path(begun.run))
+    expected = _expected(source, begun, keys)
+    files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
+    _check_study(source, files, expected)
+    folder = _new(to or Path(safe_name(begun.run)))
     write_files(files, folder)
     return folder
 
 
-def _coordinator(folder: Path) -> PublicIdentity:
-    """Whose key the study as run pins."""
-    import tomllib
+def _expected(source: Path, begun: Begun, keys: Path | None) -> Submission:
+    """What the folder has to be: noted when the run was submitted, or from the keys that the user gave."""
+    from comity.cli.public_keys import read_public_keys
+    from comity.errors import Refused
+    from comity.runtime.deployment.submissions import Submission, find_submission
 
-    from comity.crypto.sealing.sealed import PublicIdentity
-    from comity.errors import DataError
+    given = None if keys is None else read_public_keys(keys, key="keys")
+    known = find_submission(begun.run)
+    if known is None:
+        if given is None:
+            raise Refused(
+                f"{source}: run {begun.run} was not submitted from here, and a folder can't say itself who has to have "
+                "signed it; give the coordinator's public keys, which you have from it by another way: --keys FILE",
+                code="keys",
+                key="keys",
+            )
+        return Submission(begun.study_hash, begun.run, "", given)
+    if known.study != begun.study_hash:
+        raise Refused(
+            f"{source}: run {begun.run} was submitted as study {known.study[:12]}, and the folder is about study "
+            f"{begun.study_hash[:12]}; put the folder back from a backup",
+            code="study",
+            key="study",
+        )
+    if given is not None and given != known.coordinator:
+        raise Refused(
+            f"{source}: run {begun.run} was submitted with other keys than those of {keys}; leave --keys out",
+            code="keys",
+            key="keys",
+        )
+    return known
 
-    path = folder / "study.toml"
+
+def _check_study(source: Path, files: Mapping[str, bytes], expected: Submission) -> None:
+    """The study and the result beside it are those of the run: signed together is not enough."""
+    import json
+
+    from comity.errors import Refused
+    from comity.runtime.deployment.submissions import digest
+
+    if expected.text and digest(files.get("study.toml", b"")) != expected.text:
+        raise Refused(
+            f"{source / 'study.toml'}: is not the study that was submitted; put it back from a backup",
+            code="study",
+            key="study.toml",
+        )
     try:
-        return PublicIdentity.from_texts(tomllib.loads(path.read_text(encoding="utf-8"))["coordinator"]["keys"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: pins no keys of a coordinator ({error!r}); put it back from a backup") from error
+        page = json.loads(files["result.json"])
+        named = (page["study_hash"], page["run"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        named = ("", "")
+    if named != (expected.study, expected.run):
+        raise Refused(
+            f"{source / 'result.json'}: is missing, or the result of another run than {expected.run} of study "
+            f"{expected.study[:12]}; put it back from a backup",
+            code="study",
+            key="result.json",
+        )
 
 
 def _new(folder: Path) -> Path:

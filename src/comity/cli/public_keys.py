@@ -1,8 +1,7 @@
-"""Public keys in a file, as `comity keys show` prints them."""
+"""Public keys in a file, as `comity keys show` prints them, or in a key file of one's own."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +11,34 @@ if TYPE_CHECKING:
     from comity.crypto.sealing.sealed import PublicIdentity
 
 TEXTS = ("sign", "mlkem", "x25519")
+_KEY_FILE = b"comity-identity-"
 
 
 def key_texts(path: Path, *, key: str) -> dict[str, str]:
-    """The three public keys of a file, as texts. `key` is the option that named the file."""
+    """The three public keys of a TOML file, in a table of it or in one inside. `key` is the option that named it."""
+    from comity.untrusted.toml import parse_toml
+
     try:
-        found = _keys_in(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: can't be read as TOML ({error}); write it with: comity keys show", key=key) from error
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: can't be read ({error}); write it with: comity keys show", key=key) from error
+    found = _keys_in(parse_toml(text, str(path), BadInput))
     if found is None:
         raise BadInput(f"{path}: holds no sign, mlkem and x25519; write it with: comity keys show", key=key)
     return found
 
 
 def read_public_keys(path: Path, *, key: str) -> PublicIdentity:
+    """Whose keys a file holds: a key file, or public keys."""
+    from comity.crypto.sealing import key_file
     from comity.crypto.sealing.sealed import PublicIdentity
 
+    try:
+        is_key_file = path.read_bytes()[: len(_KEY_FILE)] == _KEY_FILE
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror}); give a file of keys", key=key) from error
+    if is_key_file:
+        return key_file.load(path).public
     try:
         return PublicIdentity.from_texts(key_texts(path, key=key))
     except ValueError as error:
