@@ -24,13 +24,12 @@ from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Stopped
 from comity.runtime.nats.configuration import LOG, PID, server_configuration
 from comity.runtime.nats.roster import Roster, changing
+from comity.runtime.nats.server_version import expected_versions, parse_version
 
 log = logging.getLogger("comity.relay")
 
 FOLDER, CONFIGURATION = "relay", "relay.conf"
 """In a consortium's folder: the relay's own, and in it the server's configuration."""
-OLDEST = (2, 11)
-"""The first server that knows all of the settings that are written."""
 _LOOK = 0.05
 _READY, _RELOADED, _FAILED = b"Server is ready", b"Reloaded server configuration", b"Failed to reload"
 
@@ -42,7 +41,7 @@ def installed_server() -> str | None:
 
 
 def find_server() -> Path:
-    """The server's program, of a version that knows what is written for it."""
+    """The server's program, of a version that `server_version` admits."""
     found = installed_server()
     if found is None:
         raise BadInput(
@@ -51,11 +50,11 @@ def find_server() -> Path:
             code="server",
         )
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"v(\d+)\.(\d+)", said)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+    version = parse_version(said)
+    if version is None or not version.is_admitted:
         raise BadInput(
-            f"{found}: expected nats-server {'.'.join(map(str, OLDEST))} or newer, "
-            f"found {said.strip() or 'no version'}",
+            f"{found}: expected {expected_versions()}, because earlier ones have known holes; found "
+            f"{said.strip() or 'no version'}; install a newer one",
             code="server",
         )
     return Path(found)

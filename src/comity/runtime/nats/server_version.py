@@ -1,0 +1,49 @@
+"""Which versions of `nats-server` may be a relay.
+
+Earlier ones have known holes in what the relay relies on: before 2.11.15 and 2.12.6 a certificate could be mapped to
+another user (`verify_and_map`), and up to 2.11.13 and 2.12.4 a stranger could crash the server by a websocket before it
+had authenticated. To raise the floor, change `FLOOR`, the sentence in docs/deploy.md and the image in
+operating/compose.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+FLOOR: Mapping[tuple[int, int], int] = MappingProxyType({(2, 11): 16, (2, 12): 7, (2, 14): 0})
+"""For each minor version that is still maintained, the first patch that is admitted. Minor versions after the newest
+one here are admitted; others that are not here are refused."""
+_VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?(?![0-9A-Za-z.+-])")
+
+
+@dataclass(frozen=True)
+class ServerVersion:
+    """As the server says it. A pre-release comes before the release of the same number."""
+
+    minor: tuple[int, int]
+    patch: int
+    is_prerelease: bool = False
+
+    @property
+    def is_admitted(self) -> bool:
+        floor = FLOOR.get(self.minor)
+        if floor is None:
+            return self.minor > max(FLOOR)
+        return (self.patch, not self.is_prerelease) >= (floor, True)
+
+
+def parse_version(said: str) -> ServerVersion | None:
+    """The first version in what a server says of itself, or None."""
+    found = _VERSION.search(said)
+    if found is None:
+        return None
+    return ServerVersion((int(found[1]), int(found[2])), int(found[3]), found[4] is not None)
+
+
+def expected_versions() -> str:
+    """For sentences: "2.11.16, 2.12.7, 2.14.0 or newer"."""
+    floors = [f"{major}.{minor}.{patch}" for (major, minor), patch in sorted(FLOOR.items())]
+    return f"nats-server {', '.join(floors)} or newer"
