@@ -62,6 +62,7 @@ def submitted(path: Path, keys: Path, relay: Path, out: Path, resume: Path | Non
             progress_bar(study.name, quiet=quiet) as progress,
             NatsChannel(dialled, study.consortium.parties) as channel,
         ):
+            channel.require_up()
             run = read_begun(folder).run
             if not (folder / SIGNED).exists():
                 if progress is not None:

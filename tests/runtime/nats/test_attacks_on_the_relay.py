@@ -16,7 +16,7 @@ import pytest
 from comity.errors import StudyError
 from comity.runtime.nats import consortium
 from comity.runtime.nats.certificates import Authority, new_request
-from comity.runtime.nats.configuration import CONNECTIONS
+from comity.runtime.nats.configuration import AUTHENTICATION_SECONDS, CONNECTIONS, HANDSHAKE_SECONDS
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import LONGEST
 from comity.runtime.site.serving import endpoint_of
@@ -25,6 +25,7 @@ from comity.runtime.site.site_file import SiteFile
 from .bare import SOON, Bare, admitted, told
 from .matrix import NOTHING, attack
 from .relays import Loopback, needs_server
+from .strangers import Strangers
 
 pytestmark = needs_server
 
@@ -229,6 +230,20 @@ def test_a_member_has_few_connections(row: Any, members: Any) -> None:
             return said
 
     assert row.told in asyncio.run(tried()).lower()
+
+
+@attack(
+    "strangers that hold connections open: silent, in the middle of a handshake, or nameless after it",
+    by="the relay: members' connections are counted by account, and a handshake ends after 3 seconds",
+    told=NOTHING,
+)
+def test_strangers_take_no_members_places(row: Any, members: Any) -> None:
+    with Strangers(members.relay_of("north")) as strangers:
+        # Twice what all members together may hold, so that one count for everybody would be used up.
+        strangers.come(silent=100, halfway=50, nameless=10)
+        for name in ("coordinator", "north", "south"):
+            assert told(members.relay_of(name)) == "", f"{name} is kept out"
+        assert strangers.are_cut_within(HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2)
 
 
 @attack("a flood of subscriptions", by="the relay: the connection is cut", told="maximum subscriptions exceeded")

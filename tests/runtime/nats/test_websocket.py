@@ -12,12 +12,14 @@ import pytest
 
 from comity.errors import BadInput
 from comity.runtime.nats import consortium, dialling
+from comity.runtime.nats.configuration import AUTHENTICATION_SECONDS, HANDSHAKE_SECONDS
 from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.roster import Roster
 from tests.federation.channel_conformance import ChannelConformance
 
 from .bare import Bare, admitted, told
 from .relays import Loopback, NatsLine, needs_server
+from .strangers import Strangers
 from .test_rules_of_the_relay import (
     test_a_member_has_few_subscriptions_and_connections,
     test_an_oversized_frame_ends_its_connection,
@@ -75,6 +77,19 @@ def test_a_websocket_takes_no_stranger_no_older_tls_and_no_missing_certificate(t
     older = north.context()
     older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
     assert "protocol version" in told(north, tls=older).lower()
+
+
+def test_strangers_take_no_members_places_at_either_port(two: Any) -> None:
+    """Counted together, the two ports would be used up from either."""
+    web = two.relay_of("north")
+    plain = Relay(Roster.load(two.consortium).address, web.certificate)
+    with Strangers(web) as by_web, Strangers(plain) as by_tls:
+        by_web.come(silent=60, halfway=30, nameless=5)
+        by_tls.come(silent=60, halfway=30, nameless=5)
+        assert told(web) == "" and told(plain) == ""
+        assert told(two.relay_of("south")) == "" and told(two.relay_of("coordinator")) == ""
+        end = HANDSHAKE_SECONDS + AUTHENTICATION_SECONDS + 2
+        assert by_web.are_cut_within(end) and by_tls.are_cut_within(end)
 
 
 def test_a_revoked_member_is_cut_off_its_websocket(tmp_path: Path) -> None:

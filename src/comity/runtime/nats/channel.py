@@ -22,7 +22,8 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
-from comity.errors import BadInput
+from comity.errors import BadInput, Stopped
+from comity.federation.coordinator.replies import plain
 from comity.federation.messages.asking import ABSENT, FAILED, SIZE, Asking
 from comity.federation.messages.channel import FOR_EVER, MOST, Message, Patience
 from comity.runtime.nats.call import Call
@@ -30,6 +31,7 @@ from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.frames import ID_BYTES, PIECE, SHORT, Frame, Kind, piece_of
 from comity.runtime.nats.link import Link
 from comity.runtime.nats.making import Making
+from comity.runtime.nats.reaching import dial_relay
 from comity.runtime.nats.replies import Replies
 from comity.runtime.nats.subjects import COORDINATOR, ask_subject, checked_party, reply_subject
 
@@ -39,9 +41,12 @@ BEAT = 1.0
 """Seconds between two repetitions of an open ask."""
 GRACE = 10.0
 """Seconds for which nobody may listen at a party's subject: a site that restarts is back by then."""
+REACHED_WITHIN = 5.0
+"""Seconds for a first connection to the relay, after which whoever waits hears why there is none."""
 SILENT = 10.0
 """What a deployment's patience says of parties that show no life."""
 _STALLED = 3
+_LOOK = 0.05
 
 
 class NatsChannel:
@@ -57,6 +62,7 @@ class NatsChannel:
         beat: float = BEAT,
     ) -> None:
         relay.require()
+        self._relay = relay
         self._parties = {reply_subject(checked_party(party)): party for party in parties}
         self._most, self._grace, self._beat = most, grace, beat
         # Of the loop's thread alone.
@@ -100,6 +106,18 @@ class NatsChannel:
     def is_up(self) -> bool:
         """Whether there is a connection to the relay now."""
         return self._link.is_up
+
+    def require_up(self, seconds: float = REACHED_WITHIN) -> None:
+        """Wait so long for the first connection; stops with what is known of the reason where there is none."""
+        end = time.monotonic() + seconds
+        while not self.is_up:
+            if time.monotonic() > end:
+                reached = dial_relay(self._relay)
+                why = reached.explain(self._relay.address)
+                if reached.state == "answers":
+                    why = f"{self._relay.address}: {plain(self.trouble) or 'no word of it'}"
+                raise Stopped(f"the relay is not reached: {why}")
+            time.sleep(_LOOK)
 
     @property
     def trouble(self) -> str:

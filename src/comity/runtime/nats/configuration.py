@@ -3,9 +3,10 @@
 Promise    A member's certificate publishes at one subject and listens at one other; the coordinator's publishes where
            each member listens and listens where each publishes. Each member has an account of its own, that is, a
            name space with limits, joined to the coordinator's by these two subjects: members can't meet, and one can't
-           use up what is meant for all. TLS 1.3 from the first byte, certificates on both sides. No user of the system
-           account, no monitoring port, no JetStream, no cluster. Websockets only where the consortium has them, and
-           then with the same certificates and the same users.
+           use up what is meant for all. Strangers hold no member's place: places are counted by account, and a
+           connection that belongs to no account yet is closed within seconds. TLS 1.3 from the first byte,
+           certificates on both sides. No user of the system account, no monitoring port, no JetStream, no cluster.
+           Websockets only where the consortium has them, and then with the same certificates and the same users.
 Reloads    A reload that would change a setting which a running server can't change fails as a whole, and a member that
            it was to remove stays. So no such setting depends on who the members are.
 """
@@ -22,6 +23,12 @@ from comity.runtime.nats.subjects import COORDINATOR, ask_subject, reply_subject
 
 CONNECTIONS = 3
 """Of one member at once: a process that restarts may meet what is left of the last one."""
+HANDSHAKE_SECONDS, AUTHENTICATION_SECONDS = 3, 3
+"""A connection that has not ended its TLS handshake, or not said CONNECT after it, is closed after so many seconds."""
+MAX_CONNECTIONS = 16_384
+"""Of the server as a whole, strangers included: the server counts a socket before it knows whose it is. What members
+may hold is limited by account, so this number only bounds memory (about 25 kB for each silent connection). It is the
+same whoever joins, and has to stay below the limit on open files."""
 PENDING = 128 << 20
 """Bytes that wait for one connection before it is cut. `channel.PULLED` keeps what the coordinator asks for below."""
 MEMBERS = 4096
@@ -46,12 +53,13 @@ tls {{
   handshake_first: true
 }}
 {"" if websocket is None else _websocket(websocket, folder)}
+authorization {{ timeout: {AUTHENTICATION_SECONDS} }}
 accounts {{
 {accounts}
 }}
 
 max_payload: {LONGEST}
-max_connections: {CONNECTIONS * (len(parties) + 2)}
+max_connections: {MAX_CONNECTIONS}
 max_control_line: 1024
 max_pending: {PENDING}
 write_deadline: "10s"
@@ -71,7 +79,7 @@ def _tls(folder: Path) -> str:
   ca_file: {json.dumps(str(folder / AUTHORITY))}
   verify_and_map: true
   min_version: "1.3"
-  timeout: 5"""
+  timeout: {HANDSHAKE_SECONDS}"""
 
 
 def _websocket(listen: str, folder: Path) -> str:
@@ -81,7 +89,7 @@ listen: {json.dumps(listen)}
 tls {{
 {_tls(folder)}
 }}
-handshake_timeout: "5s"
+handshake_timeout: "{HANDSHAKE_SECONDS}s"
 }}
 """
 

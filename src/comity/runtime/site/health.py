@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import platform
 import shutil
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Literal
 
 from comity._version import __version__
 from comity.crypto.sealing import key_file
@@ -27,6 +25,9 @@ from comity.runtime.site.approving import check_records
 from comity.runtime.site.inbox import Arrival, Inbox
 from comity.runtime.site.site_file import SiteFile
 
+if TYPE_CHECKING:
+    from comity.runtime.nats.reaching import Reached
+
 State = Literal["ok", "warning", "failure"]
 
 SOON = timedelta(days=30)
@@ -34,7 +35,6 @@ SOON = timedelta(days=30)
 ROOM, LEAST_ROOM = 1 << 30, 100 << 20
 """Bytes of disk below which an owner is warned, and below which a run's commits are about to fail."""
 _EARLIER = timedelta(minutes=2)
-_DIAL = 5.0
 OLDEST_CLIENT = (2, 16)
 """Of nats-py, as the extra `deploy` asks for."""
 
@@ -139,17 +139,20 @@ def _membership(site: SiteFile, now: datetime) -> Iterator[Finding]:
 
 def _dialled(address: str, context: ssl.SSLContext) -> Finding:
     """That somebody whom the authority vouches for answers there; whether it admits us is seen when the site serves."""
-    place = urlsplit(address)
-    host, port = place.hostname or "", place.port or 4222
-    try:
-        with socket.create_connection((host, port), _DIAL) as line, context.wrap_socket(line, server_hostname=host):
-            return Finding("relay", "ok", f"{address}: answers, with a certificate of your authority")
-    except ssl.SSLError as error:
-        sentence = f"{address}: answers, but not as your relay ({error.reason or error}); ask who runs it"
-        return Finding("relay", "failure", sentence)
-    except OSError as error:
-        sentence = f"{address}: does not answer ({error.strerror or error}); look at your firewall, or ask who runs it"
-        return Finding("relay", "warning", sentence)
+    from comity.runtime.nats.reaching import dial
+
+    return relay_finding(address, dial(address, context))
+
+
+def relay_finding(address: str, reached: Reached) -> Finding:
+    from comity.runtime.nats.server_version import expected_versions, parse_version
+
+    states: dict[str, State] = {"answers": "ok", "full": "warning", "foreign": "failure", "silent": "warning"}
+    version = parse_version(reached.version)
+    if version is not None and not version.is_admitted:
+        sentence = f"{address}: its server is {reached.version}, which has known holes; ask who runs it to install"
+        return Finding("relay", "warning", f"{sentence} {expected_versions()}")
+    return Finding("relay", states[reached.state], reached.explain(address))
 
 
 def _disk(site: SiteFile) -> Finding:
