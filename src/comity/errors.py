@@ -8,6 +8,7 @@
     ├── Refused             a site, a ledger or a check said no                      exit code 4
     │   ├── BudgetExceeded    the ledger can't pay: requested, remaining, difference
     │   └── Malformed         bytes or values that are not what was declared
+    │       └── Implausible     an opened value that no honest parties could have made
     └── Stopped             the run ended early and can be resumed                  exit code 5
         └── SiteLost          a party did not answer
 
@@ -88,6 +89,13 @@ class Malformed(Refused):
     """Bytes or values that are not of the declared form."""
 
     code = "malformed"
+
+
+class Implausible(Malformed):
+    """What was opened lies outside of what public figures allow: somebody sent other values than the study lets it
+    send. The run ends for all, and nothing is made of it."""
+
+    code = "implausible"
 
 
 class Stopped(ComityError):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from comity.crypto.sealing.sealed import PublicIdentity
-from comity.errors import Refused
+from comity.errors import Implausible, Refused
 from comity.federation.coordinator.delivery import at_the_end, by_party
 from comity.federation.coordinator.journal import ABANDONED, BEGUN, RELEASED
 from comity.federation.coordinator.kept import Sent
@@ -36,7 +36,8 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Calling it again with the same run id resumes it, or gives the same values again, and tells the end to whoever has
     not heard it. Nobody begins before all have said that they would: where one says no, nothing is written anywhere and
-    the run may be tried again. A refusal later on ends the run for all of them, and frees what they never drew.
+    the run may be tried again. A refusal later on ends the run for all of them, and frees what they never drew; so does
+    an opened sum that no honest parties could have made.
     """
     journal, name = parties.journal, parties.run
     refused = journal.made(name, ABANDONED)
@@ -53,7 +54,7 @@ def whole_run(parties: Parties) -> tuple[dict[str, Any], dict[str, Any]]:
             begun = True
             released = journal.once(name, RELEASED, lambda: _released(parties))
         except Refused as refusal:
-            if begun and not refusal.party:
+            if begun and not refusal.party and not isinstance(refusal, Implausible):
                 # Not a party's word, but something about this coordinator: it may be put right.
                 raise
             said = {"why": str(refusal), "code": refusal.code}

@@ -5,7 +5,7 @@ Everything here is rebuilt from the journal, so that running again with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from comity.federation.coordinator.kept import Sent, opened
 from comity.federation.coordinator.opening import open_release, summed_release
 from comity.federation.coordinator.released import Total, curated, perturbed
 from comity.federation.coordinator.transcript import Transcript, entrusted_steps, transcript_of
+from comity.federation.declaring.plausible import require_plausible, require_ranges
 from comity.federation.declaring.protection import Summed
+from comity.federation.declaring.ranges import Range
 from comity.federation.part import SUM
 from comity.federation.step import spec_of
 from comity.federation.subprotocols.sum_opening import SetUp
@@ -25,7 +27,8 @@ __all__ = ["Parties", "Progress"]
 
 
 class Parties(Asks):
-    """The parties of one run: asked for steps, summed, and what is made of their values."""
+    """The parties of one run: asked for steps, summed, and what is made of their values. Every sum that is opened is
+    compared with what public figures allow."""
 
     @property
     def set_ups(self) -> dict[int, SetUp]:
@@ -40,9 +43,15 @@ class Parties(Asks):
         sources = self.consortium.among(release.source)
         got = self.ask(step, label=index, need=release.least(self.consortium), to=sources, **values)
         found = open_release(self.under(SUM), self.agreed, release, index, got)
+        require_plausible(release, self.consortium, found.value, found.parties)
         if isinstance(release.protection, Summed):
             self._memory.kept.add(release, f"{spec.name}[{index}]", opened(found.value, found.parties))
         return found
+
+    def require(self, name: str, parties: int, ranges: Iterable[Range], *, sender: str = "") -> None:
+        """End the run where what was opened of so many parties lies outside of what the method knows from public
+        figures, beyond its bound: nothing may be made of it. `sender` is whose value it is, where it is one party's."""
+        require_ranges(self.declaration[name], self.consortium, parties, ranges, sender=sender)
 
     def perturb(self, name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         """A value made from entrusted releases, with a trusted coordinator's noise: drawn once each time the release is

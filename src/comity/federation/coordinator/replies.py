@@ -2,8 +2,8 @@
 without the party.
 
 Nothing that a party sends raises anything but `Malformed` here, and nothing of it is used before all of it was looked
-at: values of other names than the step gives, of another form, mail to nobody, under another head or without its box,
-a head of its ledger that it did not sign.
+at: values of other names than the step gives, of another form, beyond the bound of their release, mail to nobody, under
+another head or without its box, a head of its ledger that it did not sign.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Malformed, Refused, SiteLost, Stopped
 from comity.federation.agreed import Agreed
+from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR
-from comity.federation.declaring.protection import Summed
+from comity.federation.declaring.plausible import require_plausible
+from comity.federation.declaring.protection import Entrusted, Noised, Summed
+from comity.federation.declaring.release import Release
 from comity.federation.messages import heads
 from comity.federation.messages.codec import decode
 from comity.federation.messages.letters import Head, Letter, is_parted
@@ -109,7 +114,16 @@ class Reader:
         opened = opened_values(values, declared, self.keys, heads_of)
         for key, value in opened.items():
             declared[key].check(value, party, COORDINATOR, agreed.consortium, self.dims)
+            if key == spec.sends:
+                self._check_own(party, agreed.declaration[key], value)
         return Given(party, str(self.path), opened)
+
+    def _check_own(self, party: str, release: Release, units: Any) -> None:
+        """A contribution that is seen by itself lies within its bound, up to its own noise. A share has no bound."""
+        if isinstance(release.protection, Noised | Entrusted) and not isinstance(release.bound, Opened | None):
+            who = self.agreed.consortium
+            value = np.asarray(units * release.spacing(who), np.float64)
+            require_plausible(release, who, value, 1, sender=party)
 
     def _heads(self, party: str) -> Any:
         study, run, path = self.agreed.study, self.run, str(self.path)

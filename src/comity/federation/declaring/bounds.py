@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import Refused, StudyError
+from comity.federation.declaring.ranges import Range, Weights, entries_within, norm_within
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +42,9 @@ class Bound(Protocol):
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         """What a party without records, or whose fit failed, contributes: absence would be a release."""
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        """Where a sum of so many contributions lies if each of them lies within the bound."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ class Ball:
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
 
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (norm_within(total, parties * self.radius),)
+
 
 @dataclass(frozen=True)
 class Diamond:
@@ -112,6 +119,9 @@ class Diamond:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (entries_within(total, -parties * self.radius, parties * self.radius),)
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,10 @@ class Simplex:
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.full(shape, 1.0 / self.classes)
 
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        rows = Range("the sum of every row", total.sum(axis=-1), parties, parties, _row(self.classes))
+        return entries_within(total, 0.0, float(parties)), rows
+
 
 @dataclass(frozen=True)
 class RecordSum:
@@ -185,6 +199,9 @@ class RecordSum:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (norm_within(total, parties * self.limit),)
 
 
 @dataclass(frozen=True)
@@ -224,6 +241,9 @@ class EntrySum:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (entries_within(total, -parties * self.limit, parties * self.limit),)
 
 
 @dataclass(frozen=True)
@@ -278,6 +298,9 @@ class Counts:
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
 
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (entries_within(total, 0.0, parties * self.limit),)
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -300,3 +323,11 @@ class Opened:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        """The bound is that of the opened value, however many hold shares of it."""
+        return (entries_within(total, -self.limit, self.limit),)
+
+
+def _row(classes: int) -> Weights:
+    return Weights(l1=float(classes), l2=sqrt(classes))

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from comity.federation.declaring.ranges import Range, entries_within
 from comity.privacy.unit import Neighbours, Unit
 
 Floats = NDArray[np.float64]
@@ -223,3 +224,6 @@ class CardBound:
 
     def neutral(self, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
+
+    def ranges(self, total: Floats, parties: int) -> tuple[Range, ...]:
+        return (entries_within(total, 0.0, parties * self.most),)

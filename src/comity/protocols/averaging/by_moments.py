@@ -23,6 +23,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Con
 from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Summed
+from comity.federation.declaring.ranges import Range
 from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
 from comity.learn.fitting.record_sum import from_upper_triangle, in_unit_ball, upper_triangle
 from comity.privacy.accounting import gaussian_budget
@@ -30,6 +31,7 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours
+from comity.protocols.moment_ranges import moment_ranges
 
 Floats = NDArray[np.float64]
 
@@ -107,6 +109,12 @@ class Moments:
         if self.pure:
             return np.full((width, width), deviation**2)
         return np.full((width, width), deviation**2 / 2) + np.diag(np.full(width, deviation**2 / 2))
+
+    def ranges(self, opened: Floats, most: float) -> tuple[Range, ...]:
+        """What public figures allow, where no sum of squares is above `most`. In L1 entries are cut one by one, after
+        which pairs need not fit together."""
+        spread, gaussian = np.sqrt(self.variances(1.0)), not self.pure
+        return moment_ranges(self.matrix(opened), spread, most, gaussian=gaussian, pairs=gaussian)
 
     @property
     def _weights(self) -> Floats:

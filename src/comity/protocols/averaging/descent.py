@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.federation.coordinator.parties import Parties
+from comity.federation.coordinator.released import Total
 from comity.federation.declaring.consortium import Consortium
 from comity.protocols.averaging import rule
 from comity.protocols.averaging.calibration import Slope
-from comity.protocols.averaging.moment_blocks import SQUARE, matrices, square
+from comity.protocols.averaging.moment_blocks import SQUARE, matrices, ranges, square
 from comity.protocols.averaging.sizes import together
 from comity.protocols.averaging.whitening import Whitening, whitened_by
 
@@ -27,10 +28,12 @@ def descend(method: Averaging, parties: Parties) -> Floats:
     """Steps along noisy gradients of whitened rows, from zero; the mean of the last half of the way, calibrated."""
     who = parties.consortium
     opened, whitening = parties.sum(method.second_moment), Whitening.none(method.features)
+    _require_moments(method, parties, "second_moment", opened)
     for look in range(method.looks):
         records = together(method.sizes, who, opened.names)
         whitening = whitened(method, whitening, look, opened.value, records, who)
         opened = parties.sum(method.whitened_moment, whitening=whitening.factors)
+        _require_moments(method, parties, "whitened_moment", opened)
     steps = steps_from(method, matrices(opened.value, method.blocks), who)
     weights, kept = np.zeros(method.shape), np.zeros(method.shape)
     first = rule.averaged_from(method.steps)
@@ -41,6 +44,11 @@ def descend(method: Averaging, parties: Parties) -> Floats:
         if number >= first:
             kept += weights / (method.steps - first)
     return _calibrated(method, parties, whitening.back(kept))
+
+
+def _require_moments(method: Averaging, parties: Parties, name: str, opened: Total) -> None:
+    most = opened.parties * parties.declaration[name].bounded.limit
+    parties.require(name, opened.parties, ranges(opened.value, method.blocks, most))
 
 
 def _calibrated(method: Averaging, parties: Parties, weights: Floats) -> Floats:

@@ -23,7 +23,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.federation.declaring.ranges import Range, Weights
 from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
+from comity.protocols.moment_ranges import moment_ranges
 
 Floats = NDArray[np.float64]
 Blocks = tuple[slice, ...]
@@ -76,6 +78,20 @@ def matrices(vector: Floats, blocks: Blocks) -> list[Floats]:
     ends = np.cumsum([_size(block) for block in blocks])
     parts: Sequence[Floats] = np.split(vector[:-1], ends[:-1])
     return [from_upper_triangle(part, block.stop - block.start) for part, block in zip(parts, blocks)]
+
+
+def ranges(vector: Floats, blocks: Blocks, most: float) -> tuple[Range, ...]:
+    """What public figures allow of such a vector, where no sum of squares is above `most`: moments of each block, and
+    one sum of all squares."""
+    found: list[Range] = []
+    for matrix in matrices(vector, blocks):
+        beside = np.full(matrix.shape, 1 / sqrt(2.0))
+        np.fill_diagonal(beside, 1.0)
+        found += moment_ranges(matrix, beside, most, gaussian=True)
+    trace, width = sum(float(np.trace(one)) for one in matrices(vector, blocks)), blocks[-1].stop
+    both = Weights(width + 1 / SQUARE, sqrt(width + 1 / SQUARE**2), 1 / SQUARE)
+    gap = np.atleast_1d(trace - square(vector))
+    return *found, Range("the trace of the second moments, less the sum of squares,", gap, 0.0, 0.0, both)
 
 
 def _size(block: slice) -> int:

@@ -243,8 +243,10 @@ class Averaging(Protocol):
     def solved(self, parties: Parties) -> dict[str, Any]:
         """Least squares from the opened moments, with standard errors."""
         who, total = parties.consortium, parties.sum(self.moments)
+        layout, most = self.layout(who), total.parties * self._moments(who).bounded.limit
+        parties.require("moments", total.parties, layout.ranges(total.value, most))
         found = fitted(
-            self.layout(who),
+            layout,
             total.value,
             records=together(self.sizes, who, total.names),
             deviation=self.declare(who)["moments"].opened_deviation(who),

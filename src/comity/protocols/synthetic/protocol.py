@@ -25,6 +25,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count, Each, Fields
 from comity.federation.declaring.protection import Derived, Noised, Summed
+from comity.federation.declaring.ranges import Range
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.privacy.mechanisms.gaussian import Gaussian
@@ -33,6 +34,7 @@ from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.synthetic.counted import CountedData
 from comity.protocols.synthetic.counting import Counting
 from comity.protocols.synthetic.second_round import FIRST, Recount, divided
+from comity.protocols.synthetic.table_ranges import table_ranges
 
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
@@ -169,14 +171,22 @@ class SyntheticData(CountedData):
             return {"tables": self._both(parties)}
         if self.pooling == "sum":
             total = parties.sum(self.count)
+            parties.require("counts", total.parties, self._ranges(total.value, parties.consortium))
             return {"tables": {"counts": total.value, "parties": total.parties}}
         who, release = parties.consortium, parties.declaration["counts"]
         grid = release.spacing(who)
         got = parties.ask(self.count, need=release.least(who))
-        return {"tables": {party: np.asarray(values["counts"] * grid, np.float64) for party, values in got.items()}}
+        tables = {party: np.asarray(values["counts"] * grid, np.float64) for party, values in got.items()}
+        for party, counts in tables.items():
+            parties.require("counts", 1, self._ranges(counts, who), sender=party)
+        return {"tables": tables}
+
+    def _ranges(self, counts: NDArray[np.float64], who: Consortium) -> tuple[Range, ...]:
+        return table_ranges(self.counting(who).layout, counts, about=self.rows)
 
     def _both(self, parties: Parties) -> dict[str, Any]:
         first = parties.sum(self.count)
+        parties.require("counts", first.parties, self._ranges(first.value, parties.consortium))
         pairs = self._strongest(first.value, parties.consortium)
         second = parties.sum(self.count_again, opened=first.value, pairs=pairs)
         return {

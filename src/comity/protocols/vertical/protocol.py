@@ -31,6 +31,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
+from comity.federation.declaring.ranges import Range
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.privacy.accounting import gaussian_budget
@@ -40,6 +41,7 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.terms import Way, adversary
+from comity.protocols.moment_ranges import moment_ranges
 from comity.protocols.vertical import terms
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up
@@ -205,7 +207,14 @@ class VerticalRegression(ColumnRegression):
         """The noisy moments and the number of common rows."""
         shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
         self.product.coordinate_products(parties, shared)
-        return parties.sum(self.contribute).value, shared
+        total = parties.sum(self.contribute)
+        parties.require("moments", total.parties, self.ranges(total.value, shared))
+        return total.value, shared
+
+    def ranges(self, opened: Floats, shared: int) -> tuple[Range, ...]:
+        """What so many rows of columns within ±1 allow of their moments."""
+        matrix, spread = self.dissection.assembled(opened, shared), np.sqrt(self.dissection.variances(1.0))
+        return moment_ranges(matrix, spread, float(shared), gaussian=not self.pure)
 
     def fit(self, opened: Floats, shared: int, who: Consortium) -> Regression:
         """The model from opened moments of so many rows, and from nothing else that is private."""

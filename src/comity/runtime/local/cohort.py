@@ -22,7 +22,9 @@ from comity.federation.coordinator.transcript import Line, Transcript
 from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration, Release
+from comity.federation.declaring.plausible import require_plausible, require_ranges
 from comity.federation.declaring.protection import Entrusted, Summed
+from comity.federation.declaring.ranges import Range
 from comity.federation.messages.codec import decode, encode
 from comity.federation.owner.rows import Rows
 from comity.federation.protocol import Protocol
@@ -128,7 +130,8 @@ class Cohort:
 
     def released(self) -> dict[str, Any]:
         """Run the protocol over the cohort: what it releases, checked against its declaration, and the run closed."""
-        # A cohort answers `sum`, `perturb` and `once` as `Parties` does; a method that asks single parties needs hosts.
+        # A cohort answers `sum`, `require`, `perturb` and `once` as `Parties` does; a method that asks single parties
+        # needs hosts.
         values = checked(self.protocol.coordinate(cast(Parties, self)), self.declaration, self.consortium, {})
         self.ledger.close(self._run)
         return values
@@ -154,6 +157,7 @@ class Cohort:
         self._lines.append(Line(path, "to parties", count, 0, ""))
         self._lines.append(Line(path, "to coordinator", count, count * units.nbytes, ""))
         total = np.asarray(units * release.spacing(self.consortium), np.float64)
+        require_plausible(release, self.consortium, total, count)
         self._kept.exchanged(self.declaration, self.declaration, path, values, {}, {})
         self._kept.add(release, path, opened(total, count))
         return Total(total, count)
@@ -187,6 +191,9 @@ class Cohort:
             permit = simulated(release.name)
             units = units + noise.draw(self._noise, scale, release.shape, permit=permit, part=part)
         return units
+
+    def require(self, name: str, parties: int, ranges: Iterable[Range]) -> None:
+        require_ranges(self.declaration[name], self.consortium, parties, ranges)
 
     @property
     def kept(self) -> dict[str, Any]:

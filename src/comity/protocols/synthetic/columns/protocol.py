@@ -37,6 +37,7 @@ from comity.protocols.synthetic.columns.products import CellProducts
 from comity.protocols.synthetic.columns.sensitivity import sensitivity
 from comity.protocols.synthetic.counted import CountedData
 from comity.protocols.synthetic.counting import Counting
+from comity.protocols.synthetic.table_ranges import table_ranges
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
@@ -146,7 +147,10 @@ class SyntheticColumns(ByColumns, CountedData):
     def coordinate(self, parties: Parties) -> dict[str, Any]:
         shared = rows.agreed(self.name, parties, self.aligned, self.count, self.most)
         self.product.coordinate_products(parties, shared)
-        return {"tables": {"counts": parties.sum(self.contribute).value, "rows": shared}}
+        total = parties.sum(self.contribute)
+        layout = self.counting(parties.consortium).layout
+        parties.require("counts", total.parties, table_ranges(layout, total.value, exactly=shared))
+        return {"tables": {"counts": total.value, "rows": shared}}
 
     # What a site does.
 

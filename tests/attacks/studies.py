@@ -1,0 +1,89 @@
+"""Studies that an owner with a program of its own may attack: three methods on the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from comity.data import Classes, Encoding, Numeric, Records, Schema
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.protocol import Protocol
+from comity.privacy.loss import Approx
+from comity.privacy.unit import Unit
+from comity.protocols.averaging import Averaging
+from comity.protocols.softlabel.protocol import SoftLabel
+from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.downstream import Task
+
+from .liar import consortium
+
+WIDTH, RECORDS, TEST = 4, 400, 4000
+SCHEMA = Schema(tuple(Numeric(f"x{place}", -1, 1, bins=4) for place in range(WIDTH)), Classes("y", ("no", "yes")))
+
+
+def people(count: int, seed: int) -> pd.DataFrame:
+    """A quarter of them are of the second class, which a straight line finds nine times of ten."""
+    generator = np.random.default_rng(seed)
+    rows = generator.uniform(-1, 1, (count, WIDTH))
+    score = rows @ np.array([1.0, -0.8, 0.5, 0.3]) + 0.25 * generator.normal(size=count)
+    found = pd.DataFrame(rows, columns=[f"x{place}" for place in range(WIDTH)])
+    return found.assign(y=np.where(score > 0.55, "yes", "no"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One method, set up for the records of so many owners."""
+
+    protocol: Protocol
+    who: Consortium
+    records: Mapping[str, Records]
+    flipped: Records
+    test: Records
+
+    @property
+    def liar(self) -> str:
+        return self.who.parties[-1]
+
+    def error(self, released: Mapping[str, Any]) -> float:
+        presented = self.protocol.present(released, self.who)
+        if isinstance(self.protocol, SyntheticData):
+            task = Task(presented.counts.counting)
+            made = task.counting.encoding.encode(presented.frame).records
+            return task.linear(task.examples(made), task.examples(self.test))
+        found = self.protocol.score(presented, self.test)
+        assert found is not None
+        return found
+
+    @property
+    def constant(self) -> float:
+        """The error of the most frequent class."""
+        labels = np.asarray(self.test.labels)
+        return float(1 - np.bincount(labels).max() / len(labels))
+
+
+def case(method: str, parties: int, seed: int = 0) -> Case:
+    encoding: Any = Encoding(SCHEMA, scaling="symmetric", rows="scaled", intercept=True)
+    if method == "averaging":
+        who = consortium(parties, Approx(1.0, 1e-6))
+        classes = ("no", "yes")
+        protocol: Protocol = Averaging(
+            features=encoding.width, model="logistic", classes=classes, sizes=RECORDS, encoding=encoding
+        )
+    elif method == "softlabel":
+        who = consortium(parties, Approx(40.0 if parties < 10 else 10.0, 1e-6), unit=Unit.PARTY)
+        auxiliary = encoding.encode(people(200, 10_000 + seed)).records.features
+        protocol = SoftLabel(auxiliary=auxiliary, classes=("no", "yes"), records_per_party=RECORDS, encoding=encoding)
+    else:
+        who = consortium(parties, Approx(1.0, 1e-6))
+        protocol = SyntheticData(schema=SCHEMA, rows=parties * RECORDS)
+        encoding = protocol.encoding
+    made = {
+        name: encoding.encode(people(RECORDS, 100 * seed + place)).records for place, name in enumerate(who.parties)
+    }
+    own = people(RECORDS, 100 * seed + parties - 1)
+    other = encoding.encode(own.assign(y=np.where(own["y"] == "yes", "no", "yes"))).records
+    return Case(protocol, who, made, other, encoding.encode(people(TEST, 99_000 + seed)).records)

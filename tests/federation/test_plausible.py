@@ -1,0 +1,241 @@
+"""Every opened sum is compared with what public figures allow: a lie beyond them ends the run, and noise never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.errors import Implausible, Refused
+from comity.federation.coordinator.journal import ABANDONED
+from comity.federation.coordinator.life import run
+from comity.federation.declaring import noise_tail
+from comity.federation.declaring.bounds import Ball, Bound, Counts, Diamond, EntrySum, Opened, RecordSum, Simplex
+from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
+from comity.federation.declaring.forms import Array
+from comity.federation.declaring.noise_tail import NoiseTail
+from comity.federation.declaring.plausible import require_plausible
+from comity.federation.declaring.protection import Entrusted, Noised, Summed
+from comity.federation.declaring.ranges import Weights
+from comity.federation.declaring.release import Release
+from comity.federation.messages.codec import decode
+from comity.privacy.accounting import gaussian_budget
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.mechanisms import Noise
+from comity.privacy.mechanisms.gaussian import Gaussian
+from comity.privacy.mechanisms.laplace import Laplace
+from comity.privacy.mechanisms.spherical import Spherical
+from comity.privacy.permit import simulated
+from comity.privacy.randomness import SeededNoise
+from tests.support.noise import NoNoise
+
+from .test_lost_parties import Lying, ok
+from .toy import Rounds, answer, ask_for, consortium, setup
+
+SHAPE = (3, 4)
+L2: list[Bound] = [Ball(1.0), RecordSum(1.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), True, 50)]
+L1: list[Bound] = [Diamond(1.0), EntrySum(1.0, 2.0, 40.0, 40), Simplex(3, 4), Counts((1, 1, 1), False, 50)]
+
+
+def consortium_of(parties: int, dropouts: int = 0) -> Consortium:
+    names = tuple(f"p{place}" for place in range(parties))
+    return Consortium(parties=names, loss=Pure(1), colluders=1 if parties > 1 else 0, dropouts=dropouts)
+
+
+def release(noise: Noise, bound: Bound, protection: Any = Summed, shape: tuple[int, ...] = SHAPE) -> Release:
+    return Release(
+        name="sum",
+        source=EVERY_PARTY,
+        to=COORDINATOR,
+        protection=protection(noise),
+        form=Array(shape, "<i8"),
+        bound=bound,
+    )
+
+
+def furthest(bound: Bound, generator: np.random.Generator) -> np.ndarray:
+    """A contribution as far out as the bound lets it be, in a direction of chance; or the neutral one."""
+    if generator.random() < 0.2:
+        return bound.neutral(SHAPE)
+    if isinstance(bound, Simplex):
+        return np.eye(4)[generator.integers(0, 4, 3)]
+    if isinstance(bound, Counts):
+        return bound.enforce(np.rint(generator.choice([0.0, 50.0, 60.0], SHAPE)), SHAPE)
+    return bound.enforce(1e6 * generator.choice([-1.0, 0.0, 1.0], SHAPE), SHAPE)
+
+
+def honest_sum(one: Release, who: Consortium, present: int, seed: int) -> np.ndarray:
+    """What is opened of parties that are as far out as they may be, with the noise of those that are left."""
+    generator, source, scale = np.random.default_rng(seed), SeededNoise(seed), one.scale(who)
+    part, noise = isinstance(one.protection, Summed), one.noise
+    assert noise is not None
+    units = np.zeros(one.shape, np.int64)
+    same = furthest(one.bounded, generator)
+    for place in range(present):
+        value = same if seed % 2 else furthest(one.bounded, generator)
+        units += np.rint(value / scale.grid).astype(np.int64)
+        units += noise.draw(source, scale, one.shape, permit=simulated("sum", place), part=part)
+    return np.asarray(units * scale.grid, np.float64)
+
+
+def honest(epsilon: float, parties: int, dropouts: int, seed: int) -> int:
+    """Check honest sums of every bound under every noise; how many there were."""
+    who, checked = consortium_of(parties, dropouts), 0
+    cases: list[tuple[Noise, Bound]] = [(Laplace(Pure(epsilon)), bound) for bound in L1]
+    cases += [(Gaussian(gaussian_budget(Approx(epsilon, 1e-6))), bound) for bound in L2]
+    cases += [(Spherical(Pure(epsilon)), Ball(1.0)), (Spherical(Pure(epsilon)), RecordSum(1.0, 40.0, 40))]
+    for noise, bound in cases:
+        one = release(noise, bound, Summed if parties > 1 else Noised)
+        require_plausible(one, who, honest_sum(one, who, parties - dropouts, seed), parties - dropouts)
+        checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
+@pytest.mark.parametrize(("parties", "dropouts"), [(1, 0), (2, 0), (5, 2), (50, 20)])
+def test_no_honest_sum_is_refused(epsilon: float, parties: int, dropouts: int) -> None:
+    assert sum(honest(epsilon, parties, dropouts, seed) for seed in range(3)) == 30
+
+
+@pytest.mark.long
+def test_no_honest_sum_is_refused_in_thousands() -> None:
+    generator, checked = np.random.default_rng(0), 0
+    for seed in range(2000):
+        parties = int(generator.integers(1, 51))
+        dropouts = int(generator.integers(0, max(1, (parties - 1) // 2)))
+        checked += honest(float(10 ** generator.uniform(-2, 1.6)), parties, dropouts, seed)
+    assert checked == 20_000
+
+
+KINDS: list[Noise] = [Gaussian(gaussian_budget(Approx(1, 1e-6))), Laplace(Pure(1)), Spherical(Pure(1))]
+
+
+@pytest.mark.parametrize("noise", KINDS, ids=lambda noise: noise.name)
+@pytest.mark.parametrize("parties", [2, 6])
+def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
+    noise: Noise, parties: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a probability that can be measured. A quarter of the tail is exceeded often, of Laplace noise a tenth."""
+    monkeypatch.setattr(noise_tail, "FALSE_ALARM", 0.08)
+    who, width, runs = consortium_of(6, 3), 8, 400
+    one = release(noise, Diamond(1.0) if noise.norm == "l1" else Ball(1.0), shape=(width,))
+    scale, source = one.scale(who), SeededNoise(7)
+    drawn = np.array(
+        [
+            sum(noise.draw(source, scale, (width,), permit=simulated("sum", k), part=True) for k in range(parties))
+            * scale.grid
+            for _ in range(runs)
+        ]
+    )
+    tail = NoiseTail(one, who, parties)
+    signs = np.array([1.0, -1.0] * (width // 2))
+    figures = [
+        (np.abs(drawn).max(axis=1), float(tail.of_figures(Weights(), width))),
+        (np.abs(drawn @ signs), float(tail.of_figures(Weights(width, width**0.5, 1.0), 1))),
+        (np.linalg.norm(drawn, axis=1), tail.of_norm(width)),
+    ]
+    wide = 0.1 if isinstance(noise, Laplace) else 0.25
+    for found, allowed in figures:
+        assert (found > allowed).mean() <= 0.08, allowed
+        assert (found > wide * allowed).mean() > 0.08, allowed
+
+
+FAR: list[tuple[Bound, Any]] = [
+    (Ball(1.0), lambda far: np.full(SHAPE, 5 * (1 + far) / 12**0.5)),
+    (RecordSum(1.0, 40.0, 40), lambda far: np.full(SHAPE, 5 * (40 + far) / 12**0.5)),
+    (Simplex(3, 4), lambda far: np.tile([5 + far, -far, 0.0, 0.0], (3, 1))),
+    (Simplex(3, 4), lambda far: np.tile([5 / 4 + far] * 4, (3, 1))),
+    (Counts((1, 1, 1), True, 50), lambda far: np.full(SHAPE, -far)),
+    (Counts((1, 1, 1), True, 50), lambda far: np.full(SHAPE, 250 + far)),
+    (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, 30 + far)),
+    (Opened(l2=1.0, limit=30.0), lambda far: np.full(SHAPE, -30 - far)),
+    (EntrySum(1.0, 2.0, 40.0, 40), lambda far: np.full(SHAPE, 200 + far)),
+    (Diamond(1.0), lambda far: np.full(SHAPE, -5 - far)),
+]
+
+
+@pytest.mark.parametrize(("bound", "value"), FAR)
+def test_a_sum_beyond_its_bound_is_refused_in_one_sentence(bound: Bound, value: Any) -> None:
+    who = consortium_of(5)
+    noise: Noise = Gaussian(gaussian_budget(Approx(500, 1e-6)))
+    one = release(Laplace(Pure(40)) if isinstance(bound, Diamond | EntrySum) else noise, bound)
+    require_plausible(one, who, value(0.0), 5)
+    with pytest.raises(Implausible, match=r"^sum: the opened sum lies outside .* expected .* found .* begin a new run"):
+        require_plausible(one, who, value(60.0), 5)
+
+
+def test_what_is_no_number_is_refused() -> None:
+    one, value = release(KINDS[0], Ball(1.0)), np.zeros(SHAPE)
+    value[0, 0] = np.nan
+    with pytest.raises(Implausible):
+        require_plausible(one, consortium_of(5), value, 5)
+
+
+def test_fewer_contributions_allow_less() -> None:
+    one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Ball(10.0)), consortium_of(5, 2)
+    value = np.full(SHAPE, 50 / 12**0.5)
+    require_plausible(one, who, value, 5)
+    with pytest.raises(Implausible):
+        require_plausible(one, who, value, 3)
+
+
+# In a run.
+
+
+def accounts(hosts: Any) -> Any:
+    return {name: [str(one) for one in host.store.ledger.summary()] for name, host in hosts.items()}
+
+
+def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others get back what they never drew, nothing is left to resume, and the sentence stays."""
+    who = consortium()
+    parties, hosts = setup(who=who)
+    before = accounts(hosts)
+    host = hosts["cedar"]
+    monkeypatch.setattr(host.agreed.declaration["mean"].bounded.__class__, "enforce", _hundredfold(host.agreed))
+    with pytest.raises(Implausible, match="mean: the opened sum lies outside of what public figures allow"):
+        run(parties)
+    assert parties.journal.made("run-1", ABANDONED)["code"] == "implausible"
+    drawn = {name: one.store.ledger.summary()[0] for name, one in hosts.items()}
+    assert all(str(drawn[name]) != before[name][0] for name in hosts), "what was drawn stays spent"
+    for name, one in hosts.items():
+        assert one.store.runs_open() == [], name
+        assert decode(answer(one, ask_for("average[1]", nonce=parties.journal.nonce("run-1"))))["refused"] == "closed"
+    resumed, _ = setup(parties.protocol, who, hosts=hosts)
+    resumed.journal = parties.journal
+    with pytest.raises(Refused, match=r"run-1 was abandoned: mean: the opened sum lies outside"):
+        run(resumed)
+
+
+def _hundredfold(agreed: Any) -> Any:
+    kind = type(agreed.declaration["mean"].bounded)
+    before = kind.enforce
+
+    def enforce(self: Any, value: Any, shape: Any) -> Any:
+        return 1e4 * np.ones(shape) + before(self, value, shape)
+
+    return enforce
+
+
+@pytest.mark.parametrize("protection", [Noised, Entrusted])
+def test_a_party_whose_own_value_is_seen_is_lost_for_a_lie_beyond_its_bound(protection: Any) -> None:
+    who, agreed_on = consortium(), Rounds()
+    declared = agreed_on.declare(who)
+    noise = declared["mean"].noise
+
+    class Seen(Rounds):
+        def declare(self, who: Any) -> Any:
+            found = super().declare(who)
+            own = replace(found["mean"], protection=protection(noise), grid=2.0**-20)
+            return replace(found, releases=tuple(own if one.name == "mean" else one for one in found.releases))
+
+    parties, hosts = setup(Seen(), who, noise=NoNoise())
+    far = np.full(declared["mean"].shape, 1 << 40, "<i8")
+    parties.channel = Lying(hosts, "average[0]", lambda reply: ok(reply, mean=far))
+    run(parties)
+    assert set(parties.lost) == {"ash"}
+    assert "what ash sent lies outside of what public figures allow" in parties.lost["ash"]

@@ -1,0 +1,112 @@
+"""What public figures allow of opened tables: honest ones pass whatever the noise, made-up ones do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.errors import Implausible
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.plausible import require_plausible, require_ranges
+from comity.privacy.loss import Approx, Loss, Pure
+from comity.privacy.permit import simulated
+from comity.privacy.randomness import SeededNoise
+from comity.protocols.synthetic import SyntheticData
+from comity.protocols.synthetic.table_ranges import FURTHEST, table_ranges
+
+from .made import CLASSES, consortium, frame, schema
+
+ROWS = 300
+
+
+def many(parties: int, loss: Loss, dropouts: int = 0) -> Consortium:
+    names = tuple(f"party-{place}" for place in range(parties))
+    return replace(consortium(loss, parties=2), parties=names, dropouts=dropouts, colluders=1)
+
+
+def opened(built: SyntheticData, who: Consortium, counts: np.ndarray, parties: int, seed: int) -> np.ndarray:
+    release = built.declare(who)["counts"]
+    scale, source, noise = release.scale(who), SeededNoise(seed), release.noise
+    assert noise is not None
+    drawn = sum(
+        noise.draw(source, scale, release.shape, permit=simulated("counts", place), part=True)
+        for place in range(parties)
+    )
+    return np.asarray(counts + drawn * scale.grid, np.float64)
+
+
+def check(built: SyntheticData, who: Consortium, found: np.ndarray, parties: int, **known: int) -> None:
+    release = built.declare(who)["counts"]
+    require_plausible(release, who, found, parties)
+    require_ranges(release, who, parties, table_ranges(built.counting(who).layout, found, **known))
+
+
+def counted(built: SyntheticData, who: Consortium, rows: int = ROWS) -> np.ndarray:
+    records = built.encoding.encode(frame(rows, 0, built.schema.target)).records
+    return built.counting(who).layout.count(records.features)
+
+
+@pytest.mark.parametrize("target", [CLASSES, None])
+@pytest.mark.parametrize("loss", [Approx(0.01, 1e-6), Approx(30, 1e-6), Pure(0.01), Pure(20)])
+def test_no_honest_tables_are_refused(loss: Loss, target: Any) -> None:
+    """Of many owners and of two, with drop-outs, without records; with all pairs counted, or those with the target."""
+    built = SyntheticData(schema=schema(target), rows=ROWS)
+    for seed, (parties, dropouts, rows) in enumerate([(2, 0, ROWS), (20, 8, ROWS), (3, 0, 0), (5, 1, 1)]):
+        who, left = many(parties, loss, dropouts), parties - dropouts
+        counts = counted(built, who, rows)
+        check(built, who, opened(built, who, counts, left, seed), left, about=ROWS)
+        check(built, who, opened(built, who, counts, left, seed), left, exactly=rows)
+
+
+@pytest.mark.long
+def test_no_honest_tables_are_refused_in_thousands() -> None:
+    built, generator = SyntheticData(schema=schema(), rows=ROWS), np.random.default_rng(1)
+    for seed in range(600):
+        parties = int(generator.integers(2, 51))
+        epsilon, pure = float(10 ** generator.uniform(-2, 1.2)), bool(seed % 2)
+        who = many(parties, Pure(epsilon) if pure else Approx(epsilon, 1e-6), int(generator.integers(0, parties // 2)))
+        left = parties - who.dropouts
+        check(built, who, opened(built, who, counted(built, who), left, seed), left, exactly=ROWS)
+
+
+def lied(layout: Any, lie: str) -> Any:
+    def of(counts: np.ndarray) -> np.ndarray:
+        found = counts.copy()
+        pair = next(block for block in layout.blocks if len(block.key) == 2)
+        own = slice(pair.start, pair.stop)
+        if lie == "one table counts a third more":
+            found[own] *= 4 / 3
+        elif lie == "one table has everybody in one cell":
+            table = found[own].reshape(pair.shape)
+            table[0], table[1:] = table.sum(axis=0), 0.0
+        elif lie == "everything counts five times":
+            found *= FURTHEST + 1
+        return found
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("one table counts a third more", "less that in another"),
+        ("one table has everybody in one cell", "less that by another table"),
+        ("everything counts five times", "the number of records in every table"),
+    ],
+)
+def test_tables_that_no_records_have_are_refused(lie: str, said: str) -> None:
+    built, who = SyntheticData(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    layout, counts = built.counting(who).layout, counted(built, who)
+    check(built, who, opened(built, who, counts, 3, 5), 3, about=ROWS)
+    with pytest.raises(Implausible, match=said):
+        check(built, who, opened(built, who, lied(layout, lie)(counts), 3, 5), 3, about=ROWS)
+
+
+def test_where_the_number_of_rows_is_public_tables_have_that_total() -> None:
+    built, who = SyntheticData(schema=schema(), rows=ROWS), many(3, Approx(30, 1e-6))
+    counts = counted(built, who)
+    with pytest.raises(Implausible, match="the number of records in every table is expected exactly 400"):
+        check(built, who, opened(built, who, counts, 3, 6), 3, exactly=ROWS + 100)
