@@ -10,6 +10,7 @@ from typing import Any
 def lazily(package: dict[str, Any], homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of the package with these globals, for names and the modules that they come from.
 
+    `dir` shows the names of `__all__`, or those of `homes`: what the package is for, not what it imports.
     A module may not be called like a name that it holds: once imported it would stand in its place.
     """
 
@@ -20,6 +21,6 @@ def lazily(package: dict[str, Any], homes: Mapping[str, str]) -> tuple[Callable[
         return package[name]
 
     def names() -> list[str]:
-        return sorted({*package, *homes, *package.get("__all__", ())})
+        return sorted(package.get("__all__", homes))
 
     return find, names

@@ -35,7 +35,7 @@ def test_a_classifier_learns_from_columns_of_several_parties() -> None:
         assert made.score(X, y) > np.mean(y == "no") + 0.1
         chance = made.predict_proba(X[:5])
         assert chance.shape == (5, 2) and list(made.classes_) == ["no", "yes"]
-        assert made.coef_.shape == (1, 5) and made.clipped_ == 0.0
+        assert made.coef_.shape == (1, 4) and made.intercept_.shape == (1,) and made.clipped_ == 0.0
         assert "simulation" in str(made.guarantee_).lower()
 
 
@@ -46,9 +46,9 @@ def test_weights_are_those_of_a_logistic_fit_where_noise_is_small() -> None:
     made = VerticalClassifier(bounds=(-2, 2), epsilon=500, rounds=8, random_state=1).fit(X, y)
     rows = np.column_stack([X / 2, np.ones(len(X))])
     wanted = logistic(rows, (y == "yes").astype(float), 1e-6).weights
-    assert np.abs(rows @ (made.coef_[0] - wanted)).mean() < 0.1
+    assert np.abs(rows @ (made.model_.weights[0] - wanted)).mean() < 0.1
     tangent = VerticalClassifier(bounds=(-2, 2), epsilon=500, solver="quadratic", random_state=1).fit(X, y)
-    assert np.abs(rows @ (tangent.coef_[0] - wanted)).mean() > 0.3
+    assert np.abs(rows @ (tangent.model_.weights[0] - wanted)).mean() > 0.3
 
 
 def test_a_regressor_has_intervals_and_says_what_a_ridge_decides() -> None:
@@ -57,8 +57,10 @@ def test_a_regressor_has_intervals_and_says_what_a_ridge_decides() -> None:
     made = VerticalRegressor(low=-6, high=6, bounds=(-2, 2), epsilon=20, random_state=1).fit(X, y)
     assert made.score(X, y) > 0.8
     low, high = made.interval().T
-    truth = np.array([3.0, -2.0, 1.0, 0.0, -0.5]) / 6
-    assert ((low <= truth) & (truth <= high)).sum() >= 4
+    # In the units of the columns and of the target.
+    truth = np.array([1.5, -1.0, 0.5, 0.0])
+    assert ((low <= truth) & (truth <= high)).sum() >= 3
+    assert made.intercept_ == pytest.approx(-0.5, abs=0.2)
     assert not made.dominated_.any()
     few = VerticalRegressor(low=-6, high=6, bounds=(-200, 200), epsilon=0.5, random_state=1)
     with pytest.warns(UserWarning, match="takes up"):
@@ -77,7 +79,7 @@ def test_groups_name_the_party_of_each_column() -> None:
 
 def test_one_column_is_enough_for_two_parties() -> None:
     X, y = labelled(400, 1)
-    assert VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y).coef_.shape == (1, 2)
+    assert VerticalClassifier(bounds=(-2, 2), random_state=1).fit(X, y).coef_.shape == (1, 1)
 
 
 def test_what_is_missing_or_wrong_is_refused_before_anything_is_debited(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_weights_behind_a_map_are_those_of_the_features(result: Any) -> None:
     mapped = LinearClassifier(chance.normal(size=(1, 3)), ("no", "yes"), encoding, FeatureMap(mean, matrix))
     rows = chance.normal(size=(2, encoding.width))
     change = float(np.diff(mapped.decision_function(rows))[0])
-    by_name = dict(zip(encoding.names, (mapped.coef_ @ matrix.T)[0]))
+    by_name = dict(zip(encoding.names, (mapped.weights @ matrix.T)[0]))
     assert {weight.label: weight.value for weight in strongest(mapped)}.items() <= {
         name: pytest.approx(value) for name, value in by_name.items()
     }.items()

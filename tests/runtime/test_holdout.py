@@ -164,12 +164,12 @@ def columns(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def by_columns(folder: Path, data: str = OWN_FILES, **overrides: Any) -> Study:
+def by_columns(folder: Path, data: str = OWN_FILES, overrides: Any = None) -> Study:
     return Study.parse(BY_COLUMNS + data, folder=folder, overrides=overrides)
 
 
 def test_files_of_different_columns_hold_out_people_that_all_owners_have(columns: Path) -> None:
-    found = gather(by_columns(columns, **{"simulation.holdout": 0.25}))
+    found = gather(by_columns(columns, overrides={"simulation.holdout": 0.25}))
     tested, both = set(ids(found.test)), {f"id{number}" for number in range(100, 1100)}
     assert len(tested) == 250 and tested < both
     north, south = (set(ids(found.parties[name])) for name in ("north", "south"))
@@ -187,7 +187,9 @@ def test_one_file_and_a_file_for_each_owner_have_the_same_test_people(columns: P
 
 
 def test_files_of_different_columns_have_a_quality_figure_and_baselines(columns: Path) -> None:
-    outcomes = [run_study(by_columns(columns, **{"privacy.epsilon": epsilon}), seed=1) for epsilon in (2.0, 2.02)]
+    outcomes = [
+        run_study(by_columns(columns, overrides={"privacy.epsilon": epsilon}), seed=1) for epsilon in (2.0, 2.02)
+    ]
     for found in outcomes:
         alone, pooled = found.baseline("own data"), found.baseline("pooled")
         assert found.error is not None and alone is not None and pooled is not None
@@ -214,7 +216,7 @@ def test_rows_in_one_order_hold_out_the_same_rows_of_every_file(columns: Path) -
     np.testing.assert_array_equal(apart.test.features, together.test.features)
     for name, records in apart.parties.items():
         assert isinstance(records, Records) and len(records) == 320
-        np.testing.assert_array_equal(records.features, together.parties[name].features)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(records.features, together.parties[name].features)
 
 
 def test_too_few_people_to_hold_out_are_refused_with_the_remedy(columns: Path) -> None:
@@ -222,7 +224,7 @@ def test_too_few_people_to_hold_out_are_refused_with_the_remedy(columns: Path) -
         table = pd.read_csv(columns / f"{name}.csv")
         table[table["person"].str.strip().isin(["id100", "id101"])].to_csv(columns / f"{name}.csv", index=False)
     with pytest.raises(StudyError, match=r"too few records to hold a share of 0\.01 back; give simulation\.test"):
-        gather(by_columns(columns, **{"simulation.holdout": 0.01}))
+        gather(by_columns(columns, overrides={"simulation.holdout": 0.01}))
 
 
 def test_a_person_is_held_out_by_the_identifier_alone() -> None:

@@ -106,7 +106,7 @@ def test_the_model_after_rounds_is_the_one_that_is_measured() -> None:
     )
     found, truth = made.evaluation, people(5000, seed=99)
     assert found is not None
-    score = made.model.encoding.encode(truth).records.features @ made.model.coef_[0]
+    score = made.model.encoding.encode(truth).records.features @ made.model.weights[0]
     wrong = float(((truth["sick"] == "yes") - np.clip(0.5 + score / 4, -0.5, 1.5)).pow(2).mean())
     assert found["squared error"].value == pytest.approx(wrong, rel=0.2)
 

@@ -14,6 +14,7 @@ from comity.artefacts.csv_cells import escape_frame, unescape_frame
 from comity.artefacts.section import Cell, Grid, Section
 from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, explain, open_source
 from comity.errors import DataError, SchemaError
+from comity.short_repr import short_repr
 
 # More columns, or categories of one, than a reader takes in.
 _COLUMNS, _CATEGORIES = 40, 6
@@ -25,6 +26,8 @@ class Dataset:
 
     Whatever is computed from them is made from what was released, and costs nothing more.
     """
+
+    __repr__ = short_repr
 
     kind: ClassVar[str] = "dataset"
     place: ClassVar[str] = "data"

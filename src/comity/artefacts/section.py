@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from comity.short_repr import short_repr
+
 Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Bar:
     """`spread` is a standard deviation; `ours` marks the result among what it is compared with."""
+
+    __repr__ = short_repr
 
     label: str
     value: float
@@ -27,6 +31,8 @@ class Bar:
 class Bars:
     """Quantities side by side; `axis` says what they count."""
 
+    __repr__ = short_repr
+
     about: str
     axis: str
     bars: tuple[Bar, ...]
@@ -34,6 +40,8 @@ class Bars:
 
 @dataclass(frozen=True)
 class Dot:
+    __repr__ = short_repr
+
     label: str
     value: float
 
@@ -41,6 +49,8 @@ class Dot:
 @dataclass(frozen=True)
 class Dots:
     """Signed quantities around zero; `deviation` is that of the noise in each, where it is known."""
+
+    __repr__ = short_repr
 
     about: str
     axis: str
@@ -52,6 +62,8 @@ class Dots:
 class Curve:
     """Points of one line; `spread` is a standard deviation around each, or empty."""
 
+    __repr__ = short_repr
+
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -61,6 +73,8 @@ class Curve:
 @dataclass(frozen=True)
 class Curves:
     """Lines over one axis, with `levels` for what does not depend on it."""
+
+    __repr__ = short_repr
 
     about: str
     across: str
@@ -74,6 +88,8 @@ class Curves:
 class Panel:
     """Shares of one column's cells, by label, of two tables."""
 
+    __repr__ = short_repr
+
     label: str
     cells: tuple[str, ...]
     first: tuple[float, ...]
@@ -84,6 +100,8 @@ class Panel:
 class Panels:
     """Two tables side by side, column by column; `named` says which is which."""
 
+    __repr__ = short_repr
+
     about: str
     named: tuple[str, str]
     panels: tuple[Panel, ...]
@@ -93,6 +111,8 @@ class Panels:
 class Square:
     """A matrix of numbers between −1 and 1, with as many rows as columns."""
 
+    __repr__ = short_repr
+
     label: str
     values: tuple[tuple[float, ...], ...]
 
@@ -100,6 +120,8 @@ class Square:
 @dataclass(frozen=True)
 class Matrices:
     """Matrices over the same names, side by side."""
+
+    __repr__ = short_repr
 
     about: str
     names: tuple[str, ...]
@@ -110,6 +132,8 @@ class Matrices:
 class Pictures:
     """Small pictures, row by row of each, every number between 0 (white) and 1 (black)."""
 
+    __repr__ = short_repr
+
     about: str
     tiles: tuple[tuple[tuple[float, ...], ...], ...]
 
@@ -117,6 +141,8 @@ class Pictures:
 @dataclass(frozen=True)
 class Grid:
     """A table: a row has a cell for each head."""
+
+    __repr__ = short_repr
 
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -129,6 +155,8 @@ Plot = Bars | Dots | Curves | Panels | Matrices | Pictures
 @dataclass(frozen=True)
 class Section:
     """One part of a page. The first plot stands beside the sentence that says what was released."""
+
+    __repr__ = short_repr
 
     heading: str
     sentences: tuple[str, ...] = ()

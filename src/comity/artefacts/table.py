@@ -13,6 +13,7 @@ from comity.artefacts.artefact import Card
 from comity.artefacts.csv_cells import escape_cell
 from comity.artefacts.section import Cell, Grid, Section
 from comity.errors import DataError
+from comity.short_repr import short_repr
 
 _FORMAT: Final = "comity-table-1"
 _MOST_BYTES: Final = 1 << 28
@@ -23,6 +24,8 @@ _SHOWN = 60
 @dataclass(frozen=True)
 class Table:
     """Figures by row. A cell is a text, a number, a truth value, or None where there is none; numbers are finite."""
+
+    __repr__ = short_repr
 
     kind: ClassVar[str] = "table"
     place: ClassVar[str] = "table"

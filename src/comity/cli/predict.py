@@ -200,7 +200,7 @@ def _as_run(folder: Path) -> tuple[Study, str]:
 def _weights(model: Any) -> NDArray[np.float64]:
     import numpy as np
 
-    return np.asarray(getattr(model, "coef_", []), np.float64).reshape(-1)
+    return np.asarray(getattr(model, "weights", []), np.float64).reshape(-1)
 
 
 def _files(data: list[str], parties: list[str]) -> dict[str, str]:

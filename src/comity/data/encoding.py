@@ -30,6 +30,7 @@ from comity.data.schemas.reading import read_ids
 from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +86,8 @@ class NormBounds:
 class Encoded:
     """Encoded records, and the owner's tally of what the schema changed in them. The tally stays at home."""
 
+    __repr__ = short_repr
+
     records: Records
     tally: Tally
 
@@ -92,6 +95,8 @@ class Encoded:
 @dataclass(frozen=True, eq=False)
 class Values:
     """Conforming values of `count` records, one array for each column of the schema."""
+
+    __repr__ = short_repr
 
     count: int
     values: tuple[NDArray[Any], ...]
@@ -104,6 +109,8 @@ class Values:
 @dataclass(frozen=True, eq=False)
 class Conformed:
     """Records as the schema allows them, before features are scaled; the tally stays at home."""
+
+    __repr__ = short_repr
 
     columns: Values
     labels: NDArray[np.int64] | NDArray[np.float64] | None
@@ -122,6 +129,8 @@ class Encoding:
     cell has a last entry for them, which is 1 where its others are 0. Nothing is learned from data:
     equal schemas give equal encodings.
     """
+
+    __repr__ = short_repr
 
     schema: Schema
     scaling: Scaling = field(default="symmetric", kw_only=True)
@@ -144,6 +153,14 @@ class Encoding:
     @property
     def width(self) -> int:
         return len(self.names)
+
+    @property
+    def constant(self) -> float | None:
+        """The intercept's entry where it is the same in every row. None without an intercept, and where each row is
+        rescaled by its own length."""
+        if not self.intercept or self.rows in ("clipped", "normalised"):
+            return None
+        return 1.0 / self._divisor if self.rows == "scaled" else 1.0
 
     @property
     def reads(self) -> tuple[str, ...]:

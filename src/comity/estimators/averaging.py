@@ -8,13 +8,12 @@ from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from comity.data import Records
 from comity.estimators.bounds import target_range, targets_clipped, targets_told
 from comity.estimators.exact_figures import ExactFigure
-from comity.estimators.face import ClassifierFace, Face
+from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import dealt, indexed
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
@@ -81,7 +80,7 @@ class AveragedClassifier(ClassifierFace, _Averaged):
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
-    A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    A fitted one has `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
     `clipped_` (the exact share of rows that the bound shortened: no part of the release, and not in copies or pickles),
     `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
@@ -135,15 +134,15 @@ class AveragedClassifier(ClassifierFace, _Averaged):
         self._told(X)
         outcome = self._averaged(protocol, X, rows, places, split)
         self.classes_ = known
-        self.model_ = LinearClassifier(outcome.model.coef_, classes=known)
+        self.model_ = LinearClassifier(outcome.model.weights, classes=known, constant=self._affine()[2])
         return self
 
 
-class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # scikit-learn has no types
+class AveragedRegressor(RegressorFace, _Averaged):
     """Linear regression of all parties' rows; targets are clipped to [low, high], which is public and required.
 
     Promise, sensitivity and the other parameters are those of `AveragedClassifier`. "auto" releases moments once, with
-    standard errors: `model_.interval()`. A fitted one has `targets_clipped_` beside `clipped_`.
+    standard errors: `interval()`. A fitted one has `targets_clipped_` beside `clipped_`.
     """
 
     targets_clipped_ = ExactFigure[float]()
@@ -201,15 +200,8 @@ class AveragedRegressor(RegressorMixin, _Averaged):  # type: ignore[misc]  # sci
         self._told(X, targets_told(targets, low, high))
         self.targets_clipped_ = targets_clipped(targets, low, high)
         outcome = self._averaged(protocol, X, rows, targets, split)
-        self.model_ = LinearRegressor(outcome.model.coef_, low, high, errors=outcome.model.errors)
+        found = outcome.model
+        self.model_ = LinearRegressor(
+            found.weights, low, high, errors=found.errors, shrunk=found.shrunk, constant=self._affine()[2]
+        )
         return self
-
-    @property
-    def coef_(self) -> Floats:
-        """Weights over the scaled rows, for a target on [−1, 1]."""
-        check_is_fitted(self, "model_")
-        return self.model_.coef_
-
-    def predict(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.predict(rows)

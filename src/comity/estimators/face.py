@@ -10,8 +10,9 @@ from decimal import Decimal
 from os import PathLike
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Records
@@ -23,12 +24,13 @@ from comity.estimators.exact_figures import ExactFigure
 from comity.estimators.fits import FITS, Fit
 from comity.estimators.guarantee import Charge, stated
 from comity.estimators.surroundings import surroundings
-from comity.estimators.table import Floats, rows_in_ball, seed_of
+from comity.estimators.table import Floats, rows_in_ball, scale_in_ball, seed_of
 from comity.federation.agreed import Agreed
 from comity.federation.assessment import Assessment
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.protocol import Protocol
 from comity.learn.released.classifiers import LinearClassifier
+from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx, loss_of
 from comity.privacy.unit import Unit
@@ -147,6 +149,11 @@ class Face(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _rows(self, X: Floats) -> Floats:
         return rows_in_ball(X, row_bound(self.bound, X.shape[1]), intercept=self.intercept)
 
+    def _affine(self) -> tuple[Floats, Floats, float | None]:
+        """How rows within their bounds are scaled: (scale, shift) of each column, and the constant feature's value."""
+        scale, constant = scale_in_ball(row_bound(self.bound, self.n_features_in_), intercept=self.intercept)
+        return np.full(self.n_features_in_, scale), np.zeros(self.n_features_in_), constant
+
     def _told(self, X: Floats, *more: str) -> None:
         """Tell the caller of `fit`, who holds the records, how many rows the bound shortened, and warn of bounds that
         do not fit them."""
@@ -167,10 +174,23 @@ class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-lea
 
     @property
     def coef_(self) -> Floats:
-        """Weights over the scaled rows, or over what the model's public feature map makes of them; the last one is the
-        constant feature's where there is one."""
+        """Of the columns of X, (1, d) for two classes, (C, d) for more: `X @ coef_.T + intercept_` is
+        `decision_function(X)` for rows within their bounds, and longer ones are brought there first. Where the method's
+        public feature map is not linear, coefficients of what it makes of the rows: those of `model_`."""
+        return self._decision()[0]
+
+    @property
+    def intercept_(self) -> Floats:
+        """(1,) for two classes, (C,) for more."""
+        return self._decision()[1]
+
+    def _decision(self) -> tuple[Floats, Floats]:
         check_is_fitted(self, "model_")
-        return self.model_.coef_
+        model = self.model_
+        if model.feature_map is not None and model.feature_map.affine is None:
+            return model.coef_, model.intercept_
+        scale, shift, _ = self._affine()
+        return model.coef_ * scale, model.intercept_ + model.coef_ @ shift
 
     def decision_function(self, X: Any) -> Floats:
         rows = self._seen(X)
@@ -183,6 +203,30 @@ class ClassifierFace(ClassifierMixin, Face):  # type: ignore[misc]  # scikit-lea
     def predict_proba(self, X: Any) -> Floats:
         rows = self._seen(X)
         return self.model_.predict_proba(rows)
+
+
+class RegressorFace(RegressorMixin, Face):  # type: ignore[misc]  # scikit-learn has no types
+    model_: LinearRegressor
+
+    @property
+    def coef_(self) -> Floats:
+        """Of the columns of X, (d,): `X @ coef_ + intercept_` is `predict(X)` for rows within their bounds."""
+        check_is_fitted(self, "model_")
+        return self.model_.coef_ * self._affine()[0]
+
+    @property
+    def intercept_(self) -> float:
+        check_is_fitted(self, "model_")
+        return float(self.model_.intercept_ + self.model_.coef_ @ self._affine()[1])
+
+    def interval(self, confidence: float = 0.95) -> Floats:
+        """Intervals of the coefficients, (d, 2), where the study released standard errors."""
+        check_is_fitted(self, "model_")
+        return self.model_.interval(confidence) * self._affine()[0][:, None]
+
+    def predict(self, X: Any) -> Floats:
+        rows = self._seen(X)
+        return self.model_.predict(rows)
 
 
 def _without_exact_figures(result: Result) -> Result:

@@ -50,7 +50,7 @@ class SoftLabelClassifier(ClassifierFace):
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
-    A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    A fitted one has `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
     `guarantee_` (of all known fits of these records; *simulation only* without a ledger file, or after a search).
     """
 
@@ -106,7 +106,10 @@ class SoftLabelClassifier(ClassifierFace):
             settings=self._settings(),
         )
         self.classes_ = labels
-        self.model_ = LinearClassifier(outcome.model.coef_, classes=labels, feature_map=outcome.model.feature_map)
+        found = outcome.model
+        self.model_ = LinearClassifier(
+            found.weights, classes=labels, feature_map=found.feature_map, constant=self._affine()[2]
+        )
         return self
 
     def _protocol(self, auxiliary: Floats, classes: tuple[str, ...], records: int) -> SoftLabel | PublishedSoftLabel:

@@ -29,6 +29,15 @@ def rows_in_ball(X: Floats, bound: float, *, intercept: bool) -> Floats:
     return np.asarray(rows, np.float64)
 
 
+def scale_in_ball(bound: float, *, intercept: bool) -> tuple[float, float | None]:
+    """What `rows_in_ball` multiplies a row within the bound by, and its constant feature where there is one."""
+    inside = 1 / (bound * _ROUND_UP)
+    if not intercept:
+        return inside, None
+    root = np.sqrt(2.0) * _ROUND_UP
+    return inside / root, float(1 / root)
+
+
 def indexed(y: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The labels in order, and each row's place among them; a number that varies is no label."""
     check_classification_targets(y)

@@ -10,13 +10,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.errors import DataError, StudyError
 from comity.estimators.bounds import columns_told, target_range, targets_told
-from comity.estimators.face import ClassifierFace, Face
+from comity.estimators.face import ClassifierFace, Face, RegressorFace
 from comity.estimators.table import indexed
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
@@ -116,6 +115,10 @@ class _ByColumns(Face):
     def _rows(self, X: Floats) -> Floats:
         return np.asarray(self._encoding.encode_features(_frame(X)), np.float64)
 
+    def _affine(self) -> tuple[Floats, Floats, float | None]:
+        low, high = self._ranges(self.n_features_in_).T
+        return 2 / (high - low), -(low + high) / (high - low), 1.0 if self.intercept else None
+
     def _warn(self, X: Floats, *more: str) -> None:
         for text in (columns_told(X, self._ranges(X.shape[1])), *more):
             if text:
@@ -154,7 +157,7 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
     ledger : the table's ledger or its path. A fit is debited in full before its noise is drawn, or refused
     random_state : None for noise as released; an int for a repeatable simulation that protects nobody
 
-    A fitted one has `classes_`, `coef_`, `model_` (the released model), `result_` (with report and transcript),
+    A fitted one has `classes_`, `coef_`, `intercept_`, `model_` (the released model), `result_` (report, transcript),
     `guarantee_` (of all known fits of these records) and `clipped_`, the share of rows with a value outside its bounds:
     that is read off the records, is no part of what is released, and is not in copies or pickles.
     """
@@ -216,11 +219,11 @@ class VerticalClassifier(ClassifierFace, _ByColumns):
         self._warn(X)
         outcome = self._simulated(protocol, X, places)
         self.classes_ = known
-        self.model_ = LinearClassifier(outcome.model.coef_, classes=known)
+        self.model_ = LinearClassifier(outcome.model.weights, classes=known, constant=self._affine()[2])
         return self
 
 
-class VerticalRegressor(RegressorMixin, _ByColumns):  # type: ignore[misc]  # scikit-learn has no types
+class VerticalRegressor(RegressorFace, _ByColumns):
     """Linear regression over columns of different parties; targets are clipped to [low, high], public and required.
 
     Promise, sensitivity and the other parameters are those of `VerticalClassifier`. `interval` gives intervals of the
@@ -270,26 +273,13 @@ class VerticalRegressor(RegressorMixin, _ByColumns):  # type: ignore[misc]  # sc
         self._warn(X, targets_told(targets, low, high))
         outcome = self._simulated(protocol, X, targets)
         found = outcome.model
-        self.model_ = LinearRegressor(found.coef_, low, high, None, found.errors, found.shrunk)
+        self.model_ = LinearRegressor(
+            found.weights, low, high, None, found.errors, found.shrunk, constant=self._affine()[2]
+        )
         return self
-
-    @property
-    def coef_(self) -> Floats:
-        """Weights over columns scaled to [−1, 1], the constant's last, for a target on [−1, 1]."""
-        check_is_fitted(self, "model_")
-        return self.model_.coef_
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
         """Which coefficients the ridge decides as much as the records do."""
         check_is_fitted(self, "model_")
         return self.model_.dominated_
-
-    def interval(self, confidence: float = 0.95) -> Floats:
-        """Intervals of the coefficients, (d, 2)."""
-        check_is_fitted(self, "model_")
-        return self.model_.interval(confidence)
-
-    def predict(self, X: Any) -> Floats:
-        rows = self._seen(X)
-        return self.model_.predict(rows)

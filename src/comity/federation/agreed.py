@@ -23,6 +23,7 @@ from comity.federation.protocol import Protocol
 from comity.federation.step import StepSpec, spec_of
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
+from comity.short_repr import short_repr
 
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
@@ -33,6 +34,8 @@ class Agreed:
 
     Declarations are made once: the same value serves every step and, in a simulation, every host.
     """
+
+    __repr__ = short_repr
 
     study: str
     protocol: Protocol

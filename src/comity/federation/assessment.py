@@ -17,6 +17,7 @@ from comity.artefacts.section import Section, read_section, section_page
 from comity.data import Records
 from comity.federation.baseline import Baseline
 from comity.federation.repeats import Repeats
+from comity.short_repr import short_repr
 
 # A probability of zero for what happened would cost infinitely much.
 _LEAST = 1e-12
@@ -35,6 +36,8 @@ class Figure:
 class Assessment:
     """`error` is the one number that baselines are compared with, where a method has one, and `measure` what it counts.
     `figures` stand beside it, `sections` become parts of the page, `repeats` say how far fresh noise carries them."""
+
+    __repr__ = short_repr
 
     error: float | None = None
     measure: str = ""

@@ -16,6 +16,7 @@ from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, Pure, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
+from comity.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Plan:
     `guarantee` is the most that the run costs a party, `payers` are all that pay differently, the largest first.
     `true_losses` are those of a published method, each beside what its paper claims.
     """
+
+    __repr__ = short_repr
 
     study: str
     protocol: str

@@ -25,6 +25,7 @@ from comity.federation.messages.delivered import Received
 from comity.federation.part import Part
 from comity.federation.step import step
 from comity.privacy.unit import Unit
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Parties
@@ -40,6 +41,12 @@ class Protocol(Part):
     """The form of the method, as an owner's policy names it: `published` is that of the paper."""
     roles: ClassVar[tuple[str, ...]] = ()
     """What its releases call the parties, where these do not all do the same."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            # Before the decorator of a dataclass writes one with every array and every column.
+            cls.__repr__ = short_repr  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         """Every field holds what its type says; a method that has more to check does so after this."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,8 @@ class Setting:
     """What a protocol may use to build itself: public things only. `read` opens a file that a key of the study names,
     by its name and that key; `columns` are the patterns of [parties.NAME] columns; `pure` says that the study grants no
     delta."""
+
+    __repr__ = short_repr
 
     schema: Schema
     where: str

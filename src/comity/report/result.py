@@ -38,9 +38,12 @@ from comity.report.views import Seen, View, views
 from comity.runtime.results.outcome import Account, Guarantee, Outcome
 from comity.runtime.results.received import safe_name, save_received
 from comity.runtime.results.released import Released, load_released, released_of, save_released
+from comity.short_repr import NamedValues
 from comity.untrusted.file_names import check_name
 
 _FORMAT = "comity-result-3"
+# More names than a line holds.
+_SHOWN = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,24 @@ class Result:
             outcome=outcome,
         )
 
+    def __repr__(self) -> str:
+        kind = "a private release" if self.guarantee.private else "no private release"
+        lines = [
+            f"Result of {self.study!r}, run {self.run}",
+            f"  protocol   {self.protocol}, {self.parties} parties, {self.seconds:.1f} s",
+            f"  guarantee  {self.guarantee.loss} per party; unit: {self.guarantee.unit}; {kind}",
+        ]
+        if self.error is not None:
+            beside = ", ".join(f"{one.name} {one.error:.3f}" for one in self.baselines)
+            lines.append(f"  error      {self.error:.3f}" + (f" ({beside})" if beside else ""))
+        if self.evaluation is not None:
+            lines.append("  evaluated  on records that were set aside: .evaluation")
+        made = ", ".join(f"{place} ({type(one).__name__})" for place, one in self.artefacts.items())
+        named = list(dict.fromkeys(one.name for one in self.releases))
+        lines.append(f"  artefacts  {made or 'none'}")
+        lines.append(f"  released   {', '.join(named[:_SHOWN])}" + (", …" if len(named) > _SHOWN else ""))
+        return "\n".join(lines)
+
     @property
     def model(self) -> Any:
         """What was presented, by the name that it has where it predicts."""
@@ -135,11 +156,11 @@ class Result:
     @property
     def released(self) -> dict[str, Any]:
         """What was paid for, by the names of the releases."""
-        return {one.name: one.value for one in self.releases}
+        return NamedValues({one.name: one.value for one in self.releases})
 
     def received_by(self, participant: str) -> dict[str, Any]:
         """What a party, or the coordinator, has of it."""
-        return {one.name: one.value for one in self.releases if one.reaches(participant)}
+        return NamedValues({one.name: one.value for one in self.releases if one.reaches(participant)})
 
     def report(self, path: str | Path) -> Path:
         """Write the page: one file that asks nobody for anything."""

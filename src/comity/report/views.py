@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from comity.federation.declaring.consortium import COORDINATOR, Consortium, Named, worded
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Derived, Disclosed, Entrusted, EntrustedRounds
+from comity.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Seen:
 @dataclass(frozen=True)
 class View:
     """Everything that one kind of participant receives; a party also knows its own records."""
+
+    __repr__ = short_repr
 
     participant: str
     seen: tuple[Seen, ...]

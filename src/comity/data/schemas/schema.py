@@ -16,6 +16,7 @@ from typing import Any
 from comity.data.nearest import did_you_mean
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.errors import SchemaError
+from comity.short_repr import short_repr
 
 KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -33,6 +34,8 @@ class Schema:
     All that sensitivities rest on (bounds, categories, widths) comes from here, so two parties with the
     same `digest` encode alike and their norm bounds agree.
     """
+
+    __repr__ = short_repr
 
     columns: tuple[Column, ...]
     target: Target | None = None

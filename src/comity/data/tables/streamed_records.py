@@ -23,6 +23,7 @@ from comity.data.tables.sources import PIECE, Csv, Parquet, Source
 from comity.data.tables.sql import Sql
 from comity.data.tally import Tally
 from comity.errors import DataError
+from comity.short_repr import short_repr
 
 IN_MEMORY = 1 << 30
 """Bytes that the encoded records of one owner may take before they are read in blocks instead."""
@@ -35,6 +36,8 @@ class StreamedRecords:
 
     `digest` is of the encoded records, whatever blocks they came in; `tally` is for the owner alone.
     """
+
+    __repr__ = short_repr
 
     source: Source
     encoding: Encoding

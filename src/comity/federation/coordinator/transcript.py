@@ -10,6 +10,7 @@ from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.declaring.protection import Entrusted, EntrustedRounds
 from comity.federation.step import steps_of
+from comity.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Transcript:
+    __repr__ = short_repr
+
     lines: tuple[Line, ...]
 
     def __iter__(self) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.names import check_party_names, fold
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
+from comity.short_repr import short_repr
 
 COORDINATOR = "coordinator"
 EVERY_PARTY = "every party"
@@ -33,6 +34,8 @@ class Consortium:
     and all that vanish may be among the few parties of one sum: `within` counts them all there. `loss` is what the
     method may cost; `evaluation` says what measuring may.
     """
+
+    __repr__ = short_repr
 
     parties: Sequence[str]
     loss: Loss

@@ -26,6 +26,7 @@ from comity.federation.declaring.protection import (
 from comity.federation.declaring.release import Release
 from comity.privacy.ledger import Draw
 from comity.privacy.parallel import WHOLE
+from comity.short_repr import short_repr
 
 __all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release", "is_unproven"]
 
@@ -52,6 +53,8 @@ class Declaration:
     aside, and from no others. It is not for a method to say: a site lets no step outside the evaluation see such
     records, and none inside it see others.
     """
+
+    __repr__ = short_repr
 
     releases: tuple[Release, ...]
     adversary: str

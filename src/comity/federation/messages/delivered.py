@@ -23,6 +23,7 @@ from comity.federation.declaring.protection import Computed, Curated, Derived, N
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures
+from comity.short_repr import short_repr
 
 OWN = ""
 """The path of what a step delivers to its own owner: no ask carries it."""
@@ -39,6 +40,8 @@ class Received:
     `signatures` are the coordinator's on the releases (`federation.messages.vouched`), by name and path; those of a
     list are in its order, and a release that is missing here came without a lasting one.
     """
+
+    __repr__ = short_repr
 
     releases: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)

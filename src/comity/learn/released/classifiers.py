@@ -22,6 +22,7 @@ from comity.data import Encoding
 from comity.errors import DataError
 from comity.learn.fitting.newton import Floats
 from comity.learn.released import model_page
+from comity.learn.released.coefficients import constant_of, encoded_rows, split_constant
 from comity.learn.released.estimator import ReleasedEstimator
 from comity.learn.released.feature_map import FeatureMap
 from comity.learn.released.weights import noise_of_weights, strongest
@@ -72,13 +73,19 @@ class _Released(ReleasedEstimator):
 class LinearClassifier(_Released):
     """A linear classifier over encoded rows, or over raw frames where it carries the schema's encoding.
 
+    As in scikit-learn, `encode(X) @ coef_.T + intercept_` is `decision_function(X)`, with one row of `coef_` for two
+    classes and one for each of more. `encode` gives the matrix that `coef_` is for: the encoded features, or what a
+    feature map that is not linear makes of them.
+
     Parameters
     ----------
-    coef : one row of weights per class, (C, d); for two classes also one vector, (1, d), for the second one
+    coef : the weights as released, over encoded rows with their constant: one row per class, (C, D); for two classes
+        also one vector, (1, D), for the second one
     classes : the labels, in the order of the rows
     encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
     feature_map : public map from rows to the coordinates that the weights are for; weights with one column more than
         it has dimensions hold the intercept last
+    constant : value of the last entry of every row, where it is a constant feature and no encoding says so
     """
 
     kind: ClassVar[str] = "linear"
@@ -89,14 +96,18 @@ class LinearClassifier(_Released):
         classes: Sequence[Any] | NDArray[Any],
         encoding: FeatureEncoding | None = None,
         feature_map: FeatureMap | None = None,
+        constant: float | None = None,
     ) -> None:
         self.coef = coef
         self.classes = classes
         self.encoding = encoding
         self.feature_map = feature_map
+        self.constant = constant
 
     @property
-    def coef_(self) -> Floats:
+    def weights(self) -> Floats:
+        """As released, (C or 1, D): over encoded rows with their constant, or over what the feature map makes of
+        them."""
         coef, count = np.asarray(self.coef, np.float64), len(self.classes)
         if coef.ndim != 2 or count < 2 or len(coef) not in ({1, 2} if count == 2 else {count}):
             raise DataError(
@@ -111,13 +122,31 @@ class LinearClassifier(_Released):
         return coef
 
     @property
+    def coef_(self) -> Floats:
+        """Coefficients of the columns of `encode`, (1, d) for two classes, (C, d) for more."""
+        return self._decision()[0]
+
+    @property
+    def intercept_(self) -> Floats:
+        """(1,) for two classes, (C,) for more."""
+        return self._decision()[1]
+
+    @property
     def n_features_in_(self) -> int:
-        return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.features
+        """Columns of an array that the model takes, without the constant one."""
+        return self._width - (self._constant is not None)
+
+    def encode(self, X: Any) -> Floats:
+        """The matrix that `coef_` is for, from a frame of raw columns or from encoded rows."""
+        rows = self._rows(X)
+        if self.feature_map is None or self.feature_map.affine is not None:
+            return rows if self._constant is None else rows[:, :-1]
+        mapped = self.feature_map(rows)
+        return mapped[:, :-1] if self.feature_map.constant else mapped
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: (n,) in favour of the second of two classes, (n, C) of more."""
-        coef = self.coef_
-        rows = self._rows(X, self.n_features_in_)
+        coef, rows = self.weights, self._rows(X)
         if self.feature_map is not None:
             rows = self.feature_map(rows)
             if coef.shape[1] > rows.shape[1]:
@@ -127,6 +156,35 @@ class LinearClassifier(_Released):
         if len(coef) == 2:
             return np.asarray(rows @ (coef[1] - coef[0]), np.float64)
         return np.asarray(rows @ coef.T, np.float64)
+
+    @property
+    def _width(self) -> int:
+        """Entries of an encoded row, the constant one included."""
+        return int(self.weights.shape[1]) if self.feature_map is None else self.feature_map.features
+
+    @property
+    def _constant(self) -> float | None:
+        return constant_of(self.constant, self.encoding)
+
+    def _decision(self) -> tuple[Floats, Floats]:
+        """Coefficients and intercepts of what decides: of two classes one score, for the second one."""
+        weights, through = self.weights, self.feature_map
+        if len(weights) == 2:
+            weights = weights[1:] - weights[:1]
+        if through is None:
+            return split_constant(weights, self._constant)
+        # A column beyond the map's dimensions is for a one.
+        coordinates, beside = weights[:, : through.dimensions], weights[:, through.dimensions :].sum(axis=1)
+        affine = through.affine
+        if affine is None:
+            coef, intercept = split_constant(coordinates, 1.0 if through.constant else None)
+            return coef, intercept + beside
+        matrix, shift = affine
+        coef, intercept = split_constant(coordinates @ matrix.T, self._constant)
+        return coef, intercept + coordinates @ shift + beside
+
+    def _rows(self, X: Any) -> Floats:
+        return encoded_rows(X, self._width, self._constant, self.encoding)
 
     def predict(self, X: Any) -> NDArray[Any]:
         scores = self.decision_function(X)
@@ -145,20 +203,22 @@ class LinearClassifier(_Released):
 
     def save(self, folder: Path) -> None:
         mapped = {} if self.feature_map is None else self.feature_map.arrays()
-        arrays: dict[str, Any] = {"coef": self.coef_} | {_MAP + name: one for name, one in mapped.items()}
+        arrays: dict[str, Any] = {"coef": self.weights} | {_MAP + name: one for name, one in mapped.items()}
         encoding = model_page.encoding_page(self.encoding)
         kind = "linear" if self.feature_map is None else MAPPED
         np.savez(folder / model_page.WEIGHTS, **arrays)
-        model_page.write_page(folder, kind, self.classes, shape=list(self.coef_.shape), encoding=encoding)
+        constant = {} if self.constant is None else {"constant": float(self.constant)}
+        model_page.write_page(folder, kind, self.classes, shape=list(self.weights.shape), encoding=encoding, **constant)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         path, page = folder / model_page.PAGE, model_page.read_page(folder)
         coef, arrays = model_page.read_weights(folder, page)
         feature_map = _feature_map(arrays, folder / model_page.WEIGHTS) if page["kind"] == MAPPED else None
-        made = cls(coef, page["classes"], model_page.read_encoding(page, path), feature_map)
+        encoding, constant = model_page.read_encoding(page, path), model_page.read_constant(page, path)
+        made = cls(coef, page["classes"], encoding, feature_map, constant)
         model_page.checked(path, lambda: made.coef_)
-        model_page.require_width(made.encoding, made.n_features_in_, path)  # type: ignore[arg-type]
+        model_page.require_width(encoding, made._width, path)
         return made
 
     def card(self) -> Card:
@@ -182,23 +242,6 @@ class LinearClassifier(_Released):
             "The model",
             plots=(Dots("Strongest weights of the model", axis, found, noise_of_weights(self, noise)),),
         )
-
-    def _rows(self, X: Any, width: int) -> Floats:
-        if self.encoding is not None and isinstance(X, pd.DataFrame):
-            rows = np.asarray(self.encoding.encode_features(X), np.float64)
-        else:
-            try:
-                rows = np.asarray(X, np.float64)
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"the model expects rows of {width} numbers, found something else ({error}); "
-                    "encode the records first, or give the model its encoding"
-                ) from error
-        if rows.ndim != 2 or rows.shape[1] != width:
-            raise DataError(f"the model expects rows of {width} features, shape (n, {width}); found {rows.shape}")
-        if not np.isfinite(rows).all():
-            raise DataError("the rows hold NaN or infinity; fill missing values by the schema's policy first")
-        return rows
 
 
 class ConstantClassifier(_Released):

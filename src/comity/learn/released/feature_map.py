@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import DataError
+from comity.short_repr import short_repr
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +37,8 @@ class FeatureMap:
     `phase` makes random Fourier features, √(2/D)·cos(· + phase); `normalise` brings a row to length one (a row of zeros
     stays); `centre` and `whitening` subtract and multiply once more; `constant` appends a column of ones.
     """
+
+    __repr__ = short_repr
 
     mean: Floats
     matrix: Floats
@@ -63,6 +66,20 @@ class FeatureMap:
         if self.constant:
             mapped = np.concatenate([mapped, np.ones((*mapped.shape[:-1], 1))], axis=-1)
         return np.asarray(mapped, np.float64)
+
+    @property
+    def affine(self) -> tuple[Floats, Floats] | None:
+        """(matrix, shift) where the map is `rows @ matrix + shift`; None where it bends or normalises rows."""
+        if self.phase is not None or self.normalise:
+            return None
+        matrix, shift = self.matrix, -self.mean @ self.matrix
+        if self.centre is not None:
+            shift = shift - self.centre
+        if self.whitening is not None:
+            matrix, shift = matrix @ self.whitening, shift @ self.whitening
+        if self.constant:
+            matrix, shift = np.column_stack([matrix, np.zeros(len(matrix))]), np.append(shift, 1.0)
+        return matrix, shift
 
     @property
     def features(self) -> int:

@@ -93,6 +93,16 @@ def read_encoding(page: dict[str, Any], path: Path) -> Encoding | None:
         raise DataError(f"{path}: the model's encoding can't be used ({error}); fetch the model again") from error
 
 
+def read_constant(page: dict[str, Any], path: Path) -> float | None:
+    """The value of a constant feature that no encoding tells of; models of earlier releases have none."""
+    if page.get("constant") is None:
+        return None
+    value = get(page, "constant", float, path)
+    if not np.isfinite(value):
+        raise DataError(f"{path}: constant must be finite, found {value}; fetch the model again")
+    return float(value)
+
+
 def read_weights(folder: Path, page: dict[str, Any]) -> tuple[Floats, dict[str, NDArray[Any]]]:
     """The weights, and the other arrays beside them."""
     path, shape = folder / WEIGHTS, get(page, "shape", list, folder / PAGE)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
@@ -16,6 +15,7 @@ from comity.data import Encoding
 from comity.errors import DataError
 from comity.learn.released import model_page
 from comity.learn.released.classifiers import FeatureEncoding
+from comity.learn.released.coefficients import constant_of, encoded_rows, split_constant
 from comity.learn.released.estimator import ReleasedEstimator
 from comity.learn.released.weights import coefficients
 
@@ -28,13 +28,16 @@ _DECIDED = 0.25
 class LinearRegressor(ReleasedEstimator):
     """Predicts a number in the target's own units.
 
+    As in scikit-learn, `encode(X) @ coef_ + intercept_` is `predict(X)`; `encode` gives the encoded features.
+
     Parameters
     ----------
-    coef : weights of an encoded row, (d,), for a target scaled to [−1, 1]
+    coef : the weights as released, (D,), over encoded rows with their constant, for a target scaled to [−1, 1]
     low, high : the target's bounds, which −1 and 1 stand for
     encoding : how a DataFrame becomes rows; without one a DataFrame's columns are taken as they stand
     errors : standard errors of `coef`, where the study released them
-    shrunk : how much of each coefficient a ridge decided, from 0 to 1, where the study released it
+    shrunk : how much of each weight a ridge decided, from 0 to 1, where the study released it
+    constant : value of the last entry of every row, where it is a constant feature and no encoding says so
     """
 
     kind: ClassVar[str] = "regression"
@@ -51,6 +54,7 @@ class LinearRegressor(ReleasedEstimator):
         encoding: FeatureEncoding | None = None,
         errors: ArrayLike | None = None,
         shrunk: ArrayLike | None = None,
+        constant: float | None = None,
     ) -> None:
         self.coef = coef
         self.low = low
@@ -58,54 +62,94 @@ class LinearRegressor(ReleasedEstimator):
         self.encoding = encoding
         self.errors = errors
         self.shrunk = shrunk
+        self.constant = constant
 
     @property
-    def coef_(self) -> Floats:
+    def weights(self) -> Floats:
+        """As released, (D,): over encoded rows with their constant, for a target on [−1, 1]."""
         coef = np.asarray(self.coef, np.float64)
         if coef.ndim != 1:
             raise DataError(f"coef must be one weight per feature, found shape {coef.shape}")
         return coef
 
     @property
-    def coef_with_errors_(self) -> Floats:
-        """Coefficients and, where there are any, their standard errors and what the ridge decides: (1, d) to (3, d)."""
-        lines = [self.coef_]
-        for more in (self.errors, self.shrunk):
-            if more is None:
-                break
-            lines.append(np.asarray(more, np.float64))
-        return np.stack(lines)
+    def coef_(self) -> Floats:
+        """Coefficients of the columns of `encode`, (d,), in units of the target."""
+        return self._unit * split_constant(self.weights, self._constant)[0]
+
+    @property
+    def intercept_(self) -> float:
+        middle = (self.low + self.high) / 2
+        return float(middle + self._unit * split_constant(self.weights, self._constant)[1])
 
     @property
     def dominated_(self) -> NDArray[np.bool_]:
         """Coefficients that the ridge decides as much as the records do: read them as unknown, with their intervals."""
         if self.shrunk is None:
             return np.zeros(self.n_features_in_, bool)
-        return np.asarray(np.asarray(self.shrunk, np.float64) > _DECIDED, bool)
+        return np.asarray(split_constant(np.asarray(self.shrunk, np.float64), self._constant)[0] > _DECIDED, bool)
+
+    @property
+    def errors_(self) -> Floats | None:
+        """Standard errors of `coef_`, where the study released them."""
+        return None if self.errors is None else self._unit * self._errors[0]
 
     def interval(self, confidence: float = 0.95) -> Floats:
         """Intervals of the coefficients, (d, 2), that account for noise, residuals and, from 90 % on, for how far a
         ridge may have shrunk them; `dominated_` marks those that it decides."""
-        if self.errors is None:
-            raise DataError("the study released no standard errors with this model")
-        if not 0 < confidence < 1:
-            raise DataError(f"a confidence lies between 0 and 1, found {confidence}")
-        reach = float(ndtri((1 + confidence) / 2)) * np.asarray(self.errors, np.float64)
+        reach = self._reach(confidence) * self._unit * self._errors[0]
         return np.column_stack([self.coef_ - reach, self.coef_ + reach])
+
+    def intercept_interval(self, confidence: float = 0.95) -> Floats:
+        """The interval of the intercept, (2,), as those of the coefficients."""
+        reach = self._reach(confidence) * self._unit * abs(float(self._errors[1]))
+        return np.array([self.intercept_ - reach, self.intercept_ + reach])
 
     @property
     def n_features_in_(self) -> int:
-        return len(self.coef_)
+        """Columns of an array that the model takes, without the constant one."""
+        return len(self.weights) - (self._constant is not None)
+
+    def encode(self, X: Any) -> Floats:
+        """The matrix that `coef_` is for, from a frame of raw columns or from encoded rows."""
+        rows = self._rows(X)
+        return rows if self._constant is None else rows[:, :-1]
 
     def scores(self, X: Any) -> Floats:
         """Predictions on the scale of [−1, 1]."""
-        if self.encoding is not None and isinstance(X, pd.DataFrame):
-            rows = np.asarray(self.encoding.encode_features(X), np.float64)
-        else:
-            rows = np.asarray(X, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
-            raise DataError(f"the model expects rows of {self.n_features_in_} features, found shape {rows.shape}")
-        return np.asarray(rows @ self.coef_, np.float64)
+        return np.asarray(self._rows(X) @ self.weights, np.float64)
+
+    @property
+    def _constant(self) -> float | None:
+        return constant_of(self.constant, self.encoding)
+
+    @property
+    def _unit(self) -> float:
+        """What a step of one on the scale of [−1, 1] is in units of the target."""
+        return (self.high - self.low) / 2
+
+    @property
+    def _errors(self) -> tuple[Floats, Floats]:
+        if self.errors is None:
+            raise DataError("the study released no standard errors with this model")
+        return split_constant(np.asarray(self.errors, np.float64), self._constant)
+
+    def _reach(self, confidence: float) -> float:
+        if not 0 < confidence < 1:
+            raise DataError(f"a confidence lies between 0 and 1, found {confidence}")
+        return float(ndtri((1 + confidence) / 2))
+
+    def _rows(self, X: Any) -> Floats:
+        return encoded_rows(X, len(self.weights), self._constant, self.encoding)
+
+    def _released(self) -> Floats:
+        """Weights and, where there are any, their standard errors and what the ridge decides: (1, D) to (3, D)."""
+        lines = [self.weights]
+        for more in (self.errors, self.shrunk):
+            if more is None:
+                break
+            lines.append(np.asarray(more, np.float64))
+        return np.stack(lines)
 
     def predict(self, X: Any) -> Floats:
         return self.low + (self.high - self.low) * (1 + self.scores(X)) / 2
@@ -119,10 +163,18 @@ class LinearRegressor(ReleasedEstimator):
         return LinearRegressor([1.0], self.low, self.high)
 
     def save(self, folder: Path) -> None:
-        coef, encoding = self.coef_with_errors_, model_page.encoding_page(self.encoding)
+        coef, encoding = self._released(), model_page.encoding_page(self.encoding)
+        constant = {} if self.constant is None else {"constant": float(self.constant)}
         np.savez(folder / model_page.WEIGHTS, coef=coef)
         model_page.write_page(
-            folder, self.kind, (), low=self.low, high=self.high, shape=list(coef.shape), encoding=encoding
+            folder,
+            self.kind,
+            (),
+            low=float(self.low),
+            high=float(self.high),
+            shape=list(coef.shape),
+            encoding=encoding,
+            **constant,
         )
 
     @classmethod
@@ -131,9 +183,10 @@ class LinearRegressor(ReleasedEstimator):
         coef, _ = model_page.read_weights(folder, page)
         low, high = (model_page.get(page, key, float, path) for key in ("low", "high"))
         encoding = model_page.read_encoding(page, path)
-        made = cls(coef[0], low, high, encoding, *coef[1:3])
+        errors, shrunk = (coef[at] if len(coef) > at else None for at in (1, 2))
+        made = cls(coef[0], low, high, encoding, errors, shrunk, model_page.read_constant(page, path))
         model_page.checked(path, lambda: made.coef_)
-        model_page.require_width(encoding, made.n_features_in_, path)
+        model_page.require_width(encoding, len(made.weights), path)
         return made
 
     def card(self) -> Card:
@@ -152,7 +205,7 @@ class LinearRegressor(ReleasedEstimator):
 
     def section(self, noise: float | None = None) -> Section:
         found = coefficients(self)
-        note = "The strongest, of a target between -1 and 1; all are in the model's file."
+        note = "The strongest, of encoded features, in units of the target; all are in the model's file."
         if self.dominated_.any():
             note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")

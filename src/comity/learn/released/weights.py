@@ -38,7 +38,7 @@ def strongest(model: LinearClassifier) -> tuple[Dot, ...]:
 
 def _by_feature(model: LinearClassifier) -> NDArray[np.float64] | None:
     """Weights of encoded features: one row for two classes, whose difference is what decides; else a row for each."""
-    coef, through = np.asarray(model.coef_, np.float64), model.feature_map
+    coef, through = model.weights, model.feature_map
     if through is not None:
         if through.phase is not None or through.normalise:
             return None
@@ -51,7 +51,7 @@ def noise_of_weights(model: LinearClassifier, noise: float | None) -> float | No
     """Standard deviation of one shown weight, from that of a released number."""
     if noise is None or model.feature_map is not None:
         return None
-    rows = len(model.coef_)
+    rows = len(model.weights)
     if rows == 2:
         return noise * sqrt(2)
     # Of C rows that sum to zero, C - 1 orthonormal combinations carry the noise.
@@ -62,7 +62,6 @@ def coefficients(model: LinearRegressor) -> tuple[tuple[str, float, float | None
     """The largest coefficients of a regression by the names of their features, with their standard errors."""
     if not isinstance(model.encoding, Encoding):
         return ()
-    coef, names = model.coef_, model.encoding.names
-    errors = None if model.errors is None else np.asarray(model.errors, np.float64)
+    coef, names, errors = model.coef_, model.encoding.names, model.errors_
     order = np.argsort(-np.abs(coef))[:SHOWN]
     return tuple((names[at], float(coef[at]), None if errors is None else float(errors[at])) for at in order)

@@ -360,9 +360,7 @@ class Averaging(Protocol):
         return LinearClassifier(self.objective.coefficients(weights), classes=self.classes, encoding=self.encoding)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(
-            self.objective, np.atleast_2d(np.asarray(model.coef_)), test.features, self.targets(_labels(test))
-        )
+        return error_of(self.objective, np.atleast_2d(model.weights), test.features, self.targets(_labels(test)))
 
     def shares_cut(self, opened: Mapping[str, Any], train: Sequence[Records], who: Consortium) -> tuple[Figure, ...]:
         return shares_cut.of(self, opened, train, who)

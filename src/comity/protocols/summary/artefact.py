@@ -25,6 +25,7 @@ from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.ratio import Ratio
 from comity.protocols.summary.sizes import OWNER, consumer_of
 from comity.protocols.summary.spectrum import Spectrum
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     from comity.protocols.summary.protocol import OneShotSummary
@@ -51,6 +52,8 @@ class BoughtRecords:
 
     `setting` is there right after a run, for what is measured in a simulation.
     """
+
+    __repr__ = short_repr
 
     kind: ClassVar[str] = "summary"
     place: ClassVar[str] = "data"

@@ -18,6 +18,7 @@ from comity.artefacts.table import Table
 from comity.data import Schema
 from comity.protocols.synthetic.counts import NoisyCounts
 from comity.protocols.synthetic.expected import expected_errors
+from comity.short_repr import short_repr
 
 # More than a reader takes in.
 _SHOWN = 20
@@ -27,6 +28,8 @@ _SHOWN = 20
 class SyntheticDataset:
     """Records that are nobody's, made from `counts`; those that were read from files, or else made when first asked
     for. `len` is the number of rows."""
+
+    __repr__ = short_repr
 
     kind: ClassVar[str] = "synthetic"
     place: ClassVar[str] = "data"

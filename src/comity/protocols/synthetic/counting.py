@@ -8,6 +8,7 @@ from functools import cached_property
 from comity.data import CellEncoding, Cells, Classes, Schema
 from comity.errors import StudyError
 from comity.protocols.synthetic.layout import GAUSSIAN, LAPLACE, Layout
+from comity.short_repr import short_repr
 
 # Cells of a number, or a date, for which the schema says none, and those that are tried where there would be too many
 # counts. Not tuned on data.
@@ -25,6 +26,8 @@ class Counting:
 
     `sparse`: only pairs with the target. `pure`: weighted for noise on the L1 norm.
     """
+
+    __repr__ = short_repr
 
     schema: Schema
     bins: int = BINS[0]

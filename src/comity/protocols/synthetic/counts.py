@@ -22,6 +22,7 @@ from comity.errors import DataError, SchemaError
 from comity.protocols.synthetic.consistent import Consistent, agree
 from comity.protocols.synthetic.counting import Counting
 from comity.protocols.synthetic.synthesis import Synthesis
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +45,8 @@ class NoisyCounts:
     computed from here is post-processing: it costs nothing, and the same counts give the same rows to whoever holds
     them, because chance comes from their digest.
     """
+
+    __repr__ = short_repr
 
     counting: Counting
     model: str

@@ -51,7 +51,7 @@ class ColumnRegression(ByColumns):
         return LinearRegressor(coef, target.low, target.high, self.encoding, errors, shrunk)
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
-        return error_of(self.layout, np.asarray(model.coef_, np.float64).reshape(-1), test)
+        return error_of(self.layout, model.weights.reshape(-1), test)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(self.layout, train, test)

@@ -109,7 +109,7 @@ def _held_out(study: Study, parties: Mapping[str, Records]) -> dict[str, Rows]:
 
 def _whole_records(study: Study, frames: Mapping[str, pd.DataFrame], rows: Mapping[str, Rows]) -> pd.DataFrame:
     """The columns of all parties side by side, over these rows of each."""
-    parts = []
+    parts: list[pd.DataFrame] = []
     for party, frame in frames.items():
         own = party_encoding(study.protocol, party).schema
         names = [*own.names, *(() if own.target is None else (own.target.name,))]

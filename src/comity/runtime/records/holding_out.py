@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,7 @@ def concatenated(parts: Sequence[Records]) -> Records | None:
     parts = [part for part in parts if len(part)]
     if not parts:
         return None
-    labels = [part.labels for part in parts if part.labels is not None]
+    labels: list[NDArray[Any]] = [part.labels for part in parts if part.labels is not None]
     ids = [part.ids for part in parts if part.ids is not None]
     return Records(
         np.concatenate([part.features for part in parts]),

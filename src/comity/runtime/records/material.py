@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 from comity.data import Held, Records
 from comity.learn.voters.local_model import LocalModel
+from comity.short_repr import short_repr
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
     """Each party's records, and its own model where it has one; records to `test` on that no party has; and what is odd
     about all of them, in sentences."""
+
+    __repr__ = short_repr
 
     parties: Mapping[str, Held]
     test: Records | None = None

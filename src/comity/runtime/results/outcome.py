@@ -18,6 +18,7 @@ from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.delivered import Received
 from comity.federation.plan import Plan, plan
 from comity.privacy.loss import float_above
+from comity.short_repr import NamedValues, short_repr
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Account:
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """`presented` is what the method makes of its releases, `beside` further artefacts by the folder they belong in."""
+
+    __repr__ = short_repr
 
     study: str
     study_hash: str
@@ -131,7 +134,7 @@ class Outcome:
             protocol=protocol.name,
             presented=made(lambda: protocol.present(released, who)),
             beside=made(lambda: protocol.beside(released, who, study=agreed.study, run=run)) or {},
-            released={**(kept or {}), **released},
+            released=NamedValues({**(kept or {}), **released}),
             guarantee=Guarantee(
                 loss=describe(spent, delta),
                 epsilon=float_above(spent.epsilon_at(delta)),

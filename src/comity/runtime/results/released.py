@@ -23,6 +23,7 @@ from comity.artefacts.writing import write_text
 from comity.errors import DataError
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
 from comity.federation.declaring.declaration import Declaration
+from comity.short_repr import short_repr
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"
@@ -35,6 +36,8 @@ class Released:
     `value` is an array, a number, a text or a table of them; a list where the release was made several times. An opened
     sum is a table of the `sum`, in the units of the contributions, and of how many `parties` are in it.
     """
+
+    __repr__ = short_repr
 
     name: str
     source: str

@@ -42,6 +42,7 @@ from comity.runtime.study.study_tables import (
     parties_of,
 )
 from comity.runtime.study.tables import hint, validate
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Study:
     """A study as agreed. `folder` is where its relative paths start, `files` what its hash covers there, by key."""
+
+    __repr__ = short_repr
 
     name: str
     protocol_name: str

@@ -322,7 +322,7 @@ class PublishedAverage(Protocol):
         return {"shares": PublishedShares(tuple(Share(name, words, terms) for name, words in shares.items()))}
 
     def score(self, model: LinearClassifier, test: Records) -> float:
-        return _error(model.coef_[0], test)
+        return _error(model.weights[0], test)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         filled = [records for records in train if len(records)]

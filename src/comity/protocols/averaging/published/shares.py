@@ -22,6 +22,7 @@ from comity.artefacts.section import Grid, Section
 from comity.crypto.products.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
+from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
@@ -50,6 +51,8 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Share:
+    __repr__ = short_repr
+
     participant: str
     words: Words
     terms: Terms
@@ -58,6 +61,8 @@ class Share:
 @dataclass(frozen=True, eq=False)
 class PublishedShares:
     """The shares of a run, one file for each participant; `comity combine` adds them up."""
+
+    __repr__ = short_repr
 
     kind: ClassVar[str] = "shares"
     place: ClassVar[str] = "shares"

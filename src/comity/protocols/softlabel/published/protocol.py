@@ -249,7 +249,7 @@ class PublishedSoftLabel(Protocol):
         return coordinates if self.binary else contrasts(len(self.classes)).T @ coordinates
 
     def score(self, model: LinearClassifier, test: Records) -> float:
-        return error(model.coef_, test)
+        return error(model.weights, test)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(self, train, test)
