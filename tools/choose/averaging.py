@@ -33,7 +33,7 @@ from comity.protocols.averaging.calibration import Slope, sureness
 from comity.protocols.averaging.descent import steps_from, whitened
 from comity.protocols.averaging.moment_blocks import matrices
 from comity.protocols.averaging.moment_blocks import moments as second_moments
-from comity.protocols.averaging.protocol import Way
+from comity.protocols.averaging.solvers import Way
 from comity.protocols.averaging.whitening import Whitening
 from comity.reproduce.generalisation.averaging import COLLUDERS, DELTA, EPSILONS, consortium
 from tools.choose.inside import inside
