@@ -13,7 +13,7 @@ from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
-from comity.protocols.averaging.published.noise import PublishedNoise, _longest_fit, gradient_diameter
+from comity.protocols.averaging.published.noise import TOLERANCE, PublishedNoise, _longest_fit, gradient_diameter
 
 SURE = 1 - 1e-7
 
@@ -161,3 +161,51 @@ def test_noise_that_is_multiplied_by_the_parties_after_the_draw_shows_the_sum_mo
     assert not np.array_equal((neighbour + multiplied) % 5, np.tile(first % 5, (50, 1)))
     ours = (first + draws(terms, 4000, 2)) % 5
     assert np.bincount(ours[:, 0], minlength=5).min() > 650
+
+
+# The true loss.
+
+
+@pytest.mark.parametrize("parties", [2, 10])
+@pytest.mark.parametrize("l2", [1.0, 0.1, 0.01])
+def test_the_true_loss_of_spherical_noise_is_approached_and_never_exceeded(l2: float, parties: int) -> None:
+    """n − 1 equal records hold the model at its longest; one across them takes its two positions that are furthest
+    apart. All parties have n records, so that the noise is that of n."""
+    terms, c = noise(parties=parties, width=2, l2=l2), gradient_diameter(l2)
+    longest = _longest_fit(l2)
+    along = min(1.0, 1.2784645427610738 / longest)
+    cosines = np.linspace(0.0, 1.0, 2001)
+    cosine = cosines[(np.sqrt(1 - cosines**2) / (1 + np.exp(-longest * cosines))).argmax()]
+    reached = []
+    for size in (20, 2000):
+        moved = []
+        for across in (1.0, -1.0):
+            x = np.tile([along, 0.0], (size, 1))
+            x[0] = [-cosine, across * np.sqrt(1 - cosine**2)]
+            moved.append(logistic(x, np.ones(size), l2).weights)
+        apart = float(np.linalg.norm(moved[0] - moved[1]))
+        assert apart <= c / (size * l2) + 2e-10 / l2
+        # Spherical noise of scale β loses the L2 distance over β.
+        reached.append(apart * terms.epsilon / terms.sensitivity(size))
+    assert max(reached) <= terms.true_epsilon and reached[1] >= 0.98 * terms.true_epsilon
+    assert terms.true_epsilon == pytest.approx(c / (2 * parties), rel=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["spherical", "literal"])
+def test_the_true_loss_counts_the_solvers_inexactness_at_every_size(kind: str) -> None:
+    terms = noise(kind, parties=3, width=5, l2=0.1)
+    root = sqrt(5) if kind == "literal" else 1.0
+    shares = []
+    for size in (1, 1000, terms.most):
+        scaled = noise("spherical", parties=3, width=5, l2=0.1).sensitivity(size)
+        # What two fits that are each off by the tolerance may be apart, in the norm of the noise.
+        apart = gradient_diameter(0.1) / (size * 0.1) + 2 * TOLERANCE / 0.1
+        shares.append(root * apart * terms.epsilon / scaled)
+    assert shares == sorted(shares) and terms.true_epsilon == pytest.approx(shares[-1], rel=3e-9)
+    assert terms.true_epsilon >= shares[-1]
+
+
+def test_a_tenth_of_the_claim_is_used_by_ten_parties() -> None:
+    assert noise(parties=10, l2=0.01).true_epsilon == pytest.approx(0.082, abs=5e-4)
+    literal = noise("literal", parties=10, l2=0.01, width=9)
+    assert literal.true_epsilon == pytest.approx(3 * noise(parties=10, l2=0.01).true_epsilon)

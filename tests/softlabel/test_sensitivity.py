@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from comity.federation.declaring.bounds import Ball
 from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.voters.voting import one_hot
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
+from comity.privacy.loss import Approx, Pure
 from comity.protocols.softlabel.published.protocol import FINENESS, TOLERANCE
 
-from .consortia import ROOT2, all_alike, cohort, longest_model_l2, ordinary, protocol
+from .consortia import ROOT2, all_alike, cohort, consortium, longest_model_l2, ordinary, protocol
 
 
 def widest(models: np.ndarray) -> float:
@@ -180,3 +182,34 @@ def test_figures_of_the_constants_at_the_papers_setting(classes: int) -> None:
     for (method, constants), figure in expected.items():
         found = protocol(classes, method, l2=1e-4, constants=constants).sensitivity(1000)
         assert found == pytest.approx(figure + 2 * TOLERANCE / 1e-4, rel=1e-8)
+
+
+@pytest.mark.parametrize(("classes", "share"), [(2, 0.5), (3, ROOT2 / 2)])
+@pytest.mark.parametrize("method", ["soft", "vote"])
+def test_noise_by_the_papers_constants_loses_the_share_that_the_plan_says(
+    classes: int, share: float, method: str
+) -> None:
+    """Every vote of one party is tried; spherical noise of scale Δ/ε loses the L2 distance times ε over Δ."""
+    l2, x, parties = 10.0, np.array([[1.0]] * 2), 3
+    tried = protocol(classes, method, l2=l2, public=x, constants="paper")
+    others = one_hot(np.repeat(np.arange(parties - 1)[:, None] % 2, 2, axis=1), classes)
+    lost = 1.0 * widest(every_replacement(tried, others)) / tried.sensitivity(parties)
+    said = float(tried.true_losses(consortium(parties, Pure(1)))[0].true.removeprefix("at most eps "))
+    assert said == pytest.approx(share, abs=1e-4) and 0.94 * said <= lost <= said
+    # With the derived constants nothing is left over.
+    tight = protocol(classes, method, l2=l2, public=x)
+    assert tight.true_losses(consortium(parties, Pure(1)))[0].true == "at most eps 1.00"
+
+
+def test_gaussian_noise_by_the_papers_constants_has_half_the_mu() -> None:
+    tried = protocol(2, "soft", constants="paper", l2=10.0)
+    said = tried.true_losses(consortium(4, Approx(1, 1e-6)))[0].true
+    halved = gdp_epsilon(float(gaussian_budget(Approx(1, 1e-6)).square) / 4, 1e-6)
+    assert said.startswith("at most (eps 0.4") and float(said[13:].partition(",")[0]) == pytest.approx(halved, rel=2e-3)
+
+
+def test_avg_by_the_papers_constants_loses_next_to_nothing() -> None:
+    """2/(Mλ) is printed for a mean that the ball of all models holds to 2R/M: 0.0053 at λ = 1e-4."""
+    tried = protocol(2, "avg", l2=1e-4, constants="paper")
+    said = float(tried.true_losses(consortium(5, Pure(1)))[0].true.removeprefix("at most eps "))
+    assert said == pytest.approx(minimiser_radius(1e-4, 2) * 1e-4, rel=1e-3) and said < 0.0054

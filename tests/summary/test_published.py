@@ -129,3 +129,42 @@ def test_one_record_changes_one_of_those_that_are_chosen_and_a_replaced_one_two(
         swapped = auctioned([[15, *owners[0][1:]], *owners[1:]], worth, others, 0.5)
         replaced = max(replaced, len(set(whole) - set(swapped)))
     assert (gone, replaced) == (1, 2)
+
+
+# What an iteration and a coin lose, by looking at every outcome.
+
+
+def chosen(scores: tuple[float, float], epsilon: float) -> np.ndarray:
+    """With which probability each of two coordinates is chosen, by exponential noise of mean 1/ε (permute and flip)."""
+    kept = np.exp(-epsilon * (max(scores) - np.array(scores)))
+    return np.array([kept[i] / 2 + (1 - kept[1 - i]) * kept[i] / 2 for i in (0, 1)])
+
+
+@pytest.mark.parametrize("moved", [2.0, 4.0])
+def test_an_iteration_costs_three_times_what_a_record_moves(moved: float) -> None:
+    """Sums of two coordinates, each moved by up to `moved`: choice and measurement together reach 3εΔ, and no more."""
+    epsilon, worst = 0.1, 0.0
+    steps = (-moved, -moved / 2, 0.0, moved / 2, moved)
+    for first, second in ((6.0, 9.0), (9.0, 9.0), (20.0, 12.0)):
+        before = chosen((first, second), epsilon)
+        for a in steps:
+            for b in steps:
+                ratio = np.abs(np.log(chosen((first + a, second + b), epsilon) / before))
+                # The measurement of what was chosen, by Laplace noise of scale 1/ε.
+                worst = max(worst, float((ratio + epsilon * np.abs([a, b])).max()))
+    assert 0.99 * 3 * epsilon * moved <= worst <= 3 * epsilon * moved * (1 + 1e-9)
+    budget = PublishedBudget.of(consortium(Approx(1.0, 1e-5)), 20, 8, 0.5)
+    mechanism = {2.0: budget.wished, 4.0: budget.summarised}[moved]
+    assert mechanism.moved == moved
+
+
+def test_an_owner_that_is_not_asked_knows_that_it_is_not_the_best() -> None:
+    """No ε holds at a small δ: the event has probability 0 for one neighbour and .39 for the other."""
+    bits = {"ash": 0.7, "birch": 0.4}
+    ranks = bids.ranks(bits, ["ash", "birch"])
+    without = bids.ranks({"ash": 0.1, "birch": 0.4}, ["ash", "birch"])
+    not_asked = [1 - math.exp(-0.5 * (rank[1] - 1)) for rank in (ranks, without)]
+    assert not_asked[1] == 0.0 and not_asked[0] == pytest.approx(1 - math.exp(-0.5))
+    who = consortium(Approx(1.0, 1e-5))
+    lost = [loss for loss in published().true_losses(who) if loss.to == "each other owner"]
+    assert lost[0].true == "infinite at delta 1e-5" and f"probability 0 or {not_asked[0]:.3g}" in lost[0].why

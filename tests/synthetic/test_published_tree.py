@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, permutations, product
 from time import process_time
 from typing import Any, cast
 
@@ -360,3 +360,38 @@ def test_an_agents_tree_takes_a_few_milliseconds_without_its_noise() -> None:
         grown(shape, values, labels, 2, choose=best, noise=exact)
         seconds.append(process_time() - started)
     assert shape.leaves > 19_900 and min(seconds) < 0.1
+
+
+def wins(scores: tuple[int, ...], mean: float) -> np.ndarray:
+    """With which probability each candidate of a row has the largest score with exponential noise of this mean: in a
+    random order, the first that is accepted with probability exp(−(largest − own)/mean)."""
+    kept = np.exp((np.array(scores) - max(scores)) / mean)
+    found = np.zeros(len(scores))
+    orders = list(permutations(range(len(scores))))
+    for order in orders:
+        left = 1.0
+        for at in order:
+            found[at] += left * kept[at] / len(orders)
+            left *= 1 - kept[at]
+    return found
+
+
+@pytest.mark.parametrize("neighbours", [Neighbours.ADD_REMOVE, Neighbours.REPLACE])
+def test_the_true_loss_of_a_tree_is_that_of_every_outcome_of_a_small_one(neighbours: Any) -> None:
+    """Three candidates, scores that a record raises by 0 or 1 each: the largest ratio of probabilities of a choice; and
+    of counts with Laplace noise, whose ratio is the L1 distance over the scale. Summed over all levels."""
+    budget = Budget.of(Pure(1), 4, 3, neighbours)
+    mean = budget.choice.scale.total * budget.choice.scale.grid
+    steps = list(product((0, 1), repeat=3))
+    raised = [tuple(np.array(base) + step) for base in ((5, 3, 9), (4, 4, 4), (30, 0, 0)) for step in steps]
+    worst = 0.0
+    for one, other in product(raised, repeat=2):
+        apart = np.array(one) - np.array(other)
+        one_step = (apart >= 0).all() and apart.max() <= 1
+        # A record that is replaced leaves one row and comes to another, or to the same.
+        if one_step or (neighbours is Neighbours.REPLACE and np.abs(apart).max() <= 1):
+            worst = max(worst, float(np.abs(np.log(wins(one, mean) / wins(other, mean))).max()))
+    apart_leaves, apart_counts = (1, 2) if neighbours is Neighbours.ADD_REMOVE else (2, 2)
+    noise = [apart_leaves / budget.leaves.scale.total, apart_counts / budget.counts.scale.total]
+    whole = (budget.depth - 1) * worst + sum(noise)
+    assert 0.99 * float(budget.total) <= whole <= float(budget.total) * (1 + 1e-9)

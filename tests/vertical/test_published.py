@@ -274,13 +274,15 @@ def test_the_plan_says_what_is_claimed_and_what_is_lost_to_whom() -> None:
     who = consortium(tried, Pure(1))
     planned = plan("s", tried, who)
     text = planned.as_text()
-    assert "a record, to whoever sees the coefficients or the model: eps 0.50; the paper claims eps 1.00" in text
+    assert (
+        "a record, to whoever sees the coefficients or the model: at most eps 0.50; the paper claims eps 1.00" in text
+    )
     assert "a record, to each other party: infinite: no epsilon holds; the paper claims eps 1.00" in text
     assert "WARNING        not private as claimed: each pair of parties opens the exact sums" in text
     # No party's columns lose more than a record does: nothing is rounded above the total.
     own = [loss for loss in planned.true_losses if loss.about.startswith("the columns")]
-    assert len(own) == 2 and all(float(loss.true.removeprefix("eps ")) <= 0.5 for loss in own)
-    assert planned.as_json()["true_losses"][0]["true"] == "eps 0.50"
+    assert len(own) == 2 and all(float(loss.true.removeprefix("at most eps ")) <= 0.5 for loss in own)
+    assert planned.as_json()["true_losses"][0]["true"] == "at most eps 0.50"
 
 
 def test_a_site_refuses_it() -> None:

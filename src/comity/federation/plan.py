@@ -155,8 +155,16 @@ def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:
         notes=(*notes, *protocol.notes(who)),
         warnings=(*loose(spent, protocol.protected(who), who), *protocol.warnings(who)),
         payers=payers(declaration, who),
-        true_losses=protocol.true_losses(who),
+        true_losses=_true_losses(protocol, who),
     )
+
+
+def _true_losses(protocol: Protocol, who: Consortium) -> tuple[TrueLoss, ...]:
+    """Of a published method, which has to state them."""
+    found = protocol.true_losses(who)
+    if protocol.variant == "published" and not found:
+        raise ValueError(f"{type(protocol).__name__} runs a published method and states no true loss beside its claim")
+    return found
 
 
 def _factor(factor: float) -> str:

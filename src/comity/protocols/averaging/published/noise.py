@@ -32,7 +32,7 @@ class PublishedNoise:
     """Noise for the sum of `parties` models of `width` weights with penalty `l2`, at the ε that a study asks for.
 
     spherical  density ∝ exp(−|z|₂/β): ε-DP for every party, because replacing a record of a party with n records moves
-               the sum by c/(nλ) + 2τ/λ <= 2K/(nλ) at most in L2.
+               the sum by c/(nλ) + 2τ/λ <= 2K/(nλ) at most in L2. What is lost is less, `true_epsilon`.
     literal    independent Laplace coordinates of the same scale, as printed. The bound on the sum holds in L2, and in
                L1 only times sqrt(d): the loss is `true_epsilon`, which exceeds ε as soon as c·sqrt(d) > 2K.
     """
@@ -46,8 +46,12 @@ class PublishedNoise:
 
     @property
     def true_epsilon(self) -> float:
-        """What the literal noise costs: ε·c·sqrt(d)/(2K), attained where one record moves all weights alike."""
-        return self.epsilon * gradient_diameter(self.l2) * sqrt(self.width) / (2 * self.parties)
+        """What the noise costs a record, at most, towards a reader that did not draw it: ε·(c + 2τn)/(2K(1 + τn)), and
+        sqrt(d) times that for literal noise, where one record moves all weights alike. It rises with the number n of
+        records of the smallest party, and is approached where all parties have as many (published/proof.md, 2)."""
+        inexact = TOLERANCE * self.most
+        used = (gradient_diameter(self.l2) + 2 * inexact) / (2 * self.parties * (1 + inexact))
+        return self.epsilon * used * (1.0 if self.kind == "spherical" else sqrt(self.width)) * _UP
 
     def sensitivity(self, records: int) -> float:
         """Published: what the noise of a party with this many records is scaled for, in the norm of that noise.

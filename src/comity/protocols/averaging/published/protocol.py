@@ -35,11 +35,13 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Ball
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.true_loss import INFINITE, TrueLoss
 from comity.federation.owner.site import Site
 from comity.federation.part import Part
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.logistic import logistic
 from comity.learn.fitting.norm_bound import vector_radius
+from comity.privacy.loss import Pure
 from comity.protocols.averaging.published import oblivious_noise as selection
 from comity.protocols.averaging.published import smallest
 from comity.protocols.averaging.published.declaration import (
@@ -79,6 +81,7 @@ class PublishedAverage(Protocol):
     """
 
     name: ClassVar[str] = "averaging"
+    version: ClassVar[int] = 3
     variant: ClassVar[str] = "published"
 
     width: int
@@ -342,6 +345,23 @@ class PublishedAverage(Protocol):
     def _fit(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
         rows = Ball(1.0).enforce(features, (self.width,))
         return np.asarray(logistic(rows, labels.astype(np.float64), self.l2, tol=TOLERANCE).weights)
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 2."""
+        claimed, true = str(who.loss), Pure(self.scaled(who).true_epsilon)
+        why = f"the noise is scaled for one model, and the sum of {who.size} models moves no further than one of them"
+        if self.noise == "literal":
+            why += "; the bound in L2 is taken for one in L1"
+        return (
+            TrueLoss("a record", "whoever sees the model and did not draw its noise", claimed, f"at most {true}", why),
+            TrueLoss(
+                about="a record of another party",
+                to="the party with the fewest records",
+                claimed=claimed,
+                true=INFINITE,
+                why="it drew the noise, and takes it off what is published",
+            ),
+        )
 
     def expectation(self, who: Consortium) -> str:
         epsilon = pure_epsilon(who.loss)

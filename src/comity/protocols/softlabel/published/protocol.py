@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -25,6 +27,7 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVE
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Entrusted, Perturbed
+from comity.federation.declaring.true_loss import INFINITE, TrueLoss
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.learn.fitting.fit import Fit
@@ -33,7 +36,8 @@ from comity.learn.fitting.norm_bound import minimiser_radius
 from comity.learn.fitting.softmax import contrasts, softmax
 from comity.learn.voters.local_model import Ballot, harden, local_votes
 from comity.learn.voters.voting import hard_votes, one_hot
-from comity.privacy.loss import Pure
+from comity.privacy.accounting import gaussian_budget, gdp_epsilon
+from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.mechanisms import Noise
 from comity.protocols.softlabel.baselines import pooled_regression
 from comity.protocols.softlabel.mechanism import mechanism
@@ -120,15 +124,17 @@ class PublishedSoftLabel(Protocol):
         """What a party's own model votes on; where parameters are sent, other models have no place."""
         return None if self._sent == "models" else Ballot(self.auxiliary, self.classes)
 
-    def sensitivity(self, parties: int) -> float:
+    def sensitivity(self, parties: int, constants: Constants | None = None) -> float:
         """How far the minimiser moves when one party is replaced, and with private auxiliary records one of them too,
-        with the solver's inexactness (proof.md, 2 to 5 and its last section)."""
+        with the solver's inexactness (proof.md, 2 to 5 and its last section); by the method's own constants, or by
+        those that are asked for."""
+        constants = constants or self.constants
         step_of_gradient = 1.0 if self.binary else sqrt(2.0)
         share = 1.0 if self.method == "vote" else 1.0 / parties
         if self.hides_auxiliary:
-            counted = printed_share if self.constants == "paper" else moved_share
+            counted = printed_share if constants == "paper" else moved_share
             share = counted(parties, len(self.auxiliary))
-        if self.constants == "paper":
+        if constants == "paper":
             moved = 2.0 * share / self.l2
         elif self.method == "avg":
             moved = 2.0 * self.radius * share
@@ -279,6 +285,30 @@ class PublishedSoftLabel(Protocol):
         unused = "avg averages local models: the auxiliary records are checked, and nobody votes on them"
         return (said, unused) if self.method == "avg" else (said,)
 
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 9."""
+        used, derived = self.sensitivity(who.survivors), self.sensitivity(who.survivors, "tight")
+        why = f"the printed sensitivity is {used:.3g}, the derived one {derived:.3g}"
+        if self.constants == "tight":
+            why = f"the noise is scaled by the derived sensitivity of {derived:.3g}, not by the printed one"
+        sent = "local models" if self._sent == "models" else "votes"
+        return (
+            TrueLoss(
+                about="a whole party" + (" and an auxiliary record" if self.hides_auxiliary else ""),
+                to="whoever sees the model",
+                claimed=str(who.loss),
+                true=f"at most {_lost(who.loss, derived / used)}",
+                why=why,
+            ),
+            TrueLoss(
+                about="a whole party",
+                to="the coordinator",
+                claimed="nothing, since it is trusted",
+                true=INFINITE,
+                why=f"it reads the {sent} of each party",
+            ),
+        )
+
     def warnings(self, who: Consortium) -> tuple[str, ...]:
         if not self.hides_auxiliary:
             return ()
@@ -287,6 +317,17 @@ class PublishedSoftLabel(Protocol):
             f"costs one of them {who.loss}, like a whole party. Their owner adds up all runs that use them; their file "
             "is not in the study's hash",
         )
+
+
+def _lost(loss: Loss, share: float) -> Loss:
+    """What noise that serves a whole sensitivity loses where only a share of it can move. Rounded up."""
+    up = min(1.0, share * (1 + 1e-12))
+    if isinstance(loss, Pure):
+        return loss.scaled(Fraction(up))
+    assert isinstance(loss, Approx)
+    square = float(gaussian_budget(loss).square) * up * up
+    # Of the whole budget that was bought, nothing more than the whole.
+    return Approx(min(Decimal(gdp_epsilon(square, float(loss.delta))), loss.epsilon), loss.delta)
 
 
 def error(coef: NDArray[np.float64], test: Records) -> float:

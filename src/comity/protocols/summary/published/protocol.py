@@ -31,10 +31,11 @@ from comity.federation.declaring.consortium import COORDINATOR, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Computed, Curated
+from comity.federation.declaring.true_loss import INFINITE, TrueLoss
 from comity.federation.owner.site import Site
 from comity.federation.protocol import step
 from comity.privacy.accounting import Spent
-from comity.privacy.loss import shown
+from comity.privacy.loss import Approx, shown, shown_small
 from comity.privacy.mechanisms.mean_weights import STEPS, quantised
 from comity.protocols.declared_records import tell_owner
 from comity.protocols.summary.auction import bids
@@ -204,6 +205,39 @@ class PublishedSummary(Market):
             f"rounds; a measurement of the consumer's sum has noise of deviation {sqrt(2) / budget.wish:.3g} for "
             f"{self.sizes[consumer_of(who)]} records, one of the summary's {sqrt(2) / budget.means:.3g} for at most "
             f"{len(self.seeds) + self.records}"
+        )
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 2 to 4."""
+        budget = self.budget(who)
+        claimed, delta = str(budget.claimed), budget.claimed.delta
+        consumer, means = (
+            Approx(Spent.zero().add(loss).epsilon_at(delta), delta)
+            for loss in (budget.wished.charged, budget.broadcasts)
+        )
+        return (
+            TrueLoss(
+                about="a record of the consumer",
+                to="the curator and the owners",
+                claimed=claimed,
+                true=f"at most {consumer}",
+                why="an iteration of the weights costs six times the printed epsilon",
+            ),
+            TrueLoss(
+                about="a record of an owner",
+                to="each other owner",
+                claimed=claimed,
+                true=f"infinite at delta {shown_small(delta)}",
+                why="who is not asked knows that its bid is not the best, which has probability 0 or "
+                f"{float(budget.coins.charged.delta):.3g} in a round; all means of the summary cost it {means}",
+            ),
+            TrueLoss(
+                about="a record of an owner that is asked for",
+                to="the curator and the consumer",
+                claimed="nothing, since they receive it",
+                true=INFINITE,
+                why="it leaves as it is",
+            ),
         )
 
     def notes(self, who: Consortium) -> tuple[str, ...]:

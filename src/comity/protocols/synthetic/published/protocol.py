@@ -31,6 +31,7 @@ from comity.federation.constraints import Positive
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration
+from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
@@ -305,6 +306,15 @@ class PublishedSynthetic(Protocol):
             f"deviation {2**0.5 * budget.leaves.scale.total:.3g}, each count of a level above "
             f"{2**0.5 * budget.counts.scale.total:.3g}"
         )
+
+    def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
+        """published/proof.md, 5."""
+        budget = self.budget(who)
+        why = "scores of thresholds all move the same way, so that a choice costs half of what is printed"
+        if budget.replaced:
+            why = "a record that is replaced moves the counts of two nodes on each level"
+        sees, claimed = "whoever sees all trees and datasets", str(Pure(budget.epsilon))
+        return (TrueLoss("a record", sees, claimed, f"at most {Pure(budget.total)}", why),)
 
     def notes(self, who: Consortium) -> tuple[str, ...]:
         budget = self.budget(who)

@@ -294,6 +294,8 @@ class PublishedVertical(ColumnRegression):
     def true_losses(self, who: Consortium) -> tuple[TrueLoss, ...]:
         """proof.md, 6."""
         assert isinstance(who.loss, Pure)
+        # Numbers attain the figures, one-hot columns do not.
+        most = "at most " * any(g.one_hot for party in self.columns for g in self.encoding_of(party).bounds.groups)
         width, kind, sees = (
             self.encoding.width,
             {"logistic": self.logistic},
@@ -304,7 +306,7 @@ class PublishedVertical(ColumnRegression):
                 about="a record",
                 to=sees,
                 claimed=str(who.loss),
-                true=str(who.loss.scaled(total_share(width, **kind))),
+                true=f"{most}{who.loss.scaled(total_share(width, **kind))}",
                 why="the printed sensitivity is about twice the L1 distance that a record can make",
             )
         ]
@@ -321,7 +323,7 @@ class PublishedVertical(ColumnRegression):
                     about=f"the columns of {party}",
                     to=sees,
                     claimed=str(who.loss.scaled(claimed)),
-                    true=str(who.loss.scaled(true)),
+                    true=f"{most}{who.loss.scaled(true)}",
                     why=why,
                 )
             )
