@@ -15,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from comity.errors import BudgetExceeded, DataError, StudyError
 from comity.estimators import SoftLabelClassifier
+from comity.estimators.table import dealt, party_names
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
@@ -110,6 +111,13 @@ def test_groups_are_the_parties() -> None:
     model = estimator().fit(X, Y, groups=groups)
     assert model.result_.parties == 15
     assert {account.party for account in model.result_.accounts} == set(groups)
+
+
+@pytest.mark.parametrize("names", [[0.5, 1.5, 2.5], ["St. Mary", "S\u00fcd", "a/b"], ["a", "A", "b"]])
+def test_groups_whose_names_no_party_may_have_are_numbered(names: list[Any]) -> None:
+    rows = dealt(6, 2, np.array(names * 2), "test")
+    assert list(rows) == ["p0", "p1", "p2"] and sorted(np.concatenate(list(rows.values()))) == list(range(6))
+    assert party_names(["b", "a"]) == ["b", "a"]
     assert estimator(parties=7).fit(X, Y).result_.parties == 7
 
 

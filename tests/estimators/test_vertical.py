@@ -75,6 +75,8 @@ def test_groups_name_the_party_of_each_column() -> None:
         made.fit(X, y, groups=["east", "west"])
     with pytest.raises(DataError, match="two parties"):
         made.fit(X, y, groups=["east"] * 4)
+    # Names that no party may have are numbers of parties.
+    assert list(made._held(4, ["a b", "c", "c", "a b"])) == ["p0", "p1"]
 
 
 def test_one_column_is_enough_for_two_parties() -> None:

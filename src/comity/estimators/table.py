@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from comity.data import even
 from comity.entropy import Stream
 from comity.errors import DataError, StudyError
+from comity.federation.declaring.names import fold, is_party_name
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +64,16 @@ def dealt(count: int, parties: int, groups: ArrayLike | None, purpose: str) -> d
     if names.shape != (count,):
         raise DataError(f"groups must name a party for each of {count} rows, found shape {names.shape}")
     known, party = np.unique(names, return_inverse=True)
-    return {str(name): np.flatnonzero(party == place) for place, name in enumerate(known)}
+    called = party_names([str(name) for name in known])
+    return {name: np.flatnonzero(party == place) for place, name in enumerate(called)}
+
+
+def party_names(groups: Sequence[str]) -> list[str]:
+    """What to call the parties of these groups: by the groups' own names where parties may have such names, otherwise
+    all by their numbers. Groups may be numbers or any texts, and their parties live in this process alone."""
+    if all(map(is_party_name, groups)) and len(set(map(fold, groups))) == len(groups):
+        return list(groups)
+    return [f"p{place}" for place in range(len(groups))]
 
 
 def seed_of(random_state: Any) -> int | None:

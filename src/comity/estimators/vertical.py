@@ -16,7 +16,7 @@ from comity.data import Bounded, Classes, Numeric, Records, Schema
 from comity.errors import DataError, StudyError
 from comity.estimators.bounds import columns_told, target_range, targets_told
 from comity.estimators.face import ClassifierFace, Face, RegressorFace
-from comity.estimators.table import indexed
+from comity.estimators.table import indexed, party_names
 from comity.learn.released.classifiers import LinearClassifier
 from comity.learn.released.regressor import LinearRegressor
 from comity.privacy.ledger import Ledger
@@ -84,6 +84,8 @@ class _ByColumns(Face):
             order = list(dict.fromkeys(names))
             if len(order) < 2:
                 raise DataError("groups must name two parties or more: one party needs nobody else's columns")
+            called = dict(zip(order, party_names(order)))
+            names, order = [called[name] for name in names], list(called.values())
         held = {party: [f"x{at}" for at, name in enumerate(names) if name == party] for party in order}
         held[order[0]].append(_TARGET)
         return {party: tuple(columns) for party, columns in held.items()}
