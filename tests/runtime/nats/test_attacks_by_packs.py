@@ -154,6 +154,22 @@ def test_a_study_with_another_key_of_a_pinned_party_is_refused(row: Any, inbox: 
         assert "ok" in inbox.ask("run.ready[0]")
 
 
+@attack(
+    "a party whose name only looks like a pinned one, with a key of the coordinator's own",
+    by=INBOX,
+    told="name",
+    sees="the name of a party has 1 to 32 characters",
+)
+def test_a_name_that_looks_like_a_pinned_one_is_refused(row: Any, inbox: Any) -> None:
+    more = f"\n[pinned.south]\n{keys_table(inbox.sites.identity('south'))}\n"
+    with inbox.site_file("north", more=more):
+        for name in ("sou\u200bth", "s\u03bfuth", "south "):
+            files = dict(files_of(inbox))
+            text = files["study.toml"].decode().replace("[parties.south.keys]", f'[parties."{name}".keys]')
+            files["study.toml"] = text.encode()
+            assert inbox.submit(forged(inbox, files))["refused"] == row.told and inbox.sees(row.sees)
+
+
 def swapped(attacked: Any, party: Any) -> Any:
     study = attacked.sites.study(at="packed")
     text = (study.folder / "study.toml").read_text()
