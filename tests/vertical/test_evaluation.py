@@ -14,7 +14,8 @@ from comity.federation.declaring.evaluation import divided
 from comity.privacy.loss import Approx, Pure
 from comity.privacy.unit import Neighbours, Unit
 from comity.protocols.vertical import GradientRegression, VerticalRegression
-from comity.protocols.vertical.evaluation import L1, L2, SQUARES, ErrorsByColumns, Parts
+from comity.protocols.vertical.error_moments import Moments, accuracy_of, consistent_moments
+from comity.protocols.vertical.evaluation import L1, L2, REACH, SQUARES, ErrorsByColumns, Parts
 from comity.runtime.records.encodings import encoded
 from comity.runtime.simulation.simulate import simulate
 from tests.evaluation.consortia import of_vertical
@@ -62,6 +63,75 @@ def test_the_bound_is_that_of_the_square() -> None:
     steps = found[:, None] - found[None]
     assert 0.7 * L2 < np.sqrt((steps**2).sum(-1)).max() <= L2
     assert 0.8 * L1 < np.abs(steps).sum(-1).max() <= L1
+
+
+@pytest.mark.parametrize("largest", [1e300, 1.7e308])
+def test_weights_of_any_size_leave_limits_that_are_numbers(largest: float) -> None:
+    """A finite model whose sums are not finite: a part was cut down to 0 times infinity."""
+    layout = method(3, linear=False).layout
+    coef = np.zeros(layout.encoding.width)
+    coef[0], coef[-1] = largest, -largest
+    for weights in (coef, np.full(layout.encoding.width, largest)):
+        parts = Parts(layout, weights)
+        limits = np.array(list(parts.limits.values()))
+        assert np.isfinite(limits).all() and (limits >= 0).all() and limits.sum() <= REACH * (1 + 1e-9)
+        assert 1 < parts.scale <= 1 + REACH * (1 + 1e-9)
+
+
+def moments_of(t: np.ndarray, g: np.ndarray) -> np.ndarray:
+    e = t - g
+    return np.array([e.mean(), t.mean(), (e * e).mean(), (e * t).mean(), (t * t).mean()])
+
+
+UNITS = np.array([3.0, 1.0, 3.0, 3.0, 1.0])
+
+
+def test_moments_of_rows_are_left_as_they_are_and_others_become_some() -> None:
+    generator = np.random.default_rng(2)
+    for two_classes in (True, False):
+        for _ in range(10):
+            t = np.where(generator.uniform(size=200) < 0.4, 1.0, -1.0) if two_classes else generator.uniform(-1, 1, 200)
+            g = np.clip(0.6 * t + 0.5 * generator.normal(size=200), -2, 2)
+            exact = moments_of(t, g)
+            same = consistent_moments(exact, UNITS, most=2.0, two_classes=two_classes)
+            assert np.abs(np.array([same.e, same.t, same.ee, same.et, same.tt]) - exact).max() < 2e-3
+            noisy = exact + 0.5 * UNITS * generator.normal(size=5)
+            found = consistent_moments(noisy, UNITS, most=2.0, two_classes=two_classes)
+            assert found.ee >= found.e**2 - 1e-6 and found.tt - found.t**2 >= -1e-6
+            assert (found.et - found.e * found.t) ** 2 <= (found.ee - found.e**2) * (found.tt - found.t**2) + 1e-3
+            assert not two_classes or found.tt == pytest.approx(1.0, abs=1e-4)
+
+
+def test_the_accuracy_that_moments_allow_holds_that_of_the_rows() -> None:
+    """Brute force over rows of any shape, and the two inequalities at the lower end: Cantelli's and Markov's."""
+    generator = np.random.default_rng(3)
+    for kind in (0, 1, 2) * 6:
+        t = np.where(generator.uniform(size=300) < generator.uniform(), 1.0, -1.0)
+        shapes = (
+            generator.choice([-2.0, 0.1, 2.0], size=300),
+            0.8 * t + 0.7 * generator.normal(size=300),
+            t * generator.exponential(0.5, 300) - 0.2,
+        )
+        g = np.clip(shapes[kind], -2, 2)
+        exact, right = moments_of(t, g), float(((g > 0) == (t > 0)).mean())
+        found = accuracy_of(exact, np.full(5, 1e-3), Moments.of(exact), most=2.0)
+        assert found.low <= right <= found.high and found.low <= found.value <= found.high
+        margin, square = float((t * g).mean()), float((g * g).mean())
+        if margin > 0.05:
+            assert found.low >= margin**2 / square - 0.05
+        # An answer that is wrong is off by 1 at least.
+        assert 1 - found.low <= exact[2] + 0.01
+
+
+def test_a_classifier_s_evaluation_says_how_many_answers_are_right() -> None:
+    made, truth = of_vertical(1, linear=False)
+    found = made.evaluation
+    assert found is not None and list(found.figures) == ["accuracy", "squared error", "R²"]
+    accuracy = found["accuracy"]
+    assert accuracy.told and 0 < accuracy.low <= truth["accuracy"] <= accuracy.high
+    assert abs(accuracy.value - truth["accuracy"]) < 0.1
+    assert 1 - accuracy.value <= 4 * found["squared error"].value + 1e-6
+    assert "inf" not in " ".join(map(str, found.figures.values()))
 
 
 @pytest.mark.parametrize("products", ["dealer", "rlwe"])

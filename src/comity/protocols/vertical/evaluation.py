@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, sqrt
+from math import hypot, inf, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,12 +32,22 @@ from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Con
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array, Count
 from comity.federation.declaring.protection import Disclosed, Public, Summed
-from comity.federation.evaluation.figures import Figure, Figures, Noisy, ratio, scaled, share
+from comity.federation.evaluation.figures import (
+    Z_LAPLACE,
+    Figure,
+    Figures,
+    Noisy,
+    estimated,
+    ratio,
+    scaled,
+    share,
+)
 from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
 from comity.federation.owner.site import Site
 from comity.federation.part import EVALUATION, Part
 from comity.federation.protocol import step
 from comity.federation.subprotocols.product import Products
+from comity.protocols.vertical.error_moments import accuracy_of, consistent_moments
 from comity.protocols.vertical.layout import PLACES, Layout, scaled_target
 from comity.protocols.vertical.protocol import VerticalRegression
 
@@ -49,6 +59,10 @@ SQUARES = 3
 """Weight of Σe², which most figures rest on."""
 L2, L1 = 4.0, 22 / 3
 _ENTRIES = 5
+_LARGEST = 1e100
+_LITTLE = 1e-12
+Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
+"""98.75 %, in standard deviations, so that four intervals hold at once in 95 %."""
 _MODEL = "score.model"
 _OWN = "score.own"
 
@@ -86,9 +100,10 @@ class Parts:
         for party in self.layout.parties:
             groups, weights, total = self.layout.encoding_of(party).bounds.groups, self.weights[party], 0.0
             for group in groups:
-                own = np.abs(weights[group.start : group.stop])
+                # So large that it is cut down anyway, and small enough that sums are finite.
+                own = np.minimum(np.abs(weights[group.start : group.stop]), _LARGEST)
                 total += float(own.max() if group.one_hot else own.sum()) if len(own) else 0.0
-            most[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
+            most[party] = total + (min(abs(self.offset), _LARGEST) if party == self.layout.label_at else 0.0)
         together = sum(most.values())
         kept = min(1.0, REACH / together) if together > 0 else 1.0
         return {party: kept * one for party, one in most.items()}
@@ -270,7 +285,8 @@ class ErrorsByColumns(Measuring):
     # What the sums say.
 
     def figures(self, released: Mapping[str, Any], who: Consortium) -> Figures | None:
-        """Mean squared error (Brier score of two classes), R² and slope, each with its interval.
+        """Of two classes: accuracy, squared error (Brier score) and R². Of a number: mean squared error, R² and slope.
+        Each with its interval; estimates are of the nearest moments that rows can have (`error_moments`).
 
         Chance: a mean of values in an interval varies by at most Bhatia and Davis' bound; a central moment by its own
         noise, that of the means, and the largest square of one factor times the mean square of the other.
@@ -279,10 +295,12 @@ class ErrorsByColumns(Measuring):
             return None
         layout, quality = self.quadratic.layout, np.asarray(released[QUALITY], np.float64)
         rows, scale = float(quality[-1]), Parts(layout, np.asarray(released[MODEL], np.float64)).scale
-        e, t, ee, et, tt = (float(value) for value in quality[:_ENTRIES])
+        two_classes, units = bool(layout.classes), _units(scale)
+        found = np.array(quality[:_ENTRIES])
+        e, t, ee, et, tt = (float(value) for value in found)
         noise = self.sums(who).opened_deviation(who, who.size) / rows
-        of_e, of_t, of_ee, of_et, of_tt = (float(unit) * noise for unit in _units(scale))
-        if layout.classes:
+        of_e, of_t, of_ee, of_et, of_tt = (float(unit) * noise for unit in units)
+        if two_classes:
             tt, of_tt = 1.0, 0.0
         z, span = self.z(who), scale**2
         mean = scaled(share(Noisy(ee * rows / span, of_ee * rows / span), Noisy(rows, 0.0), z), span)
@@ -292,28 +310,49 @@ class ErrorsByColumns(Measuring):
         d_t = hypot(of_tt, 2 * t * of_t, far_t * sqrt(var_t / rows))
         d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
         d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
-        unexplained = ratio(Noisy(ee, error), Noisy(var_t, d_t), z)
-        # The prediction is t − e: its covariance with t, and its variance.
-        slope = ratio(
-            Noisy(var_t - cov, hypot(d_t, d_et)), Noisy(var_t - 2 * cov + var_e, hypot(d_t, 2 * d_et, d_e)), z
-        )
+        left = ratio(Noisy(ee, error), Noisy(var_t, d_t), z)
+        explained = Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low))
+        true = consistent_moments(found, units, most=scale - 1, two_classes=two_classes)
+        varied = true.tt - true.t**2
         name, factor, note = self._named()
         figures = {
-            name: scaled(mean, factor),
-            "R²": Figure(1 - unexplained.value, 1 - unexplained.high, min(1.0, 1 - unexplained.low)),
-            "slope": slope,
+            name: scaled(estimated(mean, true.ee, (0.0, span)), factor),
+            "R²": estimated(explained, 1 - true.ee / varied if varied > _LITTLE else 0.0, (-inf, 1.0)),
         }
+        if two_classes:
+            spread = self._wide(who) * np.hypot(units * noise, _by_chance(found, scale, rows))
+            figures = {"accuracy": accuracy_of(found, spread, true, most=scale - 1), **figures}
+        else:
+            # The prediction is t − e: its covariance with t, and its variance.
+            slope = ratio(
+                Noisy(var_t - cov, hypot(d_t, d_et)), Noisy(var_t - 2 * cov + var_e, hypot(d_t, 2 * d_et, d_e)), z
+            )
+            together = true.et - true.e * true.t
+            guesses = varied - 2 * together + true.ee - true.e**2
+            figures["slope"] = estimated(slope, (varied - together) / guesses if guesses > _LITTLE else 0.0)
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
+
+    def _wide(self, who: Consortium) -> float:
+        """Deviations within which all four moments lie 19 times out of 20, Laplace noise having the heavier tails."""
+        return Z_OF_FOUR_LAPLACE if self.z(who) == Z_LAPLACE else Z_OF_FOUR_GAUSSIAN
 
     def _named(self) -> tuple[str, float, str]:
         """What the mean of e² is called, what it is in units of the target, and what to know about it."""
         target = self.quadratic.layout.schema.target
         if not isinstance(target, Bounded):
             note = (
-                "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted"
+                "squared error (Brier score) and R² are of the probability ½ + score/4, to which the model was fitted; "
+                "accuracy lies where these moments allow it, estimated as if margins were normal"
             )
             return "squared error", 0.25, note
         return "mean squared error", ((target.high - target.low) / 2) ** 2, "predictions count within twice the bounds"
+
+
+def _by_chance(found: Floats, scale: float, rows: float) -> Floats:
+    """Deviations of means of so many rows, at most (Bhatia and Davis), for values in their ranges."""
+    e, t, ee, et, tt = (float(value) for value in found)
+    products = [(scale - e) * (scale + e), 1 - t * t, ee * (scale**2 - ee), (scale - et) * (scale + et), tt * (1 - tt)]
+    return np.sqrt(np.maximum(products, 0.0) / rows)
 
 
 def _units(scale: float) -> Floats:
