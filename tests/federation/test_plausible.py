@@ -18,7 +18,7 @@ from comity.federation.declaring.forms import Array
 from comity.federation.declaring.noise_tail import NoiseTail
 from comity.federation.declaring.plausible import require_plausible
 from comity.federation.declaring.protection import Entrusted, Noised, Summed
-from comity.federation.declaring.ranges import Weights
+from comity.federation.declaring.ranges import Range, Weights
 from comity.federation.declaring.release import Release
 from comity.federation.messages.codec import decode
 from comity.privacy.accounting import gaussian_budget
@@ -209,6 +209,23 @@ def test_a_lie_beyond_the_bounds_ends_the_run_for_all_and_nothing_is_made_of_it(
     resumed.journal = parties.journal
     with pytest.raises(Refused, match=r"run-1 was abandoned: mean: the opened sum lies outside"):
         run(resumed)
+
+
+def test_what_a_method_knows_beyond_the_bound_ends_a_run_too() -> None:
+    who = consortium()
+    parties, hosts = setup(who=who)
+    total = np.array([17.0])
+    parties.require("mean", 5, [Range("the answer", total, 17.0, 17.0)])
+
+    def coordinate(asked: Any) -> Any:
+        asked.sum(asked.protocol.average)
+        asked.require("mean", 5, [Range("the answer", total, 1e9, 1e9 + 1)])
+
+    object.__setattr__(parties.protocol, "coordinate", coordinate)
+    with pytest.raises(Implausible, match="the answer is expected from 1e"):
+        run(parties)
+    assert parties.journal.made("run-1", ABANDONED)["code"] == "implausible"
+    assert all(one.store.runs_open() == [] for one in hosts.values())
 
 
 def _hundredfold(agreed: Any) -> Any:

@@ -22,6 +22,7 @@ from comity.federation.declaring.bounds import EntrySum, RecordSum
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Release
 from comity.federation.declaring.forms import Array
+from comity.federation.declaring.moment_ranges import moment_ranges
 from comity.federation.declaring.protection import Summed
 from comity.federation.declaring.ranges import Range
 from comity.learn.fitting.quadratic import allowed, bias, covariance, solve, solve_where_clear, spectral_norm
@@ -31,7 +32,6 @@ from comity.privacy.loss import Pure
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.privacy.unit import Neighbours
-from comity.protocols.moment_ranges import moment_ranges
 
 Floats = NDArray[np.float64]
 

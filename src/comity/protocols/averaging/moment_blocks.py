@@ -23,9 +23,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.federation.declaring.moment_ranges import moment_ranges
 from comity.federation.declaring.ranges import Range, Weights
 from comity.learn.fitting.record_sum import from_upper_triangle, upper_triangle
-from comity.protocols.moment_ranges import moment_ranges
 
 Floats = NDArray[np.float64]
 Blocks = tuple[slice, ...]

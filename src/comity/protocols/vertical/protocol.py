@@ -30,6 +30,7 @@ from comity.federation.declaring.bounds import Opened
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.forms import Array
+from comity.federation.declaring.moment_ranges import moment_ranges
 from comity.federation.declaring.protection import Derived, Summed
 from comity.federation.declaring.ranges import Range
 from comity.federation.owner.site import Site
@@ -41,7 +42,6 @@ from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.laplace import Laplace
 from comity.protocols.by_columns import rows
 from comity.protocols.by_columns.terms import Way, adversary
-from comity.protocols.moment_ranges import moment_ranges
 from comity.protocols.vertical import terms
 from comity.protocols.vertical.blocks import LARGEST_WEIGHT, Blocks
 from comity.protocols.vertical.budgets import party_losses, shown_up

@@ -14,8 +14,7 @@ from comity.privacy.loss import Approx, Loss, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import moment_blocks
-
-from .default_consortium import consortium, made, protocol
+from tests.averaging.default_consortium import consortium, made, protocol
 
 
 def drawn(release: Any, who: Any, value: np.ndarray, parties: int, seed: int) -> np.ndarray:
