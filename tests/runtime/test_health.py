@@ -141,6 +141,14 @@ def test_keys_that_others_read_that_are_not_there_or_not_the_pinned_ones(site: P
     assert "pins another key of north" in only(site, "keys")
 
 
+@pytest.mark.parametrize("name", ["north.ledger", "north.ledger-wal", "studies"])
+def test_a_ledger_that_was_put_back_with_a_wider_mode_is_named(site: Path, name: str) -> None:
+    path = site.with_name(name)
+    path.touch(mode=0o600)
+    path.chmod(0o740)
+    assert f"{path}: others can read it; run: chmod" in only(site, "modes", "warning")
+
+
 def test_a_certificate_of_another_key_name_or_authority(site: Path, members: Loopback, tmp_path: Path) -> None:
     relay = site.with_name("relay")
     shutil.copy(members.relay_folder("south") / "certificate.pem", relay / "certificate.pem")
@@ -217,6 +225,7 @@ def test_a_ledger_that_is_gone_damaged_or_older_than_what_was_seen(site: Path, t
     for suffix in ("", "-wal", "-shm"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     assert "north.ledger" in only(site, "ledger")
+    path.touch(mode=0o600)
     path.write_bytes(b"no ledger at all" * 100)
     assert "north.ledger" in only(site, "ledger")
 

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.errors import DataError
+from comity.files import make_file
 
 MOST_BYTES: Final = 1 << 28
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """As `np.savez` does, which takes names as keywords and has some of its own."""
+    make_file(path)
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -19,6 +19,7 @@ from comity.artefacts.section import Section
 from comity.artefacts.writing import write_text
 from comity.data.nearest import did_you_mean
 from comity.errors import DataError
+from comity.files import make_folder, narrow
 
 PAGE: Final = "artefact.json"
 _FORMAT: Final = "comity-artefact-1"
@@ -95,13 +96,14 @@ def save_artefact(artefact: Artefact, folder: Path) -> None:
         raise ValueError(f"{type(artefact).__name__}: the kind {artefact.kind!r} is not registered")
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    make_folder(fresh)
     try:
         artefact.save(fresh)
+        narrow(fresh)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     (folder / PAGE).unlink(missing_ok=True)
     made = sorted(path.name for path in fresh.iterdir())
     for path in folder.iterdir():

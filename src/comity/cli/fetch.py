@@ -154,9 +154,10 @@ def _check_study(source: Path, files: Mapping[str, bytes], expected: Submission)
 
 def _new(folder: Path) -> Path:
     from comity.errors import BadInput
+    from comity.files import make_folder
 
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder, exist_ok=False)
     except FileExistsError:
         raise BadInput(
             f"{folder}: is there already, and nothing is overwritten; choose another --to", key="to"

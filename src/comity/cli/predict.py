@@ -96,12 +96,14 @@ def predict(
 def _show(predicted: pd.DataFrame, to: Path | None, *, as_json: bool) -> None:
     from comity.artefacts.csv_cells import escape_frame
     from comity.errors import BadInput
+    from comity.files import make_file
 
     if to is None:
         text = escape_frame(predicted).to_csv(index=False, float_format="%.6f").rstrip("\n")
         show(text, predicted.to_dict("records"), as_json=as_json)
         return
     try:
+        make_file(to)
         if to.suffix == ".csv":
             escape_frame(predicted).to_csv(to, index=False)
         else:

@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from comity._version import __version__
 from comity.errors import Refused, StudyError
+from comity.files import make_folder as make_private_folder
+from comity.files import open_private
 
 _FORMAT = "comity-run-2"
 
@@ -42,12 +45,12 @@ def make_folder(out: Path) -> Path:
     Nobody else may look into it: beside the released model it holds the journal and the sites' ledgers and log.
     """
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        make_private_folder(out)
         day = f"{datetime.now(UTC):%Y-%m-%d}"
         for number in count(1):
             try:
                 folder = out / f"{day}-{number}"
-                folder.mkdir(mode=0o700)
+                make_private_folder(folder, exist_ok=False)
                 return folder
             except FileExistsError:
                 continue
@@ -108,10 +111,15 @@ def find_folder(named: Path, out: Path) -> Path:
     raise StudyError(f"{named}: there is no such run folder, nor {out / named}; name one, as in runs/2026-11-15-1")
 
 
+class _PrivateLog(logging.FileHandler):
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(os.fdopen(open_private(self.baseFilename, os.O_WRONLY | os.O_APPEND), "ab"), "utf-8")
+
+
 @contextmanager
 def site_log(folder: Path) -> Iterator[None]:
     """What the simulated sites log goes to `sites.log`, which is made when there is something to say."""
-    handler = logging.FileHandler(folder / "sites.log", encoding="utf-8", delay=True)
+    handler = _PrivateLog(folder / "sites.log", encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger = logging.getLogger("comity")
     logger.addHandler(handler)
@@ -124,7 +132,7 @@ def site_log(folder: Path) -> Iterator[None]:
 
 def _write(path: Path, text: str) -> None:
     fresh = path.with_suffix(path.suffix + ".new")
-    with fresh.open("w", encoding="utf-8") as file:
+    with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

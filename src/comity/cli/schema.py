@@ -96,6 +96,7 @@ def draft(
     """
     from comity.data import draft as drafted
     from comity.errors import BadInput
+    from comity.files import write_new
 
     reading = Reading(table, query, password_file, separator, decimal, encoding)
     text = drafted(reading.open(data).read(), target=target, identifier=identifier, where=data)
@@ -108,8 +109,7 @@ def draft(
         show(text, {"schema": text}, as_json=as_json)
         return
     try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_new(out, text)
     except OSError as error:
         raise BadInput(f"{out}: the schema can't be written ({error.strerror}); choose another --out") from error
     show(f"{out}: a draft to be corrected", {"schema": text, "path": str(out)}, as_json=as_json)

@@ -65,6 +65,7 @@ def init(
     Example: comity site init --party north --dataset patients --data patients.parquet --epsilon 3 --protocols vertical
     """
     from comity.errors import BadInput
+    from comity.files import write_new
     from comity.runtime.site.site_file import SiteFile
 
     if site.exists():
@@ -99,9 +100,7 @@ def init(
     text = site_text(written)
     _try_out(text, site)
     public = _make(home / written["ledger"], home / written["keys"], dataset, epsilon, delta, unit, neighbours)
-    with site.open("x", encoding="utf-8") as file:
-        file.write(text)
-    site.chmod(0o600)
+    write_new(site, text)
     SiteFile.load(site).owner()
     lines = [
         *(f"warning: {sentence}" for sentence in findings),

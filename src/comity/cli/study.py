@@ -33,6 +33,7 @@ def pack(
     """
     from comity.crypto.sealing import key_file
     from comity.errors import BadInput
+    from comity.files import write_new
     from comity.runtime.site.pack import pack as packed
     from comity.runtime.study.study import Study
 
@@ -41,8 +42,7 @@ def pack(
     raw = packed(loaded, key_file.load(keys))
     path = out or Path(f"{loaded.name.replace(' ', '-')}-{loaded.hash[:12]}.study")
     try:
-        with path.open("xb") as file:
-            file.write(raw)
+        write_new(path, raw)
     except OSError as error:
         raise BadInput(f"{path}: the pack can't be written ({error.strerror}); choose another --out") from error
     document = {"path": str(path), "hash": loaded.hash, "bytes": len(raw), "parties": list(loaded.consortium.parties)}

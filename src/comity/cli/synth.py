@@ -96,8 +96,10 @@ def _frame(table: Table) -> pd.DataFrame:
 def _write(frame: pd.DataFrame, to: Path, *, as_json: bool) -> None:
     from comity.artefacts.csv_cells import escape_frame
     from comity.errors import BadInput
+    from comity.files import make_file
 
     try:
+        make_file(to)
         if to.suffix == ".csv":
             escape_frame(frame).to_csv(to, index=False)
         else:

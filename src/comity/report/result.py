@@ -27,6 +27,7 @@ from comity.federation.declaring.protection import Perturbed
 from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.evaluation.figures import Figures
 from comity.federation.plan import Plan, PlanRow
+from comity.files import make_folder
 from comity.privacy.loss import parse_loss
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.privacy.mechanisms.spherical import Spherical
@@ -171,7 +172,7 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write the run's files into `folder`, which is made if it is not there."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for place, artefact in self.artefacts.items():
             save_artefact(artefact, folder / place)
             write_text(folder / place / f"{place.upper()}_CARD.md", card_text(self, artefact))

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comity.errors import Refused
+from comity.files import make_folder, open_private
 from comity.privacy.ledger.chain import is_head
 
 _BLANK = b"\0 \t\r\n"
 UNWITNESSED = "no witness"
 """What a ledger lacks that this machine never saw."""
-_NEW_FILE = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Witness:
         folder = heads_folder()
         try:
             if not os.access(folder, os.W_OK):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_folder(folder)
             writable = os.access(folder, os.W_OK)
         except OSError:
             writable = False
@@ -117,7 +117,7 @@ class Witness:
     def _replace(self, seen: Seen) -> None:
         """Flush the file, rename it, flush the folder: what has the name is whole, also after a power cut."""
         fresh = self._file(".new")
-        with open(os.open(fresh, _NEW_FILE, 0o600), "wb") as file:  # noqa: PTH123
+        with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as file:
             file.write(json.dumps({"count": seen.count, "head": seen.head}).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -131,7 +131,7 @@ class Witness:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         # The lock lies beside the witness, because replacing a file would leave a lock on the old one behind.
-        lock = os.open(self._file(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = open_private(self._file(".lock"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -34,6 +34,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput
+from comity.files import make_folder
 from comity.runtime.nats.subjects import RELAY, checked_name
 
 KEY, REQUEST, CERTIFICATE, AUTHORITY = "key.pem", "request.pem", "certificate.pem", "authority.pem"
@@ -215,7 +216,7 @@ def _new_key(path: Path) -> ec.EllipticCurvePrivateKey:
     key = ec.generate_private_key(ec.SECP256R1())
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise BadInput(f"{path}: there is a key already; choose another folder", code="keys") from None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from comity.files import open_private
 from comity.runtime.nats import consortium
 from comity.runtime.nats.certificates import Authority, install
 from comity.runtime.nats.dialling import Relay
@@ -97,7 +98,7 @@ def processes(commands: Iterable[tuple[list[str], Path]]) -> Iterator[list[subpr
 def started(words: list[str], log: Path) -> subprocess.Popen[bytes]:
     """One process among several on this machine: it computes in one thread, so that they do not wait for each other."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    with log.open("ab") as file:
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
         return subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env={**os.environ, **one}
         )

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Stopped
+from comity.files import OTHERS
 from comity.runtime.nats.configuration import LOG, PID, server_configuration
 from comity.runtime.nats.roster import Roster, changing
 from comity.runtime.nats.server_version import expected_versions, parse_version
@@ -115,7 +116,7 @@ def start(consortium: Path, *, patience: float = 10.0) -> subprocess.Popen[bytes
         raise BadInput(f"{path.with_name(PID)}: a relay of this consortium runs already; end it first", code="server")
     journal = consortium / FOLDER / LOG
     seen = journal.stat().st_size if journal.exists() else 0
-    process = subprocess.Popen([server, "-c", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([server, "-c", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, umask=OTHERS)
     if _wait_for((_READY,), journal, seen, patience, lambda: process.poll() is None) is None:
         process.kill()
         process.wait()

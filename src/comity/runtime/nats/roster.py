@@ -6,7 +6,6 @@ is not admitted any more, since a connection that is open outlives the certifica
 
 from __future__ import annotations
 
-import fcntl
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,20 +16,31 @@ from pathlib import Path
 from types import MappingProxyType
 
 from comity.artefacts.writing import write_text
-from comity.errors import BadInput, Refused
+from comity.errors import BadInput, Refused, Stopped
 from comity.federation.declaring.names import fold
+from comity.files import locked, make_folder
 from comity.runtime.nats.certificates import Issued, user_of
 from comity.runtime.nats.subjects import COORDINATOR, checked_name, checked_party
 
 ROSTER = "roster.toml"
+CHANGE_SECONDS = 30.0
+"""For another process to end its change: a reload that the relay does not take ends sooner."""
 
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
     """One change at a time, also of several processes: none is lost, and whoever asked for a reload sees its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".changing").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    make_folder(folder)
+    path = folder / ".changing"
+
+    def blocked() -> Stopped:
+        return Stopped(
+            f"{path}: another process changes this consortium and has not ended within {CHANGE_SECONDS:.0f} s; end it "
+            "and try again",
+            code="changing",
+        )
+
+    with locked(path, seconds=CHANGE_SECONDS, blocked=blocked):
         yield
 
 

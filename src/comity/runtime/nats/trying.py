@@ -22,6 +22,7 @@ from comity.crypto.sealing import key_file
 from comity.crypto.sealing.sealed import PublicIdentity
 from comity.data import clinic_schema, clinics
 from comity.errors import Stopped
+from comity.files import make_file, write_file
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
@@ -107,14 +108,15 @@ def make(home: Path, names: Sequence[str]) -> Loopback:
                 neighbours=Neighbours.REPLACE,
             )
             visits = pd.concat(clinics(RECORDS // 100, 100, f"consortium try, {name}").values(), ignore_index=True)
+            make_file(folder / "visits.parquet")
             visits.drop(columns=_UNUSED).to_parquet(folder / "visits.parquet", index=False)
             address = loopback.relay_of(name).address
             others = [f"\n[pinned.{other}]\n{_texts(keys)}\n" for other, keys in owners.items() if other != name]
             text = _SITE.format(party=name, address=address, pinned=_texts(asks)) + "".join(others)
-            (folder / "site.toml").write_text(text)
+            write_file(folder / "site.toml", text)
     study = home / COORDINATOR
-    (study / "schema.toml").write_text(replace(clinic_schema("readmitted"), identifier=None).to_toml())
-    (study / "study.toml").write_text(_STUDY.format(records=RECORDS) + "\n\n".join(pinned) + "\n")
+    write_file(study / "schema.toml", replace(clinic_schema("readmitted"), identifier=None).to_toml())
+    write_file(study / "study.toml", _STUDY.format(records=RECORDS) + "\n\n".join(pinned) + "\n")
     return loopback
 
 

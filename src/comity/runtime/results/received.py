@@ -31,6 +31,7 @@ from comity.federation.messages.codec import encode
 from comity.federation.messages.delivered import Received, is_kept
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures, check_vouched
+from comity.files import make_folder
 from comity.runtime.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import check_name
 
@@ -55,7 +56,7 @@ def save_received(
 ) -> None:
     """Write an owner's results. `presented` is what the method makes of them, None where it can make nothing; `kept` is
     what it makes of the owner's own values, by their names; `measured` is what an evaluation found."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     save_released(released_of(found.releases, declaration, who), folder / "released")
     if found.own:
         own = (Released(name, party, party, (), "stays with its owner", "", value) for name, value in found.own.items())

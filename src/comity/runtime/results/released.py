@@ -23,6 +23,7 @@ from comity.artefacts.writing import write_text
 from comity.errors import DataError
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
 from comity.federation.declaring.declaration import Declaration
+from comity.files import make_folder
 from comity.short_repr import short_repr
 
 _FORMAT: Final = "comity-released-1"
@@ -84,7 +85,7 @@ def save_released(released: tuple[Released, ...], folder: Path) -> None:
     """Write into a folder beside it first; `released.json`, which is read first, goes last."""
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    make_folder(fresh)
     arrays: dict[str, NDArray[Any]] = {}
     page = {
         "format": _FORMAT,
@@ -94,7 +95,7 @@ def save_released(released: tuple[Released, ...], folder: Path) -> None:
         ],
     }
     write_arrays(fresh / _ARRAYS, arrays)
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     (fresh / _ARRAYS).replace(folder / _ARRAYS)
     fresh.rmdir()
     write_text(folder / _PAGE, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

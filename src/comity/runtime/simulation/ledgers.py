@@ -11,6 +11,7 @@ from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.payers import delta_of, describe
+from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.account import currency_for, figure
@@ -77,7 +78,7 @@ def in_folder(agreed: Agreed, grant: Grant, delta: float, folder: Path) -> OpenL
 def _in_file(path: Path, party: str, who: Consortium, terms: Granted) -> Ledger:
     """The party's ledger, made under another name first: a run that was killed meanwhile leaves no half-made one."""
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         draft = path.with_suffix(".new")
         for suffix in ("", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)

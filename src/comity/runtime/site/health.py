@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from comity._version import __version__
 from comity.crypto.sealing import key_file
 from comity.errors import ComityError
+from comity.files import is_wider
 from comity.privacy.ledger import Ledger
 from comity.privacy.ledger.witness import frozen_sentence
 from comity.runtime.site.approving import check_records
@@ -60,6 +61,7 @@ def examined(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UT
     yield _keys(site)
     yield from _membership(site, clock())
     yield _disk(site)
+    yield from _modes(site)
     ledger = _ledger(site)
     yield from ledger
     try:
@@ -161,6 +163,15 @@ def _disk(site: SiteFile) -> Finding:
     if free < LEAST_ROOM:
         return Finding("disk", "failure", f"{sentence}; runs stop where nothing can be written: make room")
     return Finding("disk", "warning" if free < ROOM else "ok", sentence + ("; make room" if free < ROOM else ""))
+
+
+def _modes(site: SiteFile) -> Iterator[Finding]:
+    """What others may read of what is the owner's alone: a copy that was put back has whatever mode the copy had."""
+    ledger = [site.ledger.with_name(site.ledger.name + suffix) for suffix in ("", "-wal", "-shm")]
+    folders = [site.home / name for name in ("studies", "results")]
+    for path, mode in [*((one, "600") for one in ledger), *((one, "700") for one in folders)]:
+        if is_wider(path):
+            yield Finding("modes", "warning", f"{path}: others can read it; run: chmod {mode} {path}")
 
 
 def _ledger(site: SiteFile) -> list[Finding]:

@@ -26,6 +26,7 @@ from comity.artefacts.writing import write_text
 from comity.errors import BadInput, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
+from comity.files import make_folder
 from comity.runtime.site.pack import STUDY, require_no_more, unpack, write_files
 from comity.runtime.study.study import Study
 
@@ -166,10 +167,10 @@ class Inbox:
 
     @contextmanager
     def _new_folder(self) -> Iterator[Path]:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.folder)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
         try:
-            (fresh / "study").mkdir()
+            make_folder(fresh / "study")
             yield fresh
         finally:
             shutil.rmtree(fresh, ignore_errors=True)

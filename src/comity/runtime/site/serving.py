@@ -6,13 +6,12 @@ calls a host.
 
 from __future__ import annotations
 
-import fcntl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from comity.errors import BadInput, StudyError
+from comity.files import locked
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.site_file import SiteFile
 
@@ -29,18 +28,12 @@ class Endpoint(Protocol):
 def alone(site: SiteFile, *, patience: float = 5.0) -> Iterator[None]:
     """Be the only process that answers for a ledger; refused while another one does. Steps of one run take turns within
     a process; between two processes they would not. The system releases the lock however a process ends."""
-    path, end = site.ledger.with_name(f"{site.ledger.name}.serving"), time.monotonic() + patience
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    raise BadInput(
-                        f"{path}: another process serves with this ledger; end it first", code="serving", key="ledger"
-                    ) from None
-                time.sleep(0.1)
+    path = site.ledger.with_name(f"{site.ledger.name}.serving")
+
+    def blocked() -> BadInput:
+        return BadInput(f"{path}: another process serves with this ledger; end it first", code="serving", key="ledger")
+
+    with locked(path, seconds=patience, blocked=blocked):
         yield
 
 

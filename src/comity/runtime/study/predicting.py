@@ -19,6 +19,7 @@ from pydantic import Field
 
 from comity.artefacts.writing import write_text
 from comity.errors import StudyError
+from comity.files import write_file
 from comity.runtime.study.public_files import confined
 from comity.runtime.study.tables import Table
 
@@ -122,10 +123,8 @@ def write_prediction(study: Study, *, run: str, coef: Floats, records: int, rece
             kept.append(line)
     table = ["[prediction]", f'of = "{study.hash}"', f"run = {json.dumps(run)}", f'weights = "{WEIGHTS}"']
     table += [f"records = {records}", *([] if receiver is None else [f"receiver = {json.dumps(receiver)}"])]
-    folder.mkdir(parents=True, exist_ok=True)
     for name in study.files.values():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes((study.folder / name).read_bytes())
+        write_file(folder / name, (study.folder / name).read_bytes())
     write_text(folder / WEIGHTS, weights_text(coef))
     path = folder / "study.toml"
     write_text(path, "\n".join([*kept, "", *table]).strip() + "\n")

@@ -22,6 +22,7 @@ from comity.artefacts.section import Grid, Section
 from comity.crypto.products.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
+from comity.files import write_file
 from comity.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -157,8 +158,7 @@ def save_share(share: Share, path: Path) -> None:
         "encoding": _options(terms),
         "words": [f"{word:016x}" for word in share.words.tolist()],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_share(path: Path) -> Share:
