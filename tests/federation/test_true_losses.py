@@ -26,7 +26,7 @@ from tests.softlabel.consortia import protocol as softlabel
 from tests.summary.auctions import published as summary
 from tests.summary.consortia import consortium as summary_parties
 from tests.synthetic.test_published_protocol import TOY, small, terms
-from tests.vertical.test_published import consortium as vertical_parties
+from tests.vertical.consortia import consortium as vertical_parties
 from tests.vertical.test_published import method as vertical
 from tests.vertical.test_study import PUBLISHED, study
 
