@@ -19,6 +19,7 @@ from comity.runtime.results.received import load_received
 from comity.runtime.simulation.run import run_study
 from comity.runtime.site.runs import runs_of
 from comity.runtime.site.site_file import SiteFile
+from comity.runtime.study.study import Study
 from tests.deploy.deployment import Deployment, deployed
 from tests.deploy.methods import METHODS, RECORDS
 from tests.runtime.nats.relays import needs_server
@@ -140,3 +141,26 @@ def deviation(declared: Declaration, name: str, who: Consortium) -> float:
     scale = release.scale(who)
     contributors = len(who.among(release.source)) if release.source in who.roles else who.size
     return release.deviation(scale) * scale.grid * sqrt(contributors / release.parts(who))
+
+
+def test_the_published_vertical_method_is_refused_by_a_site_and_nothing_is_spent(
+    noisy: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It runs between simulated sites alone: every party would read exact sums of the others' columns."""
+    noisy.study("vertical-dealer", EPSILON)
+    file = noisy.folder("vertical-dealer") / "study.toml"
+    text = file.read_text().replace('products = "dealer"\nrounds = 2', 'variant = "published"')
+    file.write_text(text.replace("delta = 1e-06\n", "").replace('name = "vertical-dealer"', 'name = "published"'))
+    study, pack = Study.load(file), noisy.folder("vertical-dealer") / "published.study"
+    assert study.protocol.variant == "published"
+    assert noisy.comity("study", "pack", file, *noisy._keys(), "--out", pack) == 0
+    for party in METHODS["vertical-dealer"].parties:
+        at = ("--site", noisy.site(party))
+        assert noisy.comity("site", "receive", pack, *at) == 0
+        capsys.readouterr()
+        assert noisy.comity("site", "approve", study.hash[:12], "--dataset", "vertical-dealer", "--yes", *at) != 0
+        assert "not private as claimed: each pair of parties opens the exact sums" in " ".join(
+            capsys.readouterr().err.split()
+        )
+        ledger = SiteFile.load(noisy.site(party)).owner().ledger
+        assert [run for run in runs_of(ledger) if run.is_of(study.hash)] == []
