@@ -16,7 +16,8 @@ rounded: the curve comes out within `Curve.rounding`, whatever the mask.
 
 Adversary: semi-honest; a coalition of all parties but one, without the dealer. Assumption: AES-128 in counter mode is a
 pseudorandom generator. A party learns A, which is uniform to it. The dealer learns nothing as long as it sees neither
-A (its shares travel sealed among the parties) nor a share of the result; together with one party it sees z.
+A (its shares travel sealed among the parties) nor a share of the result; together with one party it sees z. The bound
+`Curve.largest` holds for waves that were dealt as `deal_waves` does: shares of other words can't be told from these.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ Adversary: semi-honest; a coalition of parties without the dealer. Assumption: A
 pseudorandom generator. A party learns the other parties' D_j, which are uniform to it, and the number of rows.
 The dealer learns nothing as long as it sees neither a D_i (they travel sealed among the parties) nor a share: it knows
 every U and W, so that a single share gives it U_iᵀ X_j or X_iᵀ U_j in clear, whatever noise was added. A share is
-opened only inside a secure sum. A dealer that works together with one party sees all that its peers hold.
+opened only inside a secure sum. A dealer that works together with one party sees all that its peers hold. A dealer that
+deals false words adds to the product what it likes, times D_j at that: no party can tell, and no bound on the product
+holds.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Persons          the coin of the identifier, under either relation: a person's r
 By columns       every owner must set the same rows aside: the key is public then (the study's hash). It decides by
                  position, or where rows are aligned by identifier, which the guarantee of such a study holds fixed.
 
-A key is as good as coins that do not depend on the records: HMAC-SHA-256 of positions or identifiers under a key that
-is fresh for each run and site (proof.md, 1).
+A key is as good as coins that do not depend on the records: AES in counter mode at a position, HMAC-SHA-256 of an
+identifier, under keys derived from one that is fresh for each run and site (proof.md, 1).
 """
 
 from __future__ import annotations

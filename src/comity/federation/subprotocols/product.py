@@ -7,7 +7,7 @@
               absorb     it multiplies what the others sealed to it, and masks the next rows: `STRETCH` at a time
 
 Adversary    rlwe: semi-honest parties, each with everybody else and the coordinator on its side. dealer: a coordinator
-             that works with no party.
+             that works with no party and deals correctly: false words would move the shared products at will.
 Learned      nothing but the number of rows. A protocol that mounts this calls `shares` in a step that contributes
              them to a release declared as `Opened`: noise is added on shares, and the secure sum opens the total alone.
              A share never goes to the coordinator by itself; the dealer would read a product off it.

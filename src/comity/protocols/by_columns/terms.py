@@ -51,9 +51,13 @@ def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], who: Consor
         )
 
 
-def adversary(method: MatchesAndMultiplies, who: Consortium, released: str) -> str:
+def adversary(method: MatchesAndMultiplies, who: Consortium, released: str | None, also: str = "") -> str:
     """Whom the noise, the products and the alignment hold against, all at once. `released` names what a coordinator
-    keeps to itself where no party may read it."""
+    keeps to itself where no party may read it; None where every party reads it. `also` names who else is held against.
+
+    A dealer must be honest for more than secrecy. Dealt words enter what is opened, and no party can tell what they add
+    up to: a dealer that deals false ones moves the opened sums as far as it likes, by a record too.
+    """
     if method.products == "dealer" or method.alignment == "keyed":
         # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
         does = " and ".join(
@@ -62,7 +66,10 @@ def adversary(method: MatchesAndMultiplies, who: Consortium, released: str) -> s
             if holds
         )
         alone = f"an honest-but-curious coordinator that works with no party (it {does})"
-        return alone + (f", and up to {who.colluders} of {who.size} parties together" if who.colluders else "")
+        alone += f", and up to {who.colluders} of {who.size} parties together" if who.colluders else ""
+        assumed = "; the sensitivity assumes that the coordinator deals correctly"
+        return alone + also + (assumed if method.products == "dealer" else "")
     if not who.colluders:
-        return f"an honest-but-curious coordinator alone, who keeps {released} to itself"
-    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties"
+        kept = f", who keeps {released} to itself" if released else ""
+        return f"an honest-but-curious coordinator alone{kept}{also}"
+    return f"an honest-but-curious coordinator with up to {who.colluders} of {who.size} parties{also}"

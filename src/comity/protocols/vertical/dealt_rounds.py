@@ -5,13 +5,14 @@
     respond    it has its share of the curve there, the label's holder less its labels; masked, sealed to the others
     (share)    its share of Σ u_i (s(z_i) − y_i + ½), for a release that adds noise on shares
 
-Adversary    a coordinator that works with no party (it deals), and any parties but one together.
+Adversary    a coordinator that works with no party and deals as agreed on, and any parties but one together.
 Learned      parties: the weights of every round, how to whiten, and words that are uniform to them. Coordinator:
              nothing here; what a protocol opens is declared there.
 Assumes      AES in counter mode as a generator; what is dealt and what parties send each other is sealed.
 
 One mask, one use: the seeds are journalled before the first ask, a matrix is masked once per run and refused if the
-records changed, and every round has seeds of its own.
+records changed, and every round has seeds of its own: a site refuses a seed that it was dealt before. What shares of
+dealt words add up to, no site can check (proof.md, 12).
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ from comity.protocols.vertical.rounds import MOST_ROUNDS, Rounds
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
+
+_SEEDS = "rounds.seeds"
+"""Digests of the seeds that were dealt to this site in the run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +83,7 @@ class DealtRounds(Rounds):
                 release("masked_scores", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), shown),
                 release("masked_responses", EVERY_PARTY, EVERY_PARTY, Sealed("uniform words"), letter),
             ),
-            adversary="a coordinator without parties",
+            adversary="a coordinator without parties, which deals correctly",
         )
 
     # At a site.
@@ -89,6 +93,7 @@ class DealtRounds(Rounds):
         width = self.widths[site.party]
         if whitening.size != (width + 1) * width:
             raise Malformed("whitening is a matrix over a party's features, with one more row", code="form")
+        self._require_fresh(site, matrix_seed, "matrix_seed")
         site.keep("rounds.matrix_seed", matrix_seed)
         site.keep("rounds.whitening", whitening.reshape(width + 1, width))
         self._send(site, "masked_features", self._masked(site, self._lines(site)).reshape(-1))
@@ -96,6 +101,7 @@ class DealtRounds(Rounds):
     @step(times=MOST_ROUNDS)
     def weigh(self, site: Site, weights: Floats, interval: Floats, round_hand: dict[str, Any]) -> None:
         number = int(site.label)
+        self._require_fresh(site, round_hand["seed"], "round_hand")
         site.keep(f"rounds.hand/{number}", round_hand)
         found = self.scores(self.features(self._columns(site), site.party), site.party, weights, interval)
         share = waves.masked(self._wave_hand(site, number), found)
@@ -128,6 +134,13 @@ class DealtRounds(Rounds):
             matrices[at] = flat.reshape(width, len(opened))
         sums, total = vectors.combination(self._vector_hand(site, number), self._me(site), lines, matrices, opened)
         return np.append(sums, np.uint64(constant_units(self.size)) * total) if self.layout.intercept else sums
+
+    def _require_fresh(self, site: Site, seed: bytes, key: str) -> None:
+        """Refuse a seed that was dealt before: two values under one mask would show their difference."""
+        digest, before = hashlib.sha256(seed).digest(), site.kept(_SEEDS, b"")
+        if digest in (before[at : at + len(digest)] for at in range(0, len(before), len(digest))):
+            raise Refused(f"{key} has a seed that was dealt before; a seed masks one value", code="form", key=key)
+        site.keep(_SEEDS, before + digest)
 
     def _lines(self, site: Site) -> Words:
         """This party's instruments in units of 2^−PLACES, one line per column; the same in every step of a run."""

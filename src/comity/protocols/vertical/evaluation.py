@@ -10,7 +10,8 @@ scaled so that |e| <= 1. In the order of the run:
     evaluate  own sums, shares and noise; opened are Σe, Σt, 3Σe², Σet, Σt², from which every figure follows
 
 Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), and what the products
-             carry. Parts of a score are cut off at public limits, which follow from the model and the schema's bounds.
+             carry; where the coordinator deals, for words that are dealt as agreed on (proof.md, 12). Parts of a score
+             are cut off at public limits, which follow from the model and the schema's bounds.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ class GradientRegression(ColumnRegression):
     """Rounds after the release of `quadratic`. `solver` is gradient, or auto: rounds where they can be made and help,
     and the quadratic alone elsewhere.
 
-    Adversary    with `products="dealer"` a coordinator that works with no party, and up to `colluders` parties
-                 together; with "rlwe" the coordinator with up to `colluders` parties, of three and more with one at
-                 most. At `colluders` = 0 every party by itself.
+    Adversary    with `products="dealer"` a coordinator that works with no party and deals correctly, and up to
+                 `colluders` parties together; with "rlwe" the coordinator with up to `colluders` parties, of three and
+                 more with one at most. At `colluders` = 0 every party by itself.
     Unit         a record, replaced.
     Learned      coordinator: noisy moments and noisy sums of responses. Parties: the weights of every round.
     Sensitivity  `sensitivity.l2_sensitivity` for the moments, `Rounds.bound` for a round: instruments have norm 1 at
@@ -211,9 +211,9 @@ class GradientRegression(ColumnRegression):
         model = Release(
             name="model", source=COORDINATOR, to=EVERYONE, protection=told, form=Array((self.layout.encoding.width,))
         )
-        held = adversary(self.quadratic, who, "the model")
         alone = "" if who.colluders else ", and each party by itself"
-        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=held + alone)
+        held = adversary(self.quadratic, who, None, also=alone)
+        return Declaration((*before, *between, self.gradient(who.loss), model), adversary=held)
 
     def for_moments(self, who: Consortium) -> Consortium:
         """The same terms with the moments' part of the loss alone, and a reader's part of the noise as known."""

@@ -98,7 +98,9 @@ class Rounds(Protocol, ABC):
     @property
     @abstractmethod
     def bound(self) -> Opened:
-        """Of these sums: how far a replaced record moves them, for every message that a coordinator may send."""
+        """Of these sums: how far a replaced record moves them, for all weights, intervals and matrices that a
+        coordinator may send. Where it deals, for words that are dealt as agreed on: they are part of the sums, and no
+        party can tell what they add up to."""
 
     @abstractmethod
     def coordinate_whitening(self, parties: Parties, whitening: Mapping[str, Floats]) -> None:

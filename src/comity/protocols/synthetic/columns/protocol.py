@@ -52,7 +52,8 @@ class SyntheticColumns(ByColumns, CountedData):
     """Weighted counts of every column and pair of columns, across owners by secure products, opened once with noise.
 
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
-                 that colludes with a party learns that party's peers' columns: the coordinator deals.
+                 that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
+                 assumes that it deals correctly.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public, and
                  with an alignment so is who is among them to the owners: nothing could be added or removed unseen.
     Learned      everyone: the noisy counts and the number of rows (at `colluders` = 0: the coordinator alone, because a

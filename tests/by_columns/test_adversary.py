@@ -1,0 +1,30 @@
+"""Whom a study of columns holds against, in words: what it assumes of a dealer, and who reads what is released."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from comity.federation.declaring.consortium import Consortium
+from comity.privacy.loss import Pure
+from comity.protocols.by_columns.terms import adversary
+
+ASSUMED = "the sensitivity assumes that the coordinator deals correctly"
+
+
+@pytest.mark.parametrize("products", ["dealer", "rlwe"])
+@pytest.mark.parametrize("alignment", ["keyed", "none"])
+@pytest.mark.parametrize("colluders", [0, 1])
+@pytest.mark.parametrize("released", ["the model", None])
+def test_the_adversary_in_words(products: str, alignment: str, colluders: int, released: str | None) -> None:
+    who = Consortium(parties=("ash", "birch", "cedar"), loss=Pure(1), colluders=colluders)
+    method: Any = SimpleNamespace(products=products, alignment=alignment)
+    said = adversary(method, who, released, also=", and each party by itself")
+    assert ", and each party by itself" in said and said.startswith("an honest-but-curious coordinator")
+    assert said.endswith(ASSUMED) == (products == "dealer")
+    trusted = products == "dealer" or alignment == "keyed"
+    assert ("works with no party" in said) == trusted
+    assert ("who keeps the model to itself" in said) == (released is not None and not colluders and not trusted)
+    assert ("up to 1 of 3 parties" in said) == bool(colluders)
