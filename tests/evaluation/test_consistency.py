@@ -149,6 +149,7 @@ def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
         assert found.as_json()["figures"][name]["value"] is None
     again = Figures.from_json(json.loads(json.dumps(found.as_json(), allow_nan=False)))
     assert again == found
+    assert all(one.low <= one.value <= one.high for one in again.figures.values())
 
 
 def test_an_interval_comes_before_its_point() -> None:

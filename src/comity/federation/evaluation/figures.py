@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import exp, hypot, inf, isfinite, log1p, nan, sqrt
+from math import exp, hypot, inf, isfinite, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,9 @@ class Figure:
     def from_json(cls, page: Mapping[str, Any]) -> Figure:
         low, high = (_end(page[key], open_) for key, open_ in (("low", -inf), ("high", inf)))
         first, last = page.get("known", (None, None))
-        return cls(_end(page["value"], nan), low, high, (_end(first, -inf), _end(last, inf)))
+        # Nothing was learned where there is no estimate: then any value inside the interval is as good.
+        inside = (low + high) / 2 if isfinite(low) and isfinite(high) else min(max(0.0, low), high)
+        return cls(_end(page["value"], inside), low, high, (_end(first, -inf), _end(last, inf)))
 
 
 def _end(value: float | None, missing: float) -> float:

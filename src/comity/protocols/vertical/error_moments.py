@@ -57,11 +57,8 @@ def rows_of(most: float, two_classes: bool) -> tuple[Floats, NDArray[np.bool_]]:
 def consistent_moments(found: Floats, units: Floats, *, most: float, two_classes: bool) -> Moments:
     """The moments nearest to noisy ones that rows can have, each counted in units of its noise."""
     rows, _ = rows_of(most, two_classes)
-    noisy = np.array(found, np.float64)
-    if two_classes:
-        noisy[4] = 1.0
     ones = np.ones((1, rows.shape[1]))
-    return Moments.of(nearest(rows / units[:, None], noisy / units, ones, np.ones(1)) * units)
+    return Moments.of(nearest(rows / units[:, None], np.asarray(found, np.float64) / units, ones, np.ones(1)) * units)
 
 
 def accuracy_of(found: Floats, spread: Floats, center: Moments, *, most: float) -> Figure:
