@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from comity.federation.coordinator.life import ready
 from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Pure
 from comity.privacy.unit import Neighbours, Unit
+from comity.report.result import Result
 from comity.runtime.results.outcome import Outcome
 from comity.runtime.site.approving import considered
 from comity.runtime.site.desk import Desk
@@ -70,7 +72,7 @@ def test_it_is_off_unless_an_owner_writes_it(sites: Sites) -> None:
     assert (error.value.code, error.value.key) == ("policy", "unproven") and "policy.unproven" in said(sites)
 
 
-def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites) -> None:
+def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, tmp_path: Path) -> None:
     allow(sites, "unproven = true")
     study = tree(sites)
     desks = sites.desks()
@@ -95,6 +97,8 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites) 
     outcome = Outcome.of(study.agreed, released, parties.transcript, run="run-1", kept=kept)
     assert not outcome.guarantee.private and outcome.guarantee.epsilon == float(CORRECTED)
     assert "not private as claimed" in str(outcome.guarantee)
+    text = Result.of(outcome).report(tmp_path / "page.html").read_text()
+    assert "Not private as claimed" in text and "The losses on this page are the corrected ones" in text
 
 
 def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> None:

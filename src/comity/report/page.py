@@ -14,7 +14,7 @@ from markupsafe import Markup
 from comity.artefacts.artefact import Artefact
 from comity.artefacts.section import Grid, Section
 from comity.federation.coordinator.transcript import Transcript
-from comity.federation.declaring.declaration import DISCLOSING
+from comity.federation.declaring.declaration import DISCLOSING, is_unproven
 from comity.privacy.loss import shown, shown_small
 from comity.report.card import what_it_is
 from comity.report.meaning import meaning
@@ -113,7 +113,7 @@ def warnings(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.guarantee.claim != "private":
-        found.append((_heading(result.guarantee.claim), result.guarantee.claim))
+        found.append((_heading(result.guarantee.claim), _about_claim(result)))
     if result.findings:
         counted = " These counts are exact: no guarantee covers them."
         found.append(("Look at the records again", " ".join(result.findings) + counted))
@@ -124,6 +124,14 @@ def _heading(claim: str) -> str:
     if claim == DISCLOSING:
         return "Exact values leave their owners"
     return "Simulation only" if claim.startswith("simulation only") else "Not private as claimed"
+
+
+def _about_claim(result: Result) -> str:
+    claim, exposed = result.guarantee.claim, result.plan.exposed
+    if not is_unproven(claim):
+        return claim
+    nothing = f" Nothing is bounded against {exposed}." if exposed else ""
+    return f"{claim}. The losses on this page are the corrected ones, which ledgers were charged.{nothing}"
 
 
 def caveats(result: Result) -> list[str]:

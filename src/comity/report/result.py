@@ -295,6 +295,7 @@ def _result(
             warnings=tuple(planned["warnings"]),
             # Results that were written before plans stated them have none.
             true_losses=tuple(TrueLoss(**loss) for loss in planned.get("true_losses", ())),
+            exposed=planned.get("exposed", ""),
         ),
         views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
         transcript=Transcript(tuple(Line(**line) for line in lines)),

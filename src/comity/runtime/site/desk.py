@@ -143,8 +143,6 @@ class Desk:
         # Before the file is read: one that changes meanwhile is read again.
         self._opened = file_state(self._path)
         self.site = SiteFile.load(self._path)
-        # Before the file is read: one that changes meanwhile is read again.
-        self._opened = file_state(self._path)
         self._owner = self.site.owner()
         self.inbox, self.refusals = Inbox(self.site.home), Refusals(self.site.home)
         self._registry = Registry(self.site.party, self._owner.keys)
