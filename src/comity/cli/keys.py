@@ -30,7 +30,9 @@ def new(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> None:
     Example: comity keys new north.key --party north
     """
     from comity.crypto.sealing import key_file
+    from comity.federation.declaring.names import check_party_name
 
+    check_party_name(party, key="party")
     _print(key_file.create(path).public, party, as_json=as_json)
 
 
@@ -41,14 +43,13 @@ def show_keys(path: KeyFile, party: Party = "NAME", as_json: AsJson = False) -> 
     Example: comity keys show north.key --party north
     """
     from comity.crypto.sealing import key_file
+    from comity.federation.declaring.names import check_party_name
 
+    check_party_name(party, key="party")
     _print(key_file.load(path).public, party, as_json=as_json)
 
 
 def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
-    from comity.federation.declaring.names import check_party_name
-
-    check_party_name(party, key="party")
     texts = public.to_texts()
     # Who asks has a table of its own in a study.
     table = "coordinator.keys" if party == "coordinator" else f"parties.{party}.keys"
@@ -57,4 +58,4 @@ def _print(public: PublicIdentity, party: str, *, as_json: bool) -> None:
         f"[{table}]",
         *(f'{name} = "{text}"' for name, text in texts.items()),
     ]
-    show("\n".join(lines), {"party": party, "keys": texts, "fingerprint": public.fingerprint}, as_json=as_json)
+    show("\n".join(lines), {"party": party, "keys": texts}, as_json=as_json)
