@@ -29,7 +29,7 @@ from comity.runtime.study.study import Study
 from tests.support.witnesses import witnesses_in
 
 from .column_sites import NEW, ColumnSites
-from .sites import approve, coordinated, whole_run
+from .sites import approve, coordinated, keys_table, whole_run
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +201,11 @@ def test_it_waits_for_its_owner_also_where_the_policy_decides(columns: Any) -> N
     sites.terms("south", more='approval = "within-policy"')
     # With one dataset, which is the only reason for which terms alone could not decide.
     text = sites.site("south").read_text()
-    sites.site("south").write_text(text.replace('[data.patients]\nsource = "csv"\npath = "patients.csv"\n', ""))
+    text = text.replace('[data.patients]\nsource = "csv"\npath = "patients.csv"\n', "")
+    # And with everybody pinned, so that no unknown party is the reason either.
+    others = [name for name in sites.names if name != "south"]
+    text += "".join(f"\n[pinned.{name}]\n{keys_table(sites.identity(name))}\n" for name in others)
+    sites.site("south").write_text(text)
     assert sites.desks()["south"].received(sites.packed(sites.prediction(coef))).decision is None
 
 
