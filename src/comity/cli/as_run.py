@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any
+
+from comity.untrusted.toml import tables_of
 
 _BARE = re.compile(r"^[A-Za-z0-9_-]+$")
 
@@ -15,7 +16,7 @@ def text_as_run(text: str, overrides: Mapping[str, Any]) -> str:
     """TOML that means the study with its overrides; the author's own text, comments and all, where there are none."""
     if not overrides:
         return text
-    tables = tomllib.loads(text)
+    tables = tables_of(text)
     for key, value in overrides.items():
         *path, leaf = key.split(".")
         at = tables

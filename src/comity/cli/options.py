@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from comity.untrusted.toml import BadToml, tables_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.", show_default=False)]
@@ -30,7 +31,7 @@ def overrides(sets: Sequence[str] | None) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        table = tables_of(f"value = {text}")
+    except BadToml:
         return text
     return table["value"] if set(table) == {"value"} else text

@@ -108,10 +108,10 @@ def _state(folder: Path, begun: Begun) -> str:
 
 
 def _name(folder: Path, begun: Begun) -> str:
-    import tomllib
+    from comity.untrusted.toml import tables_of
 
     try:
-        return str(tomllib.loads((folder / "study.toml").read_text(encoding="utf-8"))["study"]["name"])
+        return str(tables_of((folder / "study.toml").read_text(encoding="utf-8"))["study"]["name"])
     except (OSError, ValueError, KeyError, TypeError):
         return begun.study_hash[:12]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import date
@@ -17,6 +16,7 @@ from comity.data.nearest import did_you_mean
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.errors import SchemaError
 from comity.short_repr import short_repr
+from comity.untrusted.toml import BadToml, tables_of
 
 KINDS: dict[str, type[Column]] = {
     "numeric": Numeric,
@@ -94,8 +94,8 @@ class Schema:
     def parse(cls, text: str, where: str = "schema") -> Schema:
         """Read TOML text; `where` names its origin in errors."""
         try:
-            return _from_tables(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            return _from_tables(tables_of(text))
+        except BadToml as error:
             raise SchemaError(f"{where}: not valid TOML ({error}); correct that line.") from error
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}", key=error.key) from error

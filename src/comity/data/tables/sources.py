@@ -20,7 +20,7 @@ from comity.data.tables.csv_dialect import Dialect
 from comity.data.tables.database_url import check_url, file_of
 from comity.data.tables.sql import Sql
 from comity.data.tables.statement import check_reads
-from comity.errors import DataError, StudyError
+from comity.errors import ComityError, DataError, StudyError
 from comity.untrusted.file_names import has_control_characters, is_inside
 
 if TYPE_CHECKING:
@@ -105,27 +105,27 @@ class Parquet:
     def read(self, columns: Columns = None) -> pd.DataFrame:
         from comity.data.tables.parquet_file import parquet_table
 
-        with _opening(self.path):
+        with _opening(self.path, foreign=Exception):
             return parquet_table(self.path, columns)
 
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         from comity.data.tables.parquet_file import parquet_batches
 
-        with _opening(self.path):
+        with _opening(self.path, foreign=Exception):
             frames = (batch.to_pandas() for batch in parquet_batches(self.path, columns, _at_least_one(rows)))
             yield from _pieces(frames, rows)
 
     def pieces(self, columns: Columns = None, rows: int = PIECE) -> Iterator[Table]:
         from comity.data.tables.parquet_file import parquet_batches
 
-        with _opening(self.path):
+        with _opening(self.path, foreign=Exception):
             for batch in parquet_batches(self.path, columns, _at_least_one(rows)):
                 yield Batch(batch)
 
     def rows_at_most(self, columns: int) -> int:
         from comity.data.tables.parquet_file import parquet_rows
 
-        with _opening(self.path):
+        with _opening(self.path, foreign=Exception):
             return parquet_rows(self.path)
 
 
@@ -316,20 +316,26 @@ class _Place:
 
 
 class _opening:
-    """Turns what a file library raises into one sentence about the file."""
+    """Turns what a file library raises into one sentence about the file.
 
-    def __init__(self, path: Path) -> None:
+    `foreign` are further errors that come from the library. Of Parquet these are all: what pandas once noted in a file
+    about its columns is read without checks, and damage to it can raise anything.
+    """
+
+    def __init__(self, path: Path, *, foreign: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
         self._path = path
+        self._foreign = foreign
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
+        if error is None or isinstance(error, ComityError):
             return
         import pyarrow as pa
 
-        if isinstance(error, OSError | pa.ArrowException | UnicodeDecodeError):
+        known = (OSError, pa.ArrowException, UnicodeDecodeError)
+        if isinstance(error, known) or (isinstance(error, self._foreign) and not isinstance(error, MemoryError)):
             reason = (
                 error.strerror if isinstance(error, OSError) and error.strerror else "it is damaged, or of another kind"
             )

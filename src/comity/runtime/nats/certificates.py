@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -37,6 +37,8 @@ from comity.errors import BadInput
 from comity.files import make_folder
 from comity.runtime.nats.subjects import RELAY, checked_name
 
+# What the library raises for what it can't read: damaged, or of other versions and algorithms.
+_UNREADABLE = (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, x509.InvalidVersion)
 KEY, REQUEST, CERTIFICATE, AUTHORITY = "key.pem", "request.pem", "certificate.pem", "authority.pem"
 """Files in a member's folder of the relay."""
 YEAR = timedelta(days=365)
@@ -155,7 +157,7 @@ def _check(certificate: x509.Certificate, folder: Path, name: str) -> datetime:
         raise BadInput(f"{where}: the certificate is for another name than {name!r}; ask for it again", code="name")
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
+    except (InvalidSignature, *_UNREADABLE):
         raise BadInput(
             f"{where}: the authority of this consortium did not sign this; compare its fingerprint", code="authority"
         ) from None
@@ -170,7 +172,7 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
         key = load_pem_private_key(path.read_bytes(), None)
     except FileNotFoundError:
         raise BadInput(f"{path}: there is no key here; make one: comity consortium join", code="keys") from None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, *_UNREADABLE) as error:
         raise BadInput(f"{path}: the key can't be read ({error})", code="keys") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise BadInput(f"{path}: expected an elliptic-curve key, found another kind; make a new one", code="keys")
@@ -190,10 +192,20 @@ def authority_fingerprint(pem: str) -> str:
 
 
 def _parsed(pem: str, where: str) -> x509.Certificate:
+    """A certificate whose parts can be read: the library reads its key, name and dates when they are asked for."""
     try:
-        return x509.load_pem_x509_certificate(pem.encode("ascii"))
-    except ValueError:
-        raise BadInput(f"{where}: expected a certificate in PEM, found something else", code="certificate") from None
+        found = x509.load_pem_x509_certificate(pem.encode("ascii"))
+        key, _ = found.public_key(), (found.subject, found.issuer, found.not_valid_after_utc)
+    except _UNREADABLE:
+        raise BadInput(
+            f"{where}: expected a certificate in PEM, found something else; ask for it again", code="certificate"
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise BadInput(
+            f"{where}: expected a certificate for an elliptic-curve key, found another kind; ask for it again",
+            code="certificate",
+        )
+    return found
 
 
 def _requested_key(request: str, where: str) -> ec.EllipticCurvePublicKey:
@@ -203,8 +215,11 @@ def _requested_key(request: str, where: str) -> ec.EllipticCurvePublicKey:
             raise ValueError(len(request))
         asked = x509.load_pem_x509_csr(request.encode("ascii"))
         key, signed = asked.public_key(), asked.is_signature_valid
-    except ValueError:
-        raise BadInput(f"{where}: expected a signing request in PEM, found something else", code="request") from None
+    except _UNREADABLE:
+        raise BadInput(
+            f"{where}: expected a signing request in PEM, found something else; make it with: comity consortium join",
+            code="request",
+        ) from None
     if not signed:
         raise BadInput(f"{where}: the signing request is not signed by its own key; have it made again", code="request")
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):

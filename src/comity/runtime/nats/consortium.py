@@ -13,7 +13,6 @@ coordinator joins as any other member does, and may be anywhere.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -37,6 +36,7 @@ from comity.runtime.nats.dialling import Relay
 from comity.runtime.nats.relay import FOLDER, reload
 from comity.runtime.nats.roster import ROSTER, Roster, changing
 from comity.runtime.nats.subjects import COORDINATOR, checked_name
+from comity.untrusted.toml import tables_of
 
 MEMBERSHIP = "membership.toml"
 _PORT = 4222
@@ -62,7 +62,7 @@ class Invitation:
     @classmethod
     def load(cls, path: Path) -> Invitation:
         try:
-            table = tomllib.loads(path.read_text("utf-8"))
+            table = tables_of(path.read_text("utf-8"))
             found = cls(**table)
             if not all(isinstance(value, str) for value in table.values()):
                 raise ValueError("expected texts")
@@ -163,7 +163,7 @@ def membership(folder: Path) -> tuple[str, Relay]:
     """Who a folder of `join` makes its owner, and the relay it dials."""
     path = folder / MEMBERSHIP
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tables_of(path.read_text("utf-8"))
         return checked_name(table["member"]), Relay(str(table["address"]), folder / CERTIFICATE)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(

@@ -7,7 +7,6 @@ is not admitted any more, since a connection that is open outlives the certifica
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from comity.federation.declaring.names import fold
 from comity.files import locked, make_folder
 from comity.runtime.nats.certificates import Issued, user_of
 from comity.runtime.nats.subjects import COORDINATOR, checked_name, checked_party
+from comity.untrusted.toml import tables_of
 
 ROSTER = "roster.toml"
 CHANGE_SECONDS = 30.0
@@ -148,7 +148,7 @@ class Roster:
     def load(cls, folder: Path) -> Roster:
         path = folder / ROSTER
         try:
-            table = tomllib.loads(path.read_text("utf-8"))
+            table = tables_of(path.read_text("utf-8"))
             members = {checked_name(name): _member(one) for name, one in table.get("members", {}).items()}
             websocket = table.get("websocket")
             return cls(

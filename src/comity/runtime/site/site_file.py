@@ -6,7 +6,6 @@ policy that leaves a key out allows the least: no protocol, no submitter, nothin
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,6 +29,7 @@ from comity.protocols import PROTOCOLS
 from comity.runtime.records.held_records import held_records
 from comity.runtime.study.naming import naming
 from comity.runtime.study.tables import Table, hint, validate
+from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:
     from comity.data import Held, Source
@@ -97,14 +97,12 @@ class SiteFile:
         path = Path(path)
         where = str(path)
         try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise StudyError(f"{where}: there is no such site file; make one: comity site init") from None
         except (OSError, UnicodeDecodeError) as error:
             raise StudyError(f"{where}: the site file can't be read ({error})") from error
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"{where}: not valid TOML: {error}") from error
-        file = validate(_File, tables, where, "")
+        file = validate(_File, parse_toml(text, where), where, "")
         with naming(where):
             check_party_name(file.party, key="party")
             check_party_names(file.pinned, key="pinned")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,7 @@ from comity.runtime.study.study_tables import (
 )
 from comity.runtime.study.tables import hint, validate
 from comity.short_repr import short_repr
+from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,10 +153,7 @@ class Study:
     def parse(
         cls, text: str, *, folder: Path, where: str = "study", overrides: Mapping[str, Any] | None = None
     ) -> Study:
-        try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"{where}: not valid TOML: {error}") from error
+        tables = parse_toml(text, where)
         for key, value in (overrides or {}).items():
             override(tables, key, value, where)
         named = tables.get("study")
