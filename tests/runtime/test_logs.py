@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from comity.cli import main
 from comity.errors import ComityError
 from comity.federation.owner.site import Site
 from comity.runtime.site.logs import Form, JsonLines, current_form, log_to_stderr
@@ -83,6 +84,38 @@ def test_what_a_library_says_of_a_value_is_not_in_it(
     failed = [page for page in map(json.loads, lines.splitlines()) if "exception" in page]
     assert failed and all(page["exception"] == "ValueError" for page in failed)
     assert any("choking" in place for page in failed for place in page["at"])
+
+
+SPOILT = {"age": "7391 years", "arrival": "Ottoline", "readmitted": "perhaps-7391"}
+
+
+@pytest.mark.parametrize("column", SPOILT)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
+    sites: Sites, collected: Any, column: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every reader's error reaches the log and the list of refusals; its owner sees the value in `schema check`."""
+    home, value = sites.home("north"), SPOILT[column]
+    study, desks = sites.study(), sites.desks()
+    for desk in desks.values():
+        approve(desk, desk.received(sites.packed(study)))
+    frame = pd.read_csv(home / "patients.csv", dtype=object)
+    frame.loc[[6, 9], column] = value
+    if kind == "csv":
+        frame.to_csv(home / "patients.csv", index=False)
+    else:
+        frame.astype(str).to_parquet(home / "patients.parquet")
+        text = sites.site("north").read_text().replace('"csv"', '"parquet"').replace("patients.csv", "patients.parquet")
+        sites.site("north").write_text(text)
+    with pytest.raises(ComityError):
+        whole_run(coordinated(study, sites.desks(), sites.coordinator, run="run-7391"))
+    lines, text = (stream.getvalue() for stream in collected)
+    refusals = (home / "refusals.jsonl").read_text() if (home / "refusals.jsonl").exists() else ""
+    for told in (lines, text, refusals):
+        assert value not in told and not [word for word in value.split() if len(word) > 4 and word in told]
+    assert column in lines and "record 7" in lines and "2 " not in lines.partition("record 7")[2][:12]
+    words = ["schema", "check", str(study.folder / "schema.toml"), str(home / f"patients.{kind}")]
+    assert main(words) == 3 and value in capsys.readouterr().out
 
 
 def test_the_form_is_that_of_the_processes_which_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

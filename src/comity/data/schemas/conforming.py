@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from comity.data.nearest import nearest
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.schemas.dates import likely_formats, named, read_days
-from comity.data.schemas.reading import MISSING, UNKNOWN, decimal_commas, read_codes, read_numbers, shown, whole_codes
+from comity.data.schemas.reading import (
+    MISSING,
+    UNKNOWN,
+    decimal_commas,
+    kind_shown,
+    read_codes,
+    read_numbers,
+    whole_codes,
+)
 from comity.data.tables.arrow_frames import Batch
 from comity.data.tally import Tally
 from comity.errors import DataError
@@ -20,6 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from comity.data.tables.arrow_frames import Table
+
+# Errors of readers reach logs: they tell the kind of a value, its column and its row, and not the value.
+_SEE = "The value is shown by: comity schema check"
 
 
 def column_of(frame: Table, name: str, where: str) -> pd.Series:
@@ -76,8 +87,8 @@ def numbers(column: Numeric | Bounded, series: pd.Series, where: str, tally: Tal
     if read.wrong.any():
         kind = "whole numbers" if integer else "numbers"
         raise DataError(
-            f"{where}: column {column.name!r} expects {kind}, found {shown(series, read.wrong)} "
-            f"in {first_record(read.wrong, tally)}; {instead_of_numbers(series, read.wrong)}.",
+            f"{where}: column {column.name!r} expects {kind}, found {kind_shown(series, read.wrong)} "
+            f"in {first_record(read.wrong, tally)}; {instead_of_numbers(series, read.wrong)}. {_SEE}",
             key=column.name,
         )
     fill = column.fill if isinstance(column, Numeric) else None
@@ -105,7 +116,7 @@ def dates(column: Date, series: pd.Series, where: str, tally: Tally) -> NDArray[
     if read.wrong.any():
         raise DataError(
             f"{where}: column {column.name!r} expects {expected_dates(column)}, found another form in "
-            f"{first_record(read.wrong, tally)}; {instead_of_dates(column, series, read.wrong)}.",
+            f"{first_record(read.wrong, tally)}; {instead_of_dates(column, series, read.wrong)}. {_SEE}",
             key=column.name,
         )
     fill = None if column.fill is None else float(column.since_low(np.array([column.fill], "datetime64[D]"))[0])
@@ -167,8 +178,8 @@ def categories(
         remedy = "set other = true or add the value" if isinstance(column, Categorical) else "add the value"
         raise DataError(
             f"{where}: column {column.name!r} expects one of {', '.join(map(repr, column.values))}, found "
-            f"{shown(series, unknown)} in {first_record(unknown, tally)}; correct the value, or {remedy} in the "
-            "schema.",
+            f"{kind_shown(series, unknown)} that is none of them in {first_record(unknown, tally)}; correct the value, "
+            f"or {remedy} in the schema. {_SEE}",
             key=column.name,
         )
     if isinstance(column, Ordinal) and column.fill is not None:
@@ -201,6 +212,6 @@ def _refuse_missing(
 
 
 def first_record(marked: NDArray[np.bool_], tally: Tally) -> str:
-    """Which record of the source is the first that is marked, and how many more there are in what is being encoded."""
-    number, more = tally.first + int(np.argmax(marked)) + 1, int(marked.sum()) - 1
-    return f"record {number}" + (f" and {more} more" if more else "") + " (the first is 1)"
+    """Which record of the source is the first that is marked, and whether there are others: how many stays at home."""
+    number, others = tally.first + int(np.argmax(marked)) + 1, int(marked.sum()) > 1
+    return f"record {number}" + (" and in others" if others else "") + " (the first is 1)"

@@ -120,8 +120,18 @@ def canonical_id(one: str) -> str:
     return unicodedata.normalize("NFC", one).strip()
 
 
+def kind_shown(series: pd.Series, marked: NDArray[np.bool_]) -> str:
+    """What kind of value the first marked one is. Errors of readers reach logs, so they never quote the value."""
+    value = series.iloc[int(np.argmax(marked))]
+    for kind, word in ((str, "a text"), (bool | np.bool_, "a truth value"), (Real, "a number"), (date, "a date")):
+        if isinstance(value, kind):
+            return word
+    return f"a value of type {type(value).__name__}"
+
+
 def shown(series: pd.Series, marked: NDArray[np.bool_]) -> str:
-    """The first marked value as a person would write it, or its form where it could be more than one value."""
+    """The first marked value as a person would write it, or its form where it could be more than one value. For the
+    findings of `comity schema check` alone, which its owner reads at a terminal."""
     value = series.iloc[int(np.argmax(marked))]
     if isinstance(value, str):
         return repr(value) if quotable(value) else f"a text of {len(value)} characters"

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import open_source
-from comity.data.nearest import did_you_mean
-from comity.data.schemas.reading import MISSING, read_codes, read_numbers, shown
+from comity.data.schemas.reading import MISSING, kind_shown, read_codes, read_numbers
 from comity.errors import DataError
 from comity.learn.fitting.newton import Floats
 from comity.learn.voters.voting import one_hot
@@ -90,10 +89,9 @@ def _labels(column: pd.Series, known: tuple[str, ...], where: str) -> Floats:
         row = int(np.argmax(bad))
         if read.codes[row] == MISSING:
             raise DataError(f"{where}: row {row + 1}: the label is missing; every auxiliary record needs a prediction")
-        value = shown(column, bad)
         raise DataError(
-            f"{where}: row {row + 1}: {value} is no class of the study{did_you_mean(value.strip(chr(39)), known)} "
-            "Correct the label"
+            f"{where}: row {row + 1}, column {LABEL!r}: found {kind_shown(column, bad)} that is no class of the study; "
+            f"correct the label to one of {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
         )
     return one_hot(read.codes, len(known))
 
@@ -106,10 +104,10 @@ def _probabilities(frame: pd.DataFrame, where: str) -> Floats:
         bad = ~((read.values >= 0) & (read.values <= 1 + SLACK))
         if bad.any():
             row = int(np.argmax(bad))
-            found = "nothing" if read.missing[row] else shown(frame[name], bad)
+            found = "nothing" if read.missing[row] else kind_shown(frame[name], bad)
             raise DataError(
-                f"{where}: row {row + 1}, column {name!r}: expected a probability between 0 and 1, found {found}; "
-                "write probabilities, not scores"
+                f"{where}: row {row + 1}, column {name!r}: expected a probability between 0 and 1, found {found} "
+                "that is none; write probabilities, not scores"
             )
         values[:, place] = read.values
     totals = values.sum(axis=1)
@@ -117,7 +115,7 @@ def _probabilities(frame: pd.DataFrame, where: str) -> Floats:
     if off.any():
         row = int(np.argmax(off))
         raise DataError(
-            f"{where}: row {row + 1}: the probabilities of the {values.shape[1]} classes must sum to 1, found "
-            f"{totals[row]:.9g}; normalise the rows, and keep seven decimals or more"
+            f"{where}: row {row + 1}: the probabilities of the {values.shape[1]} classes must sum to 1, and do "
+            "not; normalise the rows, and keep seven decimals or more"
         )
     return np.asarray(values / totals[:, None], np.float64)
