@@ -52,7 +52,7 @@ def doctor(
     lines = [f"  {name.ljust(14)}  {version}" for name, version in versions().items()]
     for name, finding in (("COMITY_HOME", home), ("COMITY_DATA", data), ("durable write", sync)):
         lines.append(f"  {name.ljust(14)}  {'' if finding['ok'] else 'TO DO: '}{finding['sentence']}")
-    show("\n".join(lines), document, as_json=as_json)
+    show(lines, document, as_json=as_json)
     if not all(finding["ok"] for finding in (home, data, sync)):
         raise typer.Exit(BAD_INPUT)
 
@@ -75,9 +75,9 @@ def _show_findings(found: list[Finding], *, as_json: bool) -> None:
     from dataclasses import asdict
 
     words = {"ok": "ok", "warning": "warning", "failure": "TO DO"}
-    text = "\n".join(f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in found)
+    lines = [f"  {words[one.state]:<8}{one.name:<14}  {one.sentence}" for one in found]
     failed = any(one.state == "failure" for one in found)
-    show(text, {"ok": not failed, "findings": [asdict(one) for one in found]}, as_json=as_json)
+    show(lines, {"ok": not failed, "findings": [asdict(one) for one in found]}, as_json=as_json)
     if failed:
         raise typer.Exit(BAD_INPUT)
 

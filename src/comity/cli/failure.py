@@ -1,12 +1,13 @@
 """How a command ends when it fails: one sentence on stderr, with `--json` as an object, and the exit code.
 
+The sentence may quote names and keys that somebody else wrote, and is escaped.
+
 A sentence about bad input or a refusal is for the person at this terminal, who owns the file or the records. The
 traceback of a defect goes into a file that only that person can read, because it may quote values.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import traceback
 import typer
 
 from comity.errors import BudgetExceeded, ComityError
+from comity.untrusted.text import escaped, json_text, one_line
 
 DEFECT, USAGE, STOPPED = 1, 2, 5
 
@@ -45,7 +47,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         if sentence.startswith("Usage:"):
             # A command that was left out: the message is the whole help page.
             if not as_json:
-                print(sentence, file=sys.stderr)
+                print(escaped(sentence), file=sys.stderr)
                 return code
             sentence = "a command is missing."
         sentence += f" See: {command} --help"
@@ -58,11 +60,11 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         )
         details = {"log": log}
     if as_json:
-        print(
-            json.dumps({"error": {"code": kind, "exit_code": code, "sentence": sentence, **details}}), file=sys.stderr
-        )
+        page = {"error": {"code": kind, "exit_code": code, "sentence": sentence, **details}}
+        print(json_text(page), file=sys.stderr)
     else:
-        print(sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}", file=sys.stderr)
+        said = sentence if sentence.startswith("refused:") else f"{_WORDS[code]}: {sentence}"
+        print(one_line(said), file=sys.stderr)
     return code
 
 

@@ -25,9 +25,9 @@ def plan(
     loaded = Study.load(study, overrides=overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()
     document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash}
-    lines = [planned.as_text(), f"  study hash     {loaded.hash}"]
+    lines = [*planned.as_text().split("\n"), f"  study hash     {loaded.hash}"]
     if everything:
         document["defaults"] = defaults
         width = max(map(len, defaults), default=0)
         lines += ["  defaults used", *(f"    {key.ljust(width)}  {value}" for key, value in defaults.items())]
-    show("\n".join(lines), document, as_json=as_json)
+    show(lines, document, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show
+from comity.cli.output import say, show
 from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Reading, Separator, Table
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _jointly(folder: Path, data: list[str], reading: Reading) -> pd.DataFrame:
     found = predict_jointly(
         study, _weights(loaded), {party: frames[file] for party, file in files.items()}, where=files
     )
-    typer.echo(found.plan.as_text(), err=True)
+    say(found.plan.as_text(), err=True)
     beside = {} if found.ids is None else {str(study.schema.identifier): found.ids}
     frame = pd.DataFrame(beside, index=range(len(found.scores)))
     return frame.assign(**loaded.of_scores().predicted(found.scores[:, None]))
@@ -175,7 +175,7 @@ def _with_sites(
     named = f"{records}-{receiver}" if receiver else str(records)
     at = folder / "predictions" / named
     path = write_prediction(study, run=run, coef=coef, records=records, receiver=receiver, folder=at)
-    typer.echo(Study.load(path).plan().as_text(), err=True)
+    say(Study.load(path).plan().as_text(), err=True)
     found = load_artefact(submitted(path, keys, relay, out, resume, quiet=quiet) / Figures.place)
     assert isinstance(found, Figures)
     return pd.DataFrame(list(found.rows), columns=list(found.heads))

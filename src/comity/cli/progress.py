@@ -20,14 +20,17 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[str],
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from comity.cli.output import is_plain
+    from comity.untrusted.text import one_line
 
     # Without a colour system there is no weight either, which `no_color` would leave.
     console = Console(stderr=True, color_system=None if is_plain() else "auto")
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    title = one_line(title)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
 
         def report(words: str) -> None:
+            words = one_line(words)
             counted = _COUNTED.match(words)
             if counted is None:
                 bar.update(task, description=f"{title} · {words}", total=None)

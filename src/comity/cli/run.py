@@ -68,6 +68,7 @@ def _started(
     path: Path, seed: int | None, settings: dict[str, Any], out: Path, *, repeats: int, quiet: bool, notes: bool
 ) -> Path:
     from comity.cli.as_run import text_as_run
+    from comity.cli.output import say
     from comity.cli.run_folder import Begun, begin, make_folder
     from comity.runtime.local.chance import new_run_id
     from comity.runtime.records.gather import gather
@@ -80,7 +81,7 @@ def _started(
             progress("reading data")
         material = gather(study)
     if not can_resume(study, material) and notes:
-        typer.echo(
+        say(
             f"note: the sites of {len(material.parties):,} parties live in memory; if this run is stopped, it can't be "
             "resumed",
             err=True,
@@ -195,4 +196,4 @@ def show_run(folder: Path, *, as_json: bool) -> None:
         lines.append("  WARNING        made with a seed: a simulation, not a private release")
     lines += [f"  WARNING        {sentence}" for sentence in result.findings]
     lines.append(f"  report         {folder / 'report.html'}")
-    show("\n".join(lines), {**document, "folder": str(folder)}, as_json=as_json)
+    show(lines, {**document, "folder": str(folder)}, as_json=as_json)

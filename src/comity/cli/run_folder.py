@@ -119,8 +119,10 @@ class _PrivateLog(logging.FileHandler):
 @contextmanager
 def site_log(folder: Path) -> Iterator[None]:
     """What the simulated sites log goes to `sites.log`, which is made when there is something to say."""
+    from comity.runtime.site.logs import TextLines
+
     handler = _PrivateLog(folder / "sites.log", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler.setFormatter(TextLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger = logging.getLogger("comity")
     logger.addHandler(handler)
     try:

@@ -66,7 +66,7 @@ def check(
     ]
     verdict = f"{data} fits {schema}" if not errors else f"{data} does not fit {schema}: {errors} to correct"
     document = {"fits": not errors, "records": len(frame), "findings": [asdict(finding) for finding in findings]}
-    show("\n".join([*lines, f"{verdict} ({len(frame)} records)"]), document, as_json=as_json)
+    show([*lines, f"{verdict} ({len(frame)} records)"], document, as_json=as_json)
     if errors:
         raise typer.Exit(BAD_INPUT)
 

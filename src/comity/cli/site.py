@@ -81,9 +81,8 @@ def status(
     where = ": comity site inbox" if unread else ""
     lines.append(f"  studies        {len(arrivals)} arrived, {unread} unread{where}")
     shown = [(one.mark[:12], one.run, one.title, one.dataset, one.state) for one in runs]
-    lines += (
-        [table(("study", "run", "title", "dataset", "state"), shown, indent="    ")] if shown else ["  no runs yet"]
-    )
+    heads = ("study", "run", "title", "dataset", "state")
+    lines += table(heads, shown, indent="    ").split("\n") if shown else ["  no runs yet"]
     lines += [f"  refused        {one.time} {one.study} {one.sentence}".replace("  refused: ", " ") for one in last]
     document = {
         "party": loaded.party,
@@ -92,7 +91,7 @@ def status(
         "runs": [asdict(one) for one in runs],
         "refusals": [asdict(one) for one in last],
     }
-    show("\n".join(lines), document, as_json=as_json)
+    show(lines, document, as_json=as_json)
 
 
 @app.command()
@@ -116,5 +115,5 @@ def end(
         raise typer.Exit(DECLINED)
     ended = end_run(ledger, run)
     accounts = ledger.summary()
-    text = "\n".join([f"ended: {ended.title} run {ended.run}", *(f"  {account}" for account in accounts)])
-    show(text, {"ended": ended.run, "study": ended.mark, "accounts": accounts_document(accounts)}, as_json=as_json)
+    lines = [f"ended: {ended.title} run {ended.run}", *(f"  {account}" for account in accounts)]
+    show(lines, {"ended": ended.run, "study": ended.mark, "accounts": accounts_document(accounts)}, as_json=as_json)

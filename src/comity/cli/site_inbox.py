@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from comity.cli.options import AsJson
-from comity.cli.output import show, table
+from comity.cli.output import say, show, table
 from comity.cli.site_options import DECLINED, SITE, SiteOption, Yes, agreed
+from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
     from comity.runtime.site.approving import Considered
@@ -40,7 +41,8 @@ def receive(
         ) from error
     arrival = Desk(site).received(raw)
     state = _state(arrival)
-    show(f"{arrival.study[:12]}  {arrival.name} of {arrival.submitter}: {state}", document_of(arrival), as_json=as_json)
+    said = f"{arrival.study[:12]}  {arrival.name} of {arrival.submitter}: {state}"
+    show([said], document_of(arrival), as_json=as_json)
 
 
 def inbox(
@@ -104,7 +106,7 @@ def approve(
     arrival, found, name = _considered(site, study, dataset, runs)
     text = _text(found)
     if not as_json:
-        typer.echo(text)
+        say(text)
     if not agreed("Approve this study?", yes=yes, as_json=as_json):
         raise typer.Exit(DECLINED)
     from comity.runtime.site.inbox import Inbox
@@ -112,7 +114,7 @@ def approve(
 
     Inbox(SiteFile.load(site).home).approve(arrival.study, dataset=name, runs=runs)
     said = f"approved: {arrival.name} {arrival.study[:12]} for {name}, {runs} run{'s' * (runs > 1)} in all"
-    show(said, {"approved": arrival.study, **_page(found)}, as_json=as_json)
+    show([said], {"approved": arrival.study, **_page(found)}, as_json=as_json)
 
 
 def refuse(
@@ -137,7 +139,7 @@ def refuse(
     left = [one.run for one in runs_of(ledger) if one.is_of(arrival.study) and one.state == "open"]
     more = f"; open runs: {', '.join(left)} (comity site end RUN)" if left else ""
     document = {"refused": arrival.study, "why": why, "open_runs": left}
-    show(f"refused: {arrival.name} {arrival.study[:12]}{more}", document, as_json=as_json)
+    show([f"refused: {arrival.name} {arrival.study[:12]}{more}"], document, as_json=as_json)
 
 
 def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple[Arrival, Considered, str]:
@@ -154,7 +156,8 @@ def _considered(site: Path, study: str, dataset: str | None, runs: int) -> tuple
 
 
 def _text(found: Considered) -> str:
-    return "\n".join([found.view.as_text(), *(f"  WARNING        {sentence}" for sentence in found.findings)])
+    warnings = (one_line(f"  WARNING        {sentence}") for sentence in found.findings)
+    return "\n".join([found.view.as_text(), *warnings])
 
 
 def _page(found: Considered) -> dict[str, Any]:

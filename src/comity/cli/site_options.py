@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from comity.untrusted.text import one_line
+
 SiteOption = Annotated[Path, typer.Option("--site", help="The site file.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Answer yes to the question.")]
 SITE = Path("site.toml")
@@ -21,4 +23,4 @@ def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
         return True
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} There is nobody to ask here: give --yes.")
-    return typer.confirm(question)
+    return typer.confirm(one_line(question))

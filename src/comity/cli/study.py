@@ -46,7 +46,7 @@ def pack(
     except OSError as error:
         raise BadInput(f"{path}: the pack can't be written ({error.strerror}); choose another --out") from error
     document = {"path": str(path), "hash": loaded.hash, "bytes": len(raw), "parties": list(loaded.consortium.parties)}
-    show(f"{path}: {loaded.name}, study {loaded.hash}", document, as_json=as_json)
+    show([f"{path}: {loaded.name}, study {loaded.hash}"], document, as_json=as_json)
 
 
 @app.command()

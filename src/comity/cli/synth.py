@@ -9,6 +9,7 @@ import typer
 
 from comity.cli.options import AsJson
 from comity.cli.output import show
+from comity.untrusted.text import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +73,7 @@ def synth(
     if to is not None:
         _write(_frame(made), to, as_json=as_json)
         return
-    text = f"{made.about}\n{_frame(made).to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
+    text = f"{one_line(made.about)}\n{_frame(made).to_string(index=False, float_format=lambda value: f'{value:.4g}')}"
     show(text, {"about": made.about, "rows": _frame(made).to_dict("records")}, as_json=as_json)
 
 

@@ -17,6 +17,7 @@ from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, Pure, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
 from comity.short_repr import short_repr
+from comity.untrusted.text import one_line
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Plan:
         if self.expected:
             lines.append(f"  expected       {self.expected}")
         lines += [f"  note           {note}" for note in self.notes]
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 def plan(study: str, protocol: Protocol, who: Consortium) -> Plan:

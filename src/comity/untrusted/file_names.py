@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-import unicodedata
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from comity.untrusted.text import is_hidden
 
 _MAX_PARTS: Final = 8
 _MAX_PART_BYTES: Final = 200
@@ -50,7 +51,7 @@ def check_name(name: Any, *, portable: bool = False) -> str:
 def has_control_characters(text: str) -> bool:
     """Whether a text has characters that nobody sees, or that no file name can have: controls, overrides of the
     direction of writing, zero-width ones, halves of characters, line separators."""
-    return any(unicodedata.category(one)[0] == "C" or unicodedata.category(one) in ("Zl", "Zp") for one in text)
+    return any(map(is_hidden, text))
 
 
 def is_inside(folder: Path, path: Path) -> bool:

@@ -4,17 +4,20 @@ Promise    In the form "json" each line is one object with `time`, `level`, `log
            `party`, `study`, `run`, `step`. Of an exception it tells the type and the places in the code, not the text:
            libraries quote what they were given, which may be a value of a record, a path or a password. Sentences of
            Comity's own errors quote no record and stay.
+           Nor do they quote a value of a record: readers tell its kind, column and row. In both forms text that may
+           come from others is escaped: a message is one line.
 Not        of the form "text", which is for the owner's own terminal and shows what went wrong in full.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import traceback
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
+
+from comity.untrusted.text import json_text, one_line
 
 FIELDS = ("party", "study", "run", "step", "code", "milliseconds")
 """What a record may have beside its message."""
@@ -40,13 +43,23 @@ class JsonLines(logging.Formatter):
             kind, _, where = record.exc_info
             page["exception"] = kind.__qualname__
             page["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_tb(where)]
-        return json.dumps(page, default=lambda value: type(value).__name__)
+        return json_text(page, default=lambda value: type(value).__name__)
+
+
+class TextLines(logging.Formatter):
+    """A message is one line; a traceback follows it, indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+    def formatException(self, info: Any) -> str:
+        return "\n".join(f"  {one_line(line)}" for line in super().formatException(info).split("\n"))
 
 
 def log_to_stderr(form: Form) -> None:
     """Log what happens here from now on."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    text = TextLines("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if form is Form.JSON else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 

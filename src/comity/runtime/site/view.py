@@ -14,6 +14,7 @@ from comity.federation.declaring.payers import delta_of, describe, spent_by
 from comity.federation.owner.host import Host
 from comity.federation.plan import Plan
 from comity.privacy.ledger.account import figure
+from comity.untrusted.text import one_line
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class OwnersView:
         lines += [f"  WARNING        {warning}" for warning in plan.warnings]
         lines.append(f"  holds against  {plan.adversary}")
         lines += [f"  note           {note}" for note in plan.notes]
-        return "\n".join(lines)
+        # A study comes from somebody else, and the lines by which its owner decides are ours.
+        return "\n".join(map(one_line, lines))
 
     def _unknown_warning(self) -> str:
         found = self.parties

@@ -1,0 +1,66 @@
+"""Text that may come from somebody else, as it leaves for a terminal or a log.
+
+Promise    No character of it moves the cursor, changes colours, hides, reorders or joins lines: control characters (C0,
+           C1, DEL), overrides of the direction of writing, zero-width and other invisible ones are written as \\uXXXX.
+           JSON stays JSON, with the same escapes inside its strings.
+Against    A submitter, coordinator or author that puts them into names, keys, paths or sentences of a study, a schema,
+           a result or a message.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable
+from typing import Any, Final
+
+# Letters and marks that fonts draw as nothing: joiners, fillers, variation selectors.
+_INVISIBLE: Final = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0),
+            *range(0x180B, 0x1810),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+
+
+def escaped(text: str) -> str:
+    """A text of several lines. Line ends stay, because the text was put together of lines."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def one_line(text: str) -> str:
+    """A text that is one line, whatever is in it."""
+    # Nearly all text is plain.
+    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+
+
+def json_text(document: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """One JSON document. Letters of all languages stay readable."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=default)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    # Line ends are those of the layout: inside strings they are escaped already.
+    return "".join(one if one == "\n" or not is_hidden(one) else _json_escape(one) for one in text)
+
+
+def is_hidden(character: str) -> bool:
+    """Whether a character does something else than to be seen."""
+    if character.isprintable():
+        return character in _INVISIBLE
+    return unicodedata.category(character) != "Zs"
+
+
+def _shown(character: str) -> str:
+    if not is_hidden(character):
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
