@@ -201,18 +201,3 @@ def test_what_a_site_refused_writes_nothing_to_its_owners_terminal_or_log(comity
     for stream in streams:
         check_shown(stream.getvalue())
         assert stream.getvalue().count("\n") == stream.getvalue().count(FORGED) == 3, "a line for each"
-
-
-def test_an_exception_of_others_begins_no_line_of_a_log() -> None:
-    stream = StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(TextLines("%(levelname)s %(message)s"))
-    logger = logging.Logger("hostile")
-    logger.addHandler(handler)
-    try:
-        raise ValueError(EVIL)
-    except ValueError:
-        logger.exception("%s failed", EVIL)
-    first, *rest = stream.getvalue().rstrip("\n").split("\n")
-    assert first.startswith("ERROR evil\\u001b[2J") and rest and all(line.startswith("  ") for line in rest)
-    assert not [one for one in stream.getvalue() if one != "\n" and is_hidden(one)]

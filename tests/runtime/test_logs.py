@@ -14,7 +14,8 @@ import pytest
 from comity.cli import main
 from comity.errors import ComityError
 from comity.federation.owner.site import Site
-from comity.runtime.site.logs import Form, JsonLines, current_form, log_to_stderr
+from comity.runtime.site.logs import Form, JsonLines, TextLines, current_form, log_to_stderr
+from comity.untrusted.text import is_hidden
 
 from .sites import NAMES, Sites, approve, coordinated, whole_run
 
@@ -116,6 +117,28 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
     assert column in lines and "record 7" in lines and "2 " not in lines.partition("record 7")[2][:12]
     words = ["schema", "check", str(study.folder / "schema.toml"), str(home / f"patients.{kind}")]
     assert main(words) == 3 and value in capsys.readouterr().out
+
+
+EVIL = "evil\x1b[2J\x9b31m\x7f\u202elive\u200b\r\nERROR forged"
+
+
+def test_text_of_others_begins_no_line_of_a_log() -> None:
+    """Neither in a message, nor in what a library says of it; the traceback is indented."""
+    text, lines = StringIO(), StringIO()
+    logger = logging.Logger("hostile")
+    for stream, formatter in ((text, TextLines("%(levelname)s %(message)s")), (lines, JsonLines())):
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(formatter)
+        logger.addHandler(handler)
+    try:
+        raise ValueError(EVIL)
+    except ValueError:
+        logger.exception("%s failed", EVIL)
+    first, *rest = text.getvalue().rstrip("\n").split("\n")
+    assert first.startswith("ERROR evil\\u001b[2J") and rest and all(line.startswith("  ") for line in rest)
+    for stream in (text, lines):
+        assert not [one for one in stream.getvalue() if one != "\n" and is_hidden(one)]
+    assert lines.getvalue().count("\n") == 1 and json.loads(lines.getvalue())["message"] == f"{EVIL} failed"
 
 
 def test_the_form_is_that_of_the_processes_which_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

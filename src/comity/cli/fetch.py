@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from comity.cli.options import AsJson
 from comity.cli.runs import OUT, Out
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from comity.cli.run_folder import Begun
-    from comity.runtime.deployment.submissions import Submission
 
 
 def fetch(
@@ -65,9 +59,11 @@ def _at_site(run: str, to: Path | None, path: Path) -> Path:
 
 
 def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
+    from comity.cli.public_keys import public_identity
     from comity.cli.run_folder import read_begun
     from comity.cli.runs import listed
     from comity.errors import BadInput, Stopped
+    from comity.runtime.deployment.submissions import check_submitted, expected_submission
     from comity.runtime.results.received import safe_name
     from comity.runtime.results.signed_files import NAME, checked_files
     from comity.runtime.site.pack import write_files
@@ -84,72 +80,13 @@ def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> 
         )
     if not any((source / name).exists() for name in ("result.json", NAME)):
         raise Stopped(f"{source}: this run has not ended; go on with it: comity study submit ... --resume {source}")
-    expected = _expected(source, begun, keys)
+    given = None if keys is None else public_identity(keys, "keys")
+    expected = expected_submission(source, study=begun.study_hash, run=begun.run, given=given)
     files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
-    _check_study(source, files, expected)
+    check_submitted(source, files, expected)
     folder = _new(to or Path(safe_name(begun.run)))
     write_files(files, folder)
     return folder
-
-
-def _expected(source: Path, begun: Begun, keys: Path | None) -> Submission:
-    """What the folder has to be: noted when the run was submitted, or from the keys that the user gave."""
-    from comity.cli.public_keys import read_public_keys
-    from comity.errors import Refused
-    from comity.runtime.deployment.submissions import Submission, find_submission
-
-    given = None if keys is None else read_public_keys(keys, key="keys")
-    known = find_submission(begun.run)
-    if known is None:
-        if given is None:
-            raise Refused(
-                f"{source}: run {begun.run} was not submitted from here, and a folder can't say itself who has to have "
-                "signed it; give the coordinator's public keys, which you have from it by another way: --keys FILE",
-                code="keys",
-                key="keys",
-            )
-        return Submission(begun.study_hash, begun.run, "", given)
-    if known.study != begun.study_hash:
-        raise Refused(
-            f"{source}: run {begun.run} was submitted as study {known.study[:12]}, and the folder is about study "
-            f"{begun.study_hash[:12]}; put the folder back from a backup",
-            code="study",
-            key="study",
-        )
-    if given is not None and given != known.coordinator:
-        raise Refused(
-            f"{source}: run {begun.run} was submitted with other keys than those of {keys}; leave --keys out",
-            code="keys",
-            key="keys",
-        )
-    return known
-
-
-def _check_study(source: Path, files: Mapping[str, bytes], expected: Submission) -> None:
-    """The study and the result beside it are those of the run: signed together is not enough."""
-    import json
-
-    from comity.errors import Refused
-    from comity.runtime.deployment.submissions import digest
-
-    if expected.text and digest(files.get("study.toml", b"")) != expected.text:
-        raise Refused(
-            f"{source / 'study.toml'}: is not the study that was submitted; put it back from a backup",
-            code="study",
-            key="study.toml",
-        )
-    try:
-        page = json.loads(files["result.json"])
-        named = (page["study_hash"], page["run"])
-    except (KeyError, TypeError, ValueError, RecursionError):
-        named = ("", "")
-    if named != (expected.study, expected.run):
-        raise Refused(
-            f"{source / 'result.json'}: is missing, or the result of another run than {expected.run} of study "
-            f"{expected.study[:12]}; put it back from a backup",
-            code="study",
-            key="result.json",
-        )
 
 
 def _new(folder: Path) -> Path:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from comity.artefacts.writing import write_text
 from comity.crypto.sealing.sealed import PublicIdentity
-from comity.errors import BadInput, DataError
+from comity.errors import BadInput, DataError, Refused
 from comity.privacy.ledger.witness import heads_folder
 from comity.runtime.results.received import safe_name
 
@@ -71,6 +72,57 @@ def find_submission(run: str) -> Submission | None:
             "coordinator's keys: --keys FILE",
             key="keys",
         ) from error
+
+
+def expected_submission(folder: Path, *, study: str, run: str, given: PublicIdentity | None) -> Submission:
+    """What a run's folder has to be, which says of itself that it is `run` of `study`: noted when it was submitted,
+    or signed with the keys that its reader gave."""
+    known = find_submission(run)
+    if known is None:
+        if given is None:
+            raise Refused(
+                f"{folder}: run {run} was not submitted from here, and a folder can't say itself who has to have "
+                "signed it; give the coordinator's public keys, which you have from it by another way: --keys FILE",
+                code="keys",
+                key="keys",
+            )
+        return Submission(study, run, "", given)
+    if known.study != study:
+        raise Refused(
+            f"{folder}: run {run} was submitted as study {known.study[:12]}, and the folder is about study "
+            f"{study[:12]}; put the folder back from a backup",
+            code="study",
+            key="study",
+        )
+    if given is not None and given != known.coordinator:
+        raise Refused(
+            f"{folder}: run {run} was submitted with other keys than those of --keys; leave the option out",
+            code="keys",
+            key="keys",
+        )
+    return known
+
+
+def check_submitted(folder: Path, files: Mapping[str, bytes], expected: Submission) -> None:
+    """Refuse a study or a result beside it that is not of the run: signed together is not enough."""
+    if expected.text and digest(files.get("study.toml", b"")) != expected.text:
+        raise Refused(
+            f"{folder / 'study.toml'}: is not the study that was submitted; put it back from a backup",
+            code="study",
+            key="study.toml",
+        )
+    try:
+        page = json.loads(files["result.json"])
+        named = (page["study_hash"], page["run"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        named = ("", "")
+    if named != (expected.study, expected.run):
+        raise Refused(
+            f"{folder / 'result.json'}: is missing, or the result of another run than {expected.run} of study "
+            f"{expected.study[:12]}; put it back from a backup",
+            code="study",
+            key="result.json",
+        )
 
 
 def digest(text: bytes) -> str:
