@@ -59,7 +59,7 @@ def _at_site(run: str, to: Path | None, path: Path) -> Path:
 
 
 def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:
-    from comity.cli.public_keys import public_identity
+    from comity.cli.public_keys import read_public_keys
     from comity.cli.run_folder import read_begun
     from comity.cli.runs import listed
     from comity.errors import BadInput, Stopped
@@ -80,7 +80,7 @@ def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> 
         )
     if not any((source / name).exists() for name in ("result.json", NAME)):
         raise Stopped(f"{source}: this run has not ended; go on with it: comity study submit ... --resume {source}")
-    given = None if keys is None else public_identity(keys, "keys")
+    given = None if keys is None else read_public_keys(keys, key="keys")
     expected = expected_submission(source, study=begun.study_hash, run=begun.run, given=given)
     files = checked_files(source, expected.coordinator, study=expected.study, run=expected.run)
     check_submitted(source, files, expected)
