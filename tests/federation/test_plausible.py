@@ -142,6 +142,20 @@ def test_a_tail_is_exceeded_as_rarely_as_it_says_and_is_no_wider_than_need_be(
         assert (found > wide * allowed).mean() > 0.08, allowed
 
 
+def test_the_tail_of_laplace_noise_is_exponential_where_it_is_rare() -> None:
+    one, who = release(Laplace(Pure(1)), Diamond(1.0), Noised, (1,)), consortium_of(1)
+    scale = one.scale(who)
+    rare = scale.total * scale.grid * np.log(1 / noise_tail.FALSE_ALARM)
+    assert rare <= float(NoiseTail(one, who, 1).of_figures(Weights(l1=0.0), 1)) <= 2 * rare
+
+
+def test_what_carries_no_noise_may_be_off_by_its_rounding_and_no_more() -> None:
+    one = replace(release(Laplace(Pure(1)), Diamond(1.0), Entrusted), grid=0.5)
+    require_plausible(one, consortium_of(5), np.full(SHAPE, 1.25), 1)
+    with pytest.raises(Implausible):
+        require_plausible(one, consortium_of(5), np.full(SHAPE, 1.75), 1)
+
+
 FAR: list[tuple[Bound, Any]] = [
     (Ball(1.0), lambda far: np.full(SHAPE, 5 * (1 + far) / 12**0.5)),
     (RecordSum(1.0, 40.0, 40), lambda far: np.full(SHAPE, 5 * (40 + far) / 12**0.5)),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from comity.cli.options import AsJson
+from comity.cli.output import say
 from comity.cli.runs import OUT, Out
 
 
@@ -28,7 +29,8 @@ def fetch(
 
     A file that was altered is refused by its name. With --site it is what this owner was released, and what stays with
     it; without, all that the coordinator has but its journal. Who has to have signed is known from the submission, or
-    from --keys: never from the folder itself.
+    from --keys: never from the folder itself. With --site the command also says, at your terminal and in no file, how
+    good the model or dataset is on your own records.
 
     Example: comity fetch 2026-11-17-7f3a91c2 --to readmission
 
@@ -38,24 +40,31 @@ def fetch(
     """
     from comity.cli.run import show_run
 
-    if site is not None:
-        folder = _at_site(run, to, site)
-    else:
-        folder = _at_coordinator(run, to, out, keys)
+    if site is None:
+        show_run(_at_coordinator(run, to, out, keys), as_json=as_json)
+        return
+    folder, said = _at_site(run, to, site)
+    if said:
+        # Before anything else, and into no file: it tells of this owner's records.
+        say(said, err=True)
     show_run(folder, as_json=as_json)
 
 
-def _at_site(run: str, to: Path | None, path: Path) -> Path:
+def _at_site(run: str, to: Path | None, path: Path) -> tuple[Path, str]:
+    """The folder, and what this owner's own records say of what is in it."""
     from comity.artefacts.writing import write_text
     from comity.report.result import Result
     from comity.runtime.results.received import safe_name
     from comity.runtime.site.fetching import fetched
+    from comity.runtime.site.own_scores import own_score
     from comity.runtime.site.site_file import SiteFile
 
-    study, outcome = fetched(SiteFile.load(path), run)
+    loaded = SiteFile.load(path)
+    study, outcome = fetched(loaded, run)
+    score = own_score(loaded.home, study.hash, outcome.run)
     folder = _new(to or Path(safe_name(outcome.run)))
     write_text(folder / "study.toml", study.text)
-    return Result.of(outcome).save(folder)
+    return Result.of(outcome).save(folder), "" if score is None else f"{loaded.party}: {score.sentence}"
 
 
 def _at_coordinator(run: str, to: Path | None, out: Path, keys: Path | None) -> Path:

@@ -68,6 +68,7 @@ def status(
 
     from comity.cli.ledger import accounts_document
     from comity.runtime.site.inbox import Inbox
+    from comity.runtime.site.own_scores import own_score
     from comity.runtime.site.refusals import Refusals
     from comity.runtime.site.runs import runs_of
     from comity.runtime.site.site_file import SiteFile
@@ -83,12 +84,19 @@ def status(
     shown = [(one.mark[:12], one.run, one.title, one.dataset, one.state) for one in runs]
     heads = ("study", "run", "title", "dataset", "state")
     lines += table(heads, shown, indent="    ").split("\n") if shown else ["  no runs yet"]
+    scores = {f"{one.mark[:12]}/{one.run}": own_score(loaded.home, one.mark, one.run) for one in runs if one.mark}
+    lines += [f"  {name}  {score.sentence}" for name, score in scores.items() if score is not None]
     lines += [f"  refused        {one.time} {one.study} {one.sentence}".replace("  refused: ", " ") for one in last]
     document = {
         "party": loaded.party,
         "accounts": accounts_document(accounts),
         "studies": [document_of(one) for one in arrivals],
         "runs": [asdict(one) for one in runs],
+        "own_scores": {
+            name: {**asdict(score), "worse_than_a_constant": score.is_worse}
+            for name, score in scores.items()
+            if score is not None
+        },
         "refusals": [asdict(one) for one in last],
     }
     show(lines, document, as_json=as_json)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from comity.artefacts.artefact import Artefact
-from comity.data import Records
+from comity.data import Held, Records
 from comity.errors import StudyError
 from comity.federation.assessment import Assessment, Figure, of_predictor
 from comity.federation.baseline import Baseline
@@ -22,6 +22,7 @@ from comity.federation.declaring.true_loss import TrueLoss
 from comity.federation.evaluation.card import Predicts
 from comity.federation.evaluation.protocol import Measuring, WholeRecords
 from comity.federation.messages.delivered import Received
+from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.part import Part
 from comity.federation.step import step
 from comity.privacy.unit import Unit
@@ -158,6 +159,11 @@ class Protocol(Part):
     def score(self, model: Any, test: Records) -> float | None:
         """Simulation only: the error of a presented model on test records."""
         return None
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """How good what an owner was presented is on its own records, which never leaves it; None where they can't say.
+        This is for models that predict from whole records."""
+        return score_predictor(presented, records, self.predicts) if hasattr(presented, "predict") else None
 
     def expectation(self, who: Consortium) -> str:
         """One line for the plan: how much noise to expect, from public quantities; empty if there is no estimate."""

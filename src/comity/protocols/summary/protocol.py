@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Records
+from comity.data import Encoding, Held, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.constraints import Positive
@@ -38,6 +38,7 @@ from comity.protocols.summary.sizes import CONSUMER, OWNER, check_terms, consume
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
+    from comity.federation.own_score import OwnScore
 
 Floats = NDArray[np.float64]
 Deliver = Literal["records", "hashes", "weights"]
@@ -326,6 +327,11 @@ class OneShotSummary(Protocol):
         from comity.protocols.summary.assessment import assess
 
         return assess(presented, train, test)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        from comity.protocols.summary.own_score import score_bought
+
+        return score_bought(presented, records)
 
     # What the plan says.
 

@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Records
+from comity.data import Held, Records
 from comity.errors import Malformed, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Counts
@@ -39,6 +39,7 @@ from comity.protocols.synthetic.table_ranges import table_ranges
 if TYPE_CHECKING:
     from comity.artefacts.artefact import Artefact
     from comity.federation.assessment import Assessment
+    from comity.federation.own_score import OwnScore
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 Pooling = Literal["sum", "none"]
@@ -266,6 +267,13 @@ class SyntheticData(CountedData):
         if train is None:
             return assess(presented, None, test)
         return assess(presented, together(train), test, lambda task, tested: task.compare(train, tested))
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        from comity.protocols.synthetic.own_score import score_columns, score_target
+
+        if self.schema.target is not None:
+            return score_target(presented, records)
+        return score_columns(presented, records, tuple(range(len(self.cells.cells.names))))
 
     # What the plan says.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Records
+from comity.data import Bounded, Encoding, Held, Records
 from comity.federation.baseline import Baseline
 from comity.protocols.by_columns.method import ByColumns
 from comity.protocols.vertical.baselines import baselines, error_of
 from comity.protocols.vertical.layout import Layout
 
 if TYPE_CHECKING:
+    from comity.federation.own_score import OwnScore
     from comity.learn.released.classifiers import LinearClassifier
     from comity.learn.released.regressor import LinearRegressor
 
@@ -52,6 +53,10 @@ class ColumnRegression(ByColumns):
 
     def score(self, model: LinearClassifier | LinearRegressor, test: Records) -> float:
         return error_of(self.layout, model.weights.reshape(-1), test)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """No owner has all columns that the model needs: an [evaluation] measures it on all of them."""
+        return None
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(self.layout, train, test)

@@ -28,6 +28,7 @@ from comity.federation.owner.registry import Registry
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.hosting import host_for
 from comity.runtime.site.inbox import Arrival, Inbox
+from comity.runtime.site.own_scores import is_scored, score_results
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.results import are_written, write_results
 from comity.runtime.site.runs import runs_of
@@ -183,7 +184,9 @@ class Desk:
         self._served[study] = approval, host
         for run in runs_of(self._owner.ledger):
             # Of a process that ended between the run's end and the writing of its results.
-            if run.is_of(study) and run.state == "closed" and not are_written(self.site.home, study, run.run):
+            home = self.site.home
+            here = are_written(home, study, run.run) and is_scored(home, study, run.run)
+            if run.is_of(study) and run.state == "closed" and not here:
                 self._deliver(host, run.run)
 
     def _withdraw(self, study: str) -> None:
@@ -207,11 +210,14 @@ class Desk:
         self.site.policy.check_unattended(agreed.declaration, agreed.consortium, self.site.party)
 
     def _deliver(self, host: Host, run: str) -> None:
-        """Write the owner's results of a run that ended; the ledger's file keeps them, so that this can be repeated."""
+        """Write the owner's results of a run that ended, and score them on its records for its own eyes; the ledger's
+        file keeps them, so that this can be repeated."""
         try:
             write_results(host, self.site.home, run)
         except Exception:
             log.exception("%s: the results of run %s can't be written", self.site.party, run)
+            return
+        score_results(host, self.site.home, run)
 
     def _log(self, answer: Answer, study: str | None, seconds: float) -> None:
         """One line for each ask that a coordinator signed: which, and how it went; nothing of what it said."""

@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Encoding, Records
+from comity.data import Encoding, Held, Records
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused
 from comity.federation.constraints import Positive
@@ -34,6 +34,7 @@ from comity.protocols.summary.sizes import CONSUMER, OWNER
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
+    from comity.federation.own_score import OwnScore
 
 Floats = NDArray[np.float64]
 
@@ -221,6 +222,11 @@ class Market(Protocol):
         from comity.protocols.summary.auction.presented import presented
 
         return presented(self, released, who)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        from comity.protocols.summary.own_score import score_bought
+
+        return score_bought(presented, records)
 
     def assess(self, presented: Any, train: Sequence[Records] | None, test: Records) -> Assessment:
         from comity.protocols.summary.assessment import assess

@@ -18,7 +18,7 @@ from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from comity.data import CellEncoding, Records
+from comity.data import CellEncoding, Held, Records
 from comity.errors import StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Counts, Opened
@@ -41,6 +41,7 @@ from comity.protocols.synthetic.table_ranges import table_ranges
 
 if TYPE_CHECKING:
     from comity.federation.assessment import Assessment
+    from comity.federation.own_score import OwnScore
     from comity.protocols.synthetic.artefact import SyntheticDataset
 
 # Room for the noise in product units, whatever the budget; what it does not hold is refused by the plan.
@@ -176,6 +177,12 @@ class SyntheticColumns(ByColumns, CountedData):
         holder = self.holding.holders[-1]
         own = [place for place in self.holding.places[holder] if place < len(self.holding.names) - 1]
         return assess(presented, whole, test, lambda task, tested: task.compare_columns(whole, own, tested))
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """Of the owner's own columns."""
+        from comity.protocols.synthetic.own_score import score_columns
+
+        return score_columns(presented, records, self.holding.places[party])
 
     # What the plan says.
 

@@ -23,7 +23,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from comity.data import Bounded, Encoding, Records, Schema, Target
+from comity.data import Bounded, Encoding, Held, Records, Schema, Target
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.baseline import Baseline
@@ -32,6 +32,8 @@ from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.consortium import EVERY_PARTY, Consortium
 from comity.federation.declaring.declaration import Declaration
 from comity.federation.declaring.true_loss import TrueLoss
+from comity.federation.evaluation.card import Predicts
+from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.owner.site import Site
 from comity.federation.protocol import Protocol, step
 from comity.privacy.loss import Pure
@@ -292,6 +294,14 @@ class PublishedSynthetic(Protocol):
         assert found.labels is not None
         weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
         return error(self.target, weights, test.features, test.labels)
+
+    def score_own(self, presented: Any, records: Held, party: str) -> OwnScore | None:
+        """Of a model that is fitted to the shared records alone."""
+        found = self.encoding.encode(presented.frame).records
+        assert found.labels is not None
+        weights = trained(self.kind, self.target, found.features, found.labels, self.l2)
+        numbers = Predicts(0, self.target.low, self.target.high) if isinstance(self.target, Bounded) else None
+        return score_predictor(as_model(self.target, weights, self.encoding), records, numbers)
 
     def compare(self, train: Sequence[Records], test: Records) -> list[Baseline]:
         return baselines(self.kind, self.target, train, test, self.l2)
