@@ -13,6 +13,10 @@ from comity.privacy.unit import Unit
 Way = Literal["rlwe", "dealer"]
 """How products across parties are computed."""
 
+NOT_AGAINST = "not a party with a program of its own, which can read rows of the others"
+"""Noise covers rows within their bound. Nobody sees whether a party's rows in a product are: one that multiplies a row
+reads what its peers hold of the same person (docs/security.md)."""
+
 CHARGED = "one person's columns at all parties together; every ledger is charged for this one loss"
 
 
@@ -52,12 +56,17 @@ def check_parties(name: str, columns: Mapping[str, tuple[str, ...]], who: Consor
 
 
 def adversary(method: MatchesAndMultiplies, who: Consortium, released: str | None, also: str = "") -> str:
-    """Whom the noise, the products and the alignment hold against, all at once. `released` names what a coordinator
-    keeps to itself where no party may read it; None where every party reads it. `also` names who else is held against.
+    """Whom the noise, the products and the alignment hold against, all at once, and whom they do not. `released` names
+    what a coordinator keeps to itself where no party may read it; None where every party reads it. `also` names who
+    else is held against.
 
     A dealer must be honest for more than secrecy. Dealt words enter what is opened, and no party can tell what they add
     up to: a dealer that deals false ones moves the opened sums as far as it likes, by a record too.
     """
+    return f"{_held_against(method, who, released, also)}; {NOT_AGAINST}"
+
+
+def _held_against(method: MatchesAndMultiplies, who: Consortium, released: str | None, also: str) -> str:
     if method.products == "dealer" or method.alignment == "keyed":
         # Together with a party, a dealer could read its peers' columns, and a matcher try out ids.
         does = " and ".join(

@@ -42,7 +42,7 @@ class SyntheticParameters(PublishedKeys):
         None,
         ge=1,
         description="records of all parties together: a round figure for the rule, or how many they are where "
-        "neighbours replace",
+        "neighbours replace; tables that count more than four times as many end the run",
     )
     bins: Annotated[int | Literal["auto"], Only(variant="default")] = Field(
         "auto", description="cells of numbers for which the schema says none; auto: 8, or fewer for very many columns"

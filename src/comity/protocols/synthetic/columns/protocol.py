@@ -55,6 +55,7 @@ class SyntheticColumns(ByColumns, CountedData):
     Adversary    semi-honest: the coordinator with up to `colluders` parties. With `products="dealer"` a coordinator
                  that colludes with a party learns that party's peers' columns, because it deals; and the sensitivity
                  assumes that it deals correctly.
+                 Not a party with a program of its own: a row that it multiplies beyond its bound reads its peers' row.
     Unit         a record: all columns of one row, at all parties, may be replaced. The number of rows is public, and
                  with an alignment so is who is among them to the owners: nothing could be added or removed unseen.
     Learned      everyone: the noisy counts and the number of rows (at `colluders` = 0: the coordinator alone, because a
