@@ -40,7 +40,7 @@ from comity.runtime.results.outcome import Account, Guarantee, Outcome
 from comity.runtime.results.received import safe_name, save_received
 from comity.runtime.results.released import Released, load_released, released_of, save_released
 from comity.short_repr import NamedValues
-from comity.untrusted.file_names import check_name
+from comity.untrusted.file_names import UnsafeName, check_name
 
 _FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -248,7 +248,7 @@ def load_result(folder: str | Path) -> Result:
         )
     lines = _json(folder / "transcript.json")
     try:
-        artefacts = {place: load_artefact(folder / check_name(place)) for place in page["artefacts"]}
+        artefacts = {place: load_artefact(folder / _inside(place)) for place in page["artefacts"]}
         return _result(page, lines, artefacts, load_released(folder / "released"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
@@ -256,6 +256,16 @@ def load_result(folder: str | Path) -> Result:
         ) from error
     except ComityError as error:
         raise DataError(f"{folder}: the result can't be read: {error}") from error
+
+
+def _inside(place: Any) -> str:
+    """The name of a folder beside the page that names it."""
+    try:
+        if "/" not in check_name(place):
+            return str(place)
+    except UnsafeName as error:
+        raise ValueError(f"an artefact lies in a folder of the run, found {place!r}, which {error}") from error
+    raise ValueError(f"an artefact lies in a folder of the run, found {place!r}")
 
 
 def _result(
