@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import os
 import tomllib
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from comity.crypto.sealing import key_file
 from comity.data import clinic_schema, clinics
+from comity.errors import Refused
 from comity.privacy.ledger import Ledger
 from comity.runtime.site.desk import Desk
+from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.serving import ENDPOINTS
 from comity.runtime.site.site_file import SiteFile
 from tests.runtime.sites import NAMES, Sites, coordinated, whole_run
@@ -159,6 +164,39 @@ def test_from_a_packed_study_to_its_results(comity: Any, sites: Sites, monkeypat
     assert [run["run"] for run in page["runs"]] == ["run-1"]
     assert page["refusals"][-1]["code"] == "approval" and page["refusals"][-1]["run"] == "run-2"
     assert "approved for 1 run here" in comity("site", "status").out
+
+
+def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: Any, sites: Sites) -> None:
+    study, here = sites.study(), ["--site", sites.site("north")]
+    (sites.folder / "study.zip").write_bytes(sites.packed(study))
+    assert comity("site", "receive", sites.folder / "study.zip", *here).code == 0
+    waiting = Refused("refused: the study waits for an approval", code="approval")
+    now = datetime.now(UTC)
+    for seconds, of in ((-60, study.hash), (-50, "f" * 64), (60, study.hash)):
+        noted = Refusals(sites.home("north"), clock=partial(now.__add__, timedelta(seconds=seconds)))
+        noted.note(waiting, study=of, run=f"at {seconds}")
+    before = comity("site", "status", "--json", *here).document["refusals"]
+    assert [one["run"] for one in before] == ["at -60", "at -50", "at 60"]
+    assert comity("site", "approve", study.hash[:12], "--yes", *here).code == 0
+    shown = comity("site", "status", "--json", *here)
+    assert shown.code == 0, shown.err
+    after = shown.document["refusals"]
+    # What another study was refused stays, and what this one is refused from now on.
+    assert [one["run"] for one in after] == ["at -50", "at 60"]
+    assert comity("site", "status", *here).out.count("waits for an approval") == 2
+    assert comity("site", "status", "--refusals", 0, "--json", *here).document["refusals"] == []
+
+
+def test_init_takes_a_csv_file_of_another_dialect(comity: Any, owned: Path) -> None:
+    table = pd.read_csv("patients.csv")
+    table.to_csv("patients.csv", index=False, sep=";", decimal=",", encoding="latin-1")
+    told = comity(*INIT, "--schema", "schema.toml")
+    assert told.code == 3 and "separator" in told.err and not Path("site.toml").exists()
+    flags = ["--separator", ";", "--decimal", ",", "--encoding", "latin-1"]
+    assert comity(*INIT, "--schema", "schema.toml", *flags).code == 0
+    source = SiteFile.load("site.toml").data["patients"]
+    assert {"separator": ";", "decimal": ",", "encoding": "latin-1"}.items() <= dict(source).items()
+    assert len(SiteFile.load("site.toml").source("patients").read()) == len(table)
 
 
 def test_refuse_and_end(comity: Any, sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

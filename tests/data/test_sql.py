@@ -254,6 +254,26 @@ def test_what_a_database_says_about_a_value_is_not_shown(folder: Path) -> None:
         assert caught.value.__suppress_context__
 
 
+def test_a_csv_file_has_the_same_values_by_a_query_as_without(folder: Path) -> None:
+    (folder / "own.csv").write_text(
+        'who,sick,agreed,code,age,"a ""b""",seen\nx,yes,true,007,5,1.5,2020-01-02\ny,no,false,012,6,2,2021-02-03\n'
+    )
+    query = {"source": "sql", "path": "own.csv", "query": "SELECT * FROM data WHERE age > 1"}
+    found = open_source(query, where="t", base=folder).read()
+    plain = open_source("own.csv", where="t", base=folder).read()
+    for name in ("who", "sick", "agreed", "code", "age", 'a "b"'):
+        assert found[name].tolist() == plain[name].tolist(), name
+    assert found["sick"].tolist() == ["yes", "no"] and found["code"].tolist() == ["007", "012"]
+    pieces = list(open_source(query, where="t", base=folder).pieces(["sick", "age"]))
+    assert sum(len(piece) for piece in pieces) == 2
+
+
+def test_a_csv_file_of_texts_alone_keeps_its_header(folder: Path) -> None:
+    (folder / "texts.csv").write_text("ward,sick\na,yes\nb,no\n")
+    found = open_source({"source": "sql", "path": "texts.csv", "query": "SELECT * FROM data"}, where="t", base=folder)
+    assert found.read().to_dict("list") == {"ward": ["a", "b"], "sick": ["yes", "no"]}
+
+
 def test_tables_have_any_name(folder: Path) -> None:
     with duckdb.connect(folder / "odd.duckdb") as database:
         database.execute('CREATE SCHEMA "a b"; CREATE TABLE "a b"."c""d" AS SELECT 1 AS x')

@@ -16,6 +16,7 @@ from comity.federation.coordinator.transcript import Line, Transcript
 from comity.learn import LinearClassifier, LinearRegressor
 from comity.learn.released.feature_map import FeatureMap
 from comity.learn.released.weights import strongest
+from comity.report.drawing import SIZE, width_of
 from comity.report.figures import curves_plot
 from comity.report.page import costs, render_result, size, traffic
 from comity.report.plots import dots_plot, errors_plot
@@ -251,3 +252,25 @@ def test_a_legend_stands_clear_of_the_title_and_the_axes() -> None:
     axis = at["epsilon spent by each party"]
     assert at["breast cancer"] < 0.1 * below
     assert all(axis < at[name] < below for name in ("default", "avg", "soft", "vote"))
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["temperature × saturation", "heart_rate × temperature", "55<=age<65", "sex=(missing)", "MWÄ WORDS", "own data"],
+)
+@pytest.mark.parametrize("bold", [False, True])
+def test_a_label_has_room_in_the_widest_of_the_common_fonts(label: str, bold: bool) -> None:
+    import matplotlib
+    from PIL import ImageFont
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    font = ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/{name}", 100)
+    assert font.getlength(label) / 100 * SIZE <= width_of(label, bold=bold) <= 1.7 * font.getlength(label) / 100 * SIZE
+
+
+def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:
+    """Cells lose their least width below 480 points; a browser measured that no table is cut there."""
+    narrow = re.search(r"@media \(max-width: 480px\) \{(.*?)\n\}", render_result(result), re.S)
+    assert narrow is not None
+    for rule in ("min-width: 0; overflow-wrap: anywhere", ".scroll td.key { white-space: normal; }"):
+        assert rule in narrow.group(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def ran(sites: Sites, study: Study, out: Path) -> Path:
     )
     released, kept = whole_run(parties)
     outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
-    save_signed(Result.of(outcome), folder, sites.coordinator)
+    save_signed(Result.of(replace(outcome, simulated=False)), folder, sites.coordinator)
     return folder
 
 
@@ -80,7 +81,9 @@ def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_si
     same = {name for name in files(tmp_path / "simulated") if not name.startswith("parties/")} | {"study.toml"}
     assert files(tmp_path / "mine") == same
     fetched = load_result(tmp_path / "mine")
-    assert fetched.run == run and fetched.guarantee.private
+    assert fetched.run == run and fetched.guarantee.private and not fetched.simulated
+    page = (tmp_path / "mine" / "report.html").read_text()
+    assert not re.search(r"<tbody>\s*</tbody>", page) and "Simulated on one machine" not in page
     for name in NAMES:
         at = ["--site", str(sites.site(name)), "--to", str(tmp_path / name)]
         assert main(["fetch", run, *at]) == 0
@@ -92,6 +95,12 @@ def test_a_run_is_fetched_by_its_coordinator_and_its_parties_in_the_form_of_a_si
         np.testing.assert_array_equal(own.released["model"], fetched.released["model"])
         np.testing.assert_array_equal(own.model.coef_, fetched.model.coef_)
         assert "gradient" not in own.released and "gradient" in fetched.released
+        # An owner knows its own ledger, and neither how long the run took nor what crossed the wire.
+        (account,) = own.accounts
+        assert account.party == name and "eps" in account.spent and not own.simulated
+        page = (tmp_path / name / "report.html").read_text()
+        assert "0.0 s" not in page and "Simulated on one machine" not in page and "This owner's ledger" in page
+        assert not re.search(r"<tbody>\s*</tbody>", page) and "Bytes and rounds" not in page
         assert main(["fetch", run, *at]) == 3 and "nothing is overwritten" in capsys.readouterr().err
 
 

@@ -115,7 +115,10 @@ def test_the_held_out_rows_are_the_same_at_every_party_and_at_none(tmp_path: Pat
         ({"vertical.alignment": "keyed"}, "identifier"),
         ({"vertical.product": "rlwe"}, "products"),
         ({"vertical.block_epsilon": {"north": 1.0}, "privacy.delta": 0.0}, r"nothing for south, north\+south"),
-        ({"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"}, "leave one of them out"),
+        (
+            {"vertical.block_epsilon": {"north": 1.0}, "vertical.variant": "published"},
+            r"remove vertical\.products and vertical\.block_epsilon, and set privacy\.delta to 0, or leave",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_study_is_named(tmp_path: Path, change: Any, said: str) -> None:

@@ -20,10 +20,12 @@ def plan(
 
     Example: comity plan study.toml --all
     """
+    from comity.runtime.simulation.grants import require_grant
     from comity.runtime.study.study import Study
 
     loaded = Study.load(study, overrides=overrides(sets))
     planned, defaults = loaded.plan(), loaded.defaults()
+    require_grant(loaded)
     document: dict[str, Any] = {**planned.as_json(), "hash": loaded.hash}
     lines = [*planned.as_text().split("\n"), f"  study hash     {loaded.hash}"]
     if everything:

@@ -24,6 +24,13 @@ Decimal = Annotated[str | None, typer.Option(help="The decimal mark of a CSV fil
 Encoding = Annotated[str | None, typer.Option(help="How a CSV file is encoded.", show_default="utf-8")]
 
 
+def dialect_of(separator: str | None, decimal: str | None, encoding: str | None) -> dict[str, str]:
+    """What was said of a CSV file, by the keys of a source."""
+    # A shell passes \t as two characters.
+    named = {"separator": "\t" if separator == "\\t" else separator, "decimal": decimal, "encoding": encoding}
+    return {key: value for key, value in named.items() if value is not None}
+
+
 @dataclass(frozen=True)
 class Reading:
     """How whatever is named as DATA is to be read."""
@@ -39,14 +46,12 @@ class Reading:
         from comity.data import open_source
 
         sql: dict[str, Any] = {"table": self.table, "query": self.query, "password_file": self.password_file}
-        # A shell passes \t as two characters.
-        separator = "\t" if self.separator == "\\t" else self.separator
-        csv: dict[str, Any] = {"separator": separator, "decimal": self.decimal, "encoding": self.encoding}
-        named = {key: value for key, value in (sql | csv).items() if value is not None}
+        csv = dialect_of(self.separator, self.decimal, self.encoding)
+        named = {key: value for key, value in sql.items() if value is not None} | csv
         if "://" in data:
             return open_source({"source": "sql", "url": data, **named}, "DATA")
         if any(value is not None for value in sql.values()):
             return open_source({"source": "sql", "path": data, **named}, data)
-        if any(value is not None for value in csv.values()):
+        if csv:
             return open_source({"source": "csv", "path": data, **named}, data)
         return open_source(Path(data), data)

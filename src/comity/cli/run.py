@@ -171,7 +171,9 @@ def show_run(folder: Path, *, as_json: bool) -> None:
     document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     result = load_result(folder)
     guarantee = result.guarantee
-    lines = [f"{result.study} · run {result.run} · {result.parties} parties · {result.seconds:.1f} s"]
+    lines = [f"{result.study} · run {result.run} · {result.parties} parties"]
+    if result.seconds:
+        lines[0] += f" · {result.seconds:.1f} s"
     if result.error is not None:
         compared = " · ".join(f"{baseline.name} {baseline.error:.3f}" for baseline in result.baselines)
         lines.append(f"  error          {result.error:.3f}" + (f"   ({compared})" if compared else ""))

@@ -69,14 +69,15 @@ def status(
     from comity.cli.ledger import accounts_document
     from comity.runtime.site.inbox import Inbox
     from comity.runtime.site.own_scores import own_score
-    from comity.runtime.site.refusals import Refusals
+    from comity.runtime.site.refusals import Refusals, unsettled
     from comity.runtime.site.runs import runs_of
     from comity.runtime.site.site_file import SiteFile
 
     loaded = SiteFile.load(site)
     ledger = loaded.owner().ledger
     accounts, runs, box = ledger.summary(), runs_of(ledger), Inbox(loaded.home)
-    arrivals, last = box.arrivals(), Refusals(loaded.home).last(refusals)
+    arrivals = box.arrivals()
+    last = unsettled(Refusals(loaded.home), arrivals, refusals)
     lines = [f"{loaded.party} · {loaded.where}", *(f"  {account}" for account in accounts)]
     unread = sum(not one.read for one in arrivals)
     where = ": comity site inbox" if unread else ""

@@ -13,7 +13,7 @@ import typer
 from comity.cli.options import AsJson
 from comity.cli.output import show
 from comity.cli.public_keys import TEXTS, key_texts
-from comity.cli.records import PasswordFile, Query, Table
+from comity.cli.records import Decimal, Encoding, PasswordFile, Query, Separator, Table, dialect_of
 from comity.privacy.unit import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def init(
     table: Table = None,
     query: Query = None,
     password_file: PasswordFile = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a site file, with keys and a ledger where there are none. Nothing that exists is overwritten.
@@ -80,7 +83,7 @@ def init(
     epsilon = asks.text("epsilon", "Epsilon that you grant in all", epsilon)
     methods = asks.text("protocols", "Methods that may run, separated by commas", protocols).split(",")
     home = site.parent
-    source = _source(data, table, query, password_file)
+    source = _source(data, table, query, password_file, dialect_of(separator, decimal, encoding))
     findings = _check(source, dataset, home, schema)
     written: dict[str, Any] = {
         "party": party,
@@ -163,13 +166,17 @@ def site_text(written: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _source(data: str, table: str | None, query: str | None, password_file: Path | None) -> dict[str, str]:
+def _source(
+    data: str, table: str | None, query: str | None, password_file: Path | None, dialect: Mapping[str, str]
+) -> dict[str, str]:
     named = {"table": table, "query": query, "password_file": None if password_file is None else str(password_file)}
     sql = {key: value for key, value in named.items() if value is not None}
     if "://" in data:
-        return {"source": "sql", "url": data, **sql}
+        return {"source": "sql", "url": data, **sql, **dialect}
     if sql:
-        return {"source": "sql", "path": data, **sql}
+        return {"source": "sql", "path": data, **sql, **dialect}
+    if dialect:
+        return {"source": "csv", "path": data, **dialect}
     kind = Path(data).suffix.lower().lstrip(".")
     return {"source": kind if kind in ("csv", "parquet") else "parquet", "path": data}
 

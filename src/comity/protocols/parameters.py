@@ -29,7 +29,7 @@ ABSENT = "absent"
 class Setting:
     """What a protocol may use to build itself: public things only. `read` opens a file that a key of the study names,
     by its name and that key; `columns` are the patterns of [parties.NAME] columns; `pure` says that the study grants no
-    delta."""
+    delta; `privacy` are the values of [privacy]."""
 
     __repr__ = short_repr
 
@@ -38,6 +38,7 @@ class Setting:
     read: Callable[[str, str], pd.DataFrame]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pure: bool = False
+    privacy: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Only:
@@ -64,6 +65,10 @@ class Parameters(BaseModel):
     """What keys may depend on that a study says elsewhere, by name: each value in words, for whoever is refused. What
     it is in a study is among `resolved`."""
 
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Values that keys of [privacy] must have, by variant. The protocol refuses others too; from here a study that has
+    just been given another variant is told of all of them at once."""
+
     def privacy(self, setting: Setting) -> Mapping[str, str]:
         """Keys of [privacy] whose default is the method's own."""
         return {}
@@ -86,6 +91,7 @@ class Parameters(BaseModel):
     def build(self, setting: Setting) -> Protocol:
         """The protocol; a key that it would ignore is refused."""
         values = self.resolved(setting)
+        self._check_variant(setting, values)
         for key in type(self).model_fields:
             only = self._only(key)
             ruled_out = None if only is None else only.failing(values)
@@ -98,6 +104,31 @@ class Parameters(BaseModel):
                 key=f"{self.table}.{key}",
             )
         return self.built(setting)
+
+    def _check_variant(self, setting: Setting, values: Mapping[str, Any]) -> None:
+        """Refuse a variant that needs several changes, with all of them: a study that makes them runs."""
+        variant = values.get("variant")
+        surplus = [
+            f"{self.table}.{key}"
+            for key in type(self).model_fields
+            if key in self.model_fields_set
+            and (only := self._only(key)) is not None
+            and variant not in only.needs.get("variant", (variant,))
+        ]
+        needed = {
+            f"privacy.{key}": value
+            for key, value in self.variant_privacy.get(str(variant), {}).items()
+            if key in setting.privacy and setting.privacy[key] != value
+        }
+        if len(surplus) + len(needed) < 2:
+            return
+        remedy = [f"remove {_listed(surplus)}"] if surplus else []
+        remedy += [f"set {_listed([f'{key} to {value}' for key, value in needed.items()])}"] if needed else []
+        raise StudyError(
+            f'{setting.where}: {self.table}.variant = "{variant}" does not go with other keys of this study; '
+            f"{', and '.join(remedy)}, or leave {self.table}.variant out",
+            key=(surplus or list(needed))[0],
+        )
 
     def _ruled_out(self, by: str, only: Only, values: Mapping[str, Any]) -> str:
         """What a key would need instead of what the study has."""
@@ -120,3 +151,7 @@ class Parameters(BaseModel):
     @classmethod
     def _only(cls, key: str) -> Only | None:
         return next((one for one in cls.model_fields[key].metadata if isinstance(one, Only)), None)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

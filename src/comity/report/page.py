@@ -89,6 +89,7 @@ def render_result(result: Result) -> str:
         first=first,
         parts=[part for part in parts if part.sentences or part.plots or part.tables],
         spent=spent(result),
+        took=f"{result.seconds:.1f} s" if result.seconds else "",
         traffic=traffic(result.transcript),
         lines=result.transcript.lines[:LINES],
         caveats=caveats(result),
@@ -135,7 +136,7 @@ def _about_claim(result: Result) -> str:
 
 
 def caveats(result: Result) -> list[str]:
-    found = ["Simulated on one machine, which held the records of every party."]
+    found = ["Simulated on one machine, which held the records of every party."] if result.simulated else []
     uncovered = not_covered(result)
     if uncovered is not None:
         found.append(uncovered)

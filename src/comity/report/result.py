@@ -83,6 +83,7 @@ class Result:
     findings: tuple[str, ...] = field(default=(), repr=False)
     beside: Mapping[str, Artefact] = field(default_factory=dict)
     evaluation: Figures | None = None
+    simulated: bool = True
     outcome: Outcome | None = None
 
     @classmethod
@@ -111,14 +112,16 @@ class Result:
             findings=outcome.findings,
             beside=dict(outcome.beside),
             evaluation=outcome.evaluation,
+            simulated=outcome.simulated,
             outcome=outcome,
         )
 
     def __repr__(self) -> str:
+        took = f", {self.seconds:.1f} s" if self.seconds else ""
         kind = "a private release" if self.guarantee.private else "no private release"
         lines = [
             f"Result of {self.study!r}, run {self.run}",
-            f"  protocol   {self.protocol}, {self.parties} parties, {self.seconds:.1f} s",
+            f"  protocol   {self.protocol}, {self.parties} parties{took}",
             f"  guarantee  {self.guarantee.loss} per party; unit: {self.guarantee.unit}; {kind}",
         ]
         if self.error is not None:
@@ -229,6 +232,7 @@ class Result:
             "traffic": {"rounds": self.transcript.rounds, "bytes": self.transcript.bytes},
             "model_noise": self.model_noise,
             "masks": self.masks,
+            "simulated": self.simulated,
             "seed": self.seed,
             "seconds": self.seconds,
             "findings": list(self.findings),
@@ -314,6 +318,8 @@ def _result(
         model_noise=page["model_noise"],
         seconds=float(page["seconds"]),
         masks=bool(page["masks"]),
+        # Results of earlier releases do not say.
+        simulated=bool(page.get("simulated", True)),
         seed=page["seed"],
         made=page["made"],
         settings=dict(page["settings"]),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _SQLITE = b"SQLite format 3\x00"
 # DuckDB hands out results in vectors of this many rows.
 _VECTOR = 2048
+# What a value of a CSV file may be taken for in a query. Not a truth value: yes and no are categories.
+_CSV_TYPES = ("NULL", "BIGINT", "DOUBLE", "TIME", "DATE", "TIMESTAMP", "VARCHAR")
 # Classes of SQLSTATE that speak of the query, the connection or rights. Others (22: data exceptions) quote values.
 _ABOUT_THE_QUERY = ("08", "0A", "25", "28", "3D", "3F", "42", "53", "57", "IM")
 
@@ -119,7 +121,7 @@ class Sql:
                 # A time with a zone reads the same on every machine.
                 connection.execute("SET TimeZone = 'UTC'")
                 if file is not None:
-                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_quoted(file.resolve())}")
+                    connection.execute(f"CREATE VIEW data AS SELECT * FROM {_as_table(connection, file.resolve())}")
                 self._enclose(connection)
                 query = self.query or f"SELECT * FROM {_name(self.table)}"
                 if [one.type for one in connection.extract_statements(query)] != [duckdb.StatementType.SELECT]:
@@ -219,6 +221,29 @@ class Sql:
                 f"({first.replace(secret, '***') if secret else first}); check query, and that the database is there.",
                 key="query",
             ) from None
+
+
+def _as_table(connection: Any, file: Path) -> str:
+    """A file as a table of a query. Of a CSV file numbers and dates are recognised, and nothing else: `yes` is no truth
+    value, and `007` stays text, as where the file is read without a query."""
+    if file.suffix.lower() != ".csv":
+        return _quoted(file)
+    options = f"{_quoted(file)}, header = true, auto_type_candidates = [{', '.join(map(_quoted, _CSV_TYPES))}]"
+    found = connection.execute(f"DESCRIBE SELECT * FROM read_csv({options})").fetchall()
+    numbers = [str(row[0]) for row in found if row[1] in ("BIGINT", "DOUBLE")]
+    if not numbers:
+        return f"read_csv({options})"
+    # Asked of the texts: the number has lost its zeros.
+    asked = ", ".join(f"bool_or(regexp_matches({_name_of(name)}, '^\\s*[+-]?0[0-9]'))" for name in numbers)
+    texts = f"read_csv({_quoted(file)}, header = true, all_varchar = true)"
+    zeros = connection.execute(f"SELECT {asked} FROM {texts}").fetchone()
+    kept = [name for name, zero in zip(numbers, zeros) if zero]
+    types = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in kept)
+    return f"read_csv({options}, types = {{{types}}})" if kept else f"read_csv({options})"
+
+
+def _name_of(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
 
 
 def _frames(result: Any, rows: int) -> Iterator[pd.DataFrame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -26,6 +27,9 @@ class AveragingParameters(Parameters):
     """One linear model of all parties' records, by sums of gradients or of local models."""
 
     table: ClassVar[str] = "averaging"
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "published": {"delta": 0, "colluders": 0, "dropouts": 0}
+    }
 
     variant: Literal["default", "published"] = Field(
         "default", description="secure sums with shared noise, or the three stages of Pathak, Rane and Raj (2010)"

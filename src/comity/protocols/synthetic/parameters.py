@@ -22,6 +22,7 @@ class SyntheticParameters(PublishedKeys):
     """A dataset of records that are nobody's, from noisy counts of all parties' records."""
 
     table: ClassVar[str] = "synthetic"
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
     by_columns: ClassVar[bool] = True
     facts: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "held": {

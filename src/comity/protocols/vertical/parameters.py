@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +22,7 @@ class VerticalParameters(Parameters):
     """One regression over columns that different parties hold of the same records."""
 
     table: ClassVar[str] = "vertical"
+    variant_privacy: ClassVar[Mapping[str, Mapping[str, Any]]] = {"published": {"delta": 0}}
     by_columns: ClassVar[bool] = True
 
     variant: Literal["default", "published"] = Field(

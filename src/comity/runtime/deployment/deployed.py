@@ -118,4 +118,4 @@ def run_deployed(
     )
     released, kept = whole_run(parties)
     outcome = Outcome.of(study.agreed, released, parties.transcript, run=run, kept=kept)
-    return replace(outcome, seconds=time.perf_counter() - started)
+    return replace(outcome, seconds=time.perf_counter() - started, simulated=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR
 from typing import Any
 
 from comity.artefacts.artefact import Artefact
@@ -17,6 +18,8 @@ from comity.federation.declaring.payers import Payer, delta_of, describe, in_wor
 from comity.federation.evaluation.figures import Figures
 from comity.federation.messages.delivered import Received
 from comity.federation.plan import Plan, plan
+from comity.privacy.ledger.account import Account as LedgerAccount
+from comity.privacy.ledger.account import figure
 from comity.privacy.loss import float_above
 from comity.short_repr import NamedValues, short_repr
 
@@ -64,6 +67,17 @@ class Account:
     spent: str
     left: str
 
+    @classmethod
+    def of(cls, party: str, summary: LedgerAccount, who: Consortium) -> Account:
+        """As its owner reads it."""
+        unlimited = "no limit"
+        return cls(
+            party,
+            granted=unlimited if summary.granted is None else str(summary.granted),
+            spent=describe(summary.spent, delta_of(who)),
+            left=unlimited if summary.left is None else f"eps {figure(summary.left, ROUND_FLOOR)}",
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -97,6 +111,8 @@ class Outcome:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Measured under privacy on records that were set aside, where the study has an evaluation.
     evaluation: Figures | None = None
+    # Whether one machine had the records of every party, or each owner its own.
+    simulated: bool = True
     # What is odd about the records, in sentences with exact counts: for the researcher, who holds all of them.
     findings: tuple[str, ...] = field(default=(), repr=False)
 

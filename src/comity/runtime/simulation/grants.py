@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from math import isinf
 
+from comity.errors import StudyError
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.payers import delta_of, groups
 from comity.privacy.loss import LOSSES, Approx, Pure, float_above, loss_of, shown
@@ -14,6 +15,22 @@ from comity.runtime.study.study import Study
 def grant_of(study: Study) -> Pure | Approx:
     """What each owner grants: `simulation.grant`, or just what the study asks."""
     return loss_of(study.simulation.grant or study.privacy.epsilon, study.privacy.delta)
+
+
+def require_grant(study: Study) -> None:
+    """Refuse a `simulation.grant` that no epsilon could make large enough: a published method may lose what the study's
+    delta does not cover."""
+    if study.simulation.grant is None:
+        return
+    who = study.consortium
+    for group in groups(study.protocol.accepted(who), who):
+        if isinf(float(group.spent.epsilon_at(delta_of(who)))):
+            raise StudyError(
+                f"{study.where}: simulation.grant = {study.simulation.grant:g} is an epsilon at delta "
+                f"{study.privacy.delta:g}, and at that delta no epsilon covers what {study.protocol.titled(who)} "
+                "loses; remove simulation.grant, and each simulated ledger is granted what the study asks",
+                key="simulation.grant",
+            )
 
 
 def grants_of(study: Study, who: Consortium) -> float | dict[str, float | Approx]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_FLOOR
 from pathlib import Path
 from typing import TypedDict
 
@@ -14,7 +13,7 @@ from comity.federation.declaring.payers import delta_of, describe
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
-from comity.privacy.ledger.account import currency_for, figure
+from comity.privacy.ledger.account import currency_for
 from comity.privacy.ledger.shared import SharedFile
 from comity.privacy.loss import Approx, Pure, loss_of
 from comity.runtime.local.consortium import OpenLedger
@@ -105,11 +104,4 @@ def file_name(party: str) -> str:
 
 def account(party: str, ledger: Ledger, who: Consortium) -> Account:
     """A ledger after the run, as its owner reads it."""
-    only = ledger.summary()[0]
-    unlimited = "no limit"
-    return Account(
-        party,
-        granted=unlimited if only.granted is None else str(only.granted),
-        spent=describe(only.spent, delta_of(who)),
-        left=unlimited if only.left is None else f"eps {figure(only.left, ROUND_FLOOR)}",
-    )
+    return Account.of(party, ledger.summary()[0], who)

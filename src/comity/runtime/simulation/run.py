@@ -15,7 +15,7 @@ from comity.runtime.records.local_models import local_models
 from comity.runtime.records.material import Material
 from comity.runtime.records.same_records import require_same
 from comity.runtime.results.outcome import Outcome
-from comity.runtime.simulation.grants import grant_of, grants_of
+from comity.runtime.simulation.grants import grant_of, grants_of, require_grant
 from comity.runtime.simulation.ledgers import in_folder, in_memory
 from comity.runtime.simulation.simulated import simulated
 from comity.runtime.study.study import Study
@@ -44,6 +44,7 @@ def run_study(
         if progress is not None:
             progress("reading data")
         material = gather(study)
+    require_grant(study)
     agreed = agreed_over(study, material)
     if models is not None:
         material = replace(material, models=local_models(agreed.protocol, agreed.consortium, models))

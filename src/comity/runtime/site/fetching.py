@@ -16,7 +16,7 @@ from comity.errors import BadInput, Stopped
 from comity.federation.coordinator.transcript import Transcript
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.privacy.ledger import Ledger
-from comity.runtime.results.outcome import Outcome
+from comity.runtime.results.outcome import Account, Outcome
 from comity.runtime.results.received import check_received, load_received
 from comity.runtime.results.signed_files import checked_files
 from comity.runtime.site.inbox import Inbox
@@ -25,6 +25,7 @@ from comity.runtime.site.results import results_folder
 from comity.runtime.site.runs import RunHere, runs_of
 
 if TYPE_CHECKING:
+    from comity.federation.declaring.consortium import Consortium
     from comity.runtime.site.site_file import SiteFile
     from comity.runtime.study.study import Study
 
@@ -44,10 +45,17 @@ def fetched(site: SiteFile, named: str) -> tuple[Study, Outcome]:
     outcome = Outcome.of(study.agreed, found.releases, Transcript(()), run=run.run, partly=True)
     return study, replace(
         outcome,
+        accounts=_accounts(Ledger(site.ledger), run.dataset, site.party, who),
+        simulated=False,
         received={site.party: found},
         presented_to={site.party: outcome.presented},
         kept={site.party: protocol.present_own(found.own, who)},
     )
+
+
+def _accounts(ledger: Ledger, dataset: str, party: str, who: Consortium) -> tuple[Account, ...]:
+    """This owner's own ledger: of others' it knows nothing."""
+    return tuple(Account.of(party, one, who) for one in ledger.summary() if one.dataset == dataset)
 
 
 def _ended(ledger: Ledger, named: str) -> RunHere:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from comity.errors import ComityError
 from comity.federation.coordinator.replies import plain
 
+if TYPE_CHECKING:
+    from comity.runtime.site.inbox import Arrival
+
 NAME = "refusals.jsonl"
 MOST = 1 << 20
 _SENTENCE = 2_000
+# Characters of a study's hash that a refusal is kept with.
+_MARK = 12
+_ALL = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,15 @@ class Refusal:
     run: str = ""
 
 
+def unsettled(refusals: Refusals, arrivals: Sequence[Arrival], most: int) -> list[Refusal]:
+    """The newest refusals, without those of a study that its owner approved afterwards: what they complained of is
+    decided. The file keeps all."""
+    decided = [(one.study, one.decision) for one in arrivals if one.decision is not None]
+    approved = {study[:_MARK]: given.when for study, given in decided if given.decision == "approved"}
+    found = [one for one in refusals.last(_ALL) if not (one.study in approved and one.time < approved[one.study])]
+    return found[-most:] if most else []
+
+
 class Refusals:
     """The file of one site, readable by its owner alone."""
 
@@ -44,7 +60,7 @@ class Refusals:
 
     def note(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
-        named = plain((study or "")[:12])
+        named = plain((study or "")[:_MARK])
         page = Refusal(time, error.code, error.key, str(error)[:_SENTENCE], named, plain(run))
         line = json.dumps(asdict(page)) + "\n"
         with self._lock:

@@ -182,7 +182,8 @@ class Study:
                 "protocol for columns of the same people at different owners",
                 key=key,
             )
-        setting = Setting(schema, where, read, held, pure=not file.privacy.delta)
+        privacy = file.privacy.model_dump(include={"delta", "colluders", "dropouts"})
+        setting = Setting(schema, where, read, held, pure=not file.privacy.delta, privacy=privacy)
         file = file.model_copy(update={"privacy": file.privacy.completed(parameters.privacy(setting))})
         with naming(where):
             protocol = parameters.build(setting)
