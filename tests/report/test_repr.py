@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from comity.report.result import Result, load_result
+from comity.representation import NamedValues, in_brief, short_repr
 from comity.runtime.records.gather import gather
 from comity.runtime.simulation.run import run_study
-from comity.short_repr import NamedValues, in_brief, short_repr
 
 from .small_studies import small_study
 

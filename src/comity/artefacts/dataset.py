@@ -14,7 +14,7 @@ from comity.artefacts.csv_cells import escape_frame, unescape_frame
 from comity.artefacts.section import Cell, Grid, Section
 from comity.data import Categorical, Classes, Column, Ordinal, Schema, Target, explain, open_source
 from comity.errors import DataError, SchemaError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 # More columns, or categories of one, than a reader takes in.
 _COLUMNS, _CATEGORIES = 40, 6

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 Cell = str | int | float | bool | None
 

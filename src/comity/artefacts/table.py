@@ -13,7 +13,7 @@ from comity.artefacts.artefact import Card
 from comity.artefacts.csv_cells import escape_cell
 from comity.artefacts.section import Cell, Grid, Section
 from comity.errors import DataError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 _FORMAT: Final = "comity-table-1"
 _MOST_BYTES: Final = 1 << 28

@@ -30,7 +30,7 @@ from comity.data.schemas.reading import read_ids
 from comity.data.schemas.schema import Schema
 from comity.data.tally import Tally
 from comity.errors import DataError, SchemaError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

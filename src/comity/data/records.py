@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 
 @dataclass(frozen=True, eq=False)

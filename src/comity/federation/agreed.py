@@ -23,7 +23,7 @@ from comity.federation.protocol import Protocol
 from comity.federation.step import StepSpec, spec_of
 from comity.federation.subprotocols.life import Life
 from comity.federation.subprotocols.secure_sum import SecureSum
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 _MOUNT = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 

@@ -17,7 +17,7 @@ from comity.artefacts.section import Section, read_section, section_page
 from comity.data import Records
 from comity.federation.baseline import Baseline
 from comity.federation.repeats import Repeats
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 # A probability of zero for what happened would cost infinitely much.
 _LEAST = 1e-12

@@ -16,7 +16,7 @@ from comity.federation.protocol import Protocol
 from comity.privacy.accounting import Spent, convert
 from comity.privacy.loss import Loss, Pure, shown, shown_small
 from comity.privacy.unit import Neighbours, Unit
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 from comity.untrusted.text import one_line
 
 

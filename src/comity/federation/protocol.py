@@ -26,7 +26,7 @@ from comity.federation.own_score import OwnScore, score_predictor
 from comity.federation.part import Part
 from comity.federation.step import step
 from comity.privacy.unit import Unit
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     from comity.federation.coordinator.parties import Parties

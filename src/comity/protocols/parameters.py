@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from comity.data import Schema
 from comity.errors import StudyError
 from comity.federation.protocol import Protocol
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

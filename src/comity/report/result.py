@@ -36,10 +36,10 @@ from comity.report.page import render_result
 from comity.report.quality import not_covered
 from comity.report.versions import versions
 from comity.report.views import Seen, View, views
+from comity.representation import NamedValues
 from comity.runtime.results.outcome import Account, Guarantee, Outcome
 from comity.runtime.results.received import safe_name, save_received
 from comity.runtime.results.released import Released, load_released, released_of, save_released
-from comity.short_repr import NamedValues
 from comity.untrusted.file_names import UnsafeName, check_name
 
 _FORMAT = "comity-result-3"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from comity.federation.declaring.consortium import COORDINATOR, Consortium, Named, worded
 from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.protection import Derived, Disclosed, Entrusted, EntrustedRounds
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 
 @dataclass(frozen=True)

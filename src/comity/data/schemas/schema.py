@@ -15,7 +15,7 @@ from typing import Any
 from comity.data.nearest import did_you_mean
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal, Target
 from comity.errors import SchemaError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 from comity.untrusted.toml import BadToml, tables_of
 
 KINDS: dict[str, type[Column]] = {

@@ -23,7 +23,7 @@ from comity.data.tables.sources import PIECE, Csv, Parquet, Source
 from comity.data.tables.sql import Sql
 from comity.data.tally import Tally
 from comity.errors import DataError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 IN_MEMORY = 1 << 30
 """Bytes that the encoded records of one owner may take before they are read in blocks instead."""

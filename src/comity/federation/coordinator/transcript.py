@@ -10,7 +10,7 @@ from comity.federation.agreed import Agreed
 from comity.federation.coordinator.journal import Journal, Trace
 from comity.federation.declaring.protection import Entrusted, EntrustedRounds
 from comity.federation.step import steps_of
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.names import check_party_names, fold
 from comity.privacy.loss import Loss
 from comity.privacy.unit import Neighbours, Unit
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 COORDINATOR = "coordinator"
 EVERY_PARTY = "every party"

@@ -26,7 +26,7 @@ from comity.federation.declaring.protection import (
 from comity.federation.declaring.release import Release
 from comity.privacy.ledger import Draw
 from comity.privacy.parallel import WHOLE
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 __all__ = ["DISCLOSING", "PRIVATE", "Circle", "Declaration", "Needed", "Release", "is_unproven"]
 

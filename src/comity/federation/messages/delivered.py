@@ -23,7 +23,7 @@ from comity.federation.declaring.protection import Computed, Curated, Derived, N
 from comity.federation.messages.codec import decode
 from comity.federation.messages.paths import END
 from comity.federation.messages.vouched import Signatures
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 OWN = ""
 """The path of what a step delivers to its own owner: no ask carries it."""

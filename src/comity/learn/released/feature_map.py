@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from comity.entropy import Stream
 from comity.errors import DataError
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 Floats = NDArray[np.float64]
 

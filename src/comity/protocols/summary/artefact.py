@@ -25,7 +25,7 @@ from comity.protocols.summary.features import FourierFeatures
 from comity.protocols.summary.ratio import Ratio
 from comity.protocols.summary.sizes import OWNER, consumer_of
 from comity.protocols.summary.spectrum import Spectrum
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     from comity.protocols.summary.protocol import OneShotSummary

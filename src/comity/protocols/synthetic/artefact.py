@@ -18,7 +18,7 @@ from comity.artefacts.table import Table
 from comity.data import Schema
 from comity.protocols.synthetic.counts import NoisyCounts
 from comity.protocols.synthetic.expected import expected_errors
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 # More than a reader takes in.
 _SHOWN = 20

@@ -8,7 +8,7 @@ from functools import cached_property
 from comity.data import CellEncoding, Cells, Classes, Schema
 from comity.errors import StudyError
 from comity.protocols.synthetic.layout import GAUSSIAN, LAPLACE, Layout
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 # Cells of a number, or a date, for which the schema says none, and those that are tried where there would be too many
 # counts. Not tuned on data.

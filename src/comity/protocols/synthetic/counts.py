@@ -22,7 +22,7 @@ from comity.errors import DataError, SchemaError
 from comity.protocols.synthetic.consistent import Consistent, agree
 from comity.protocols.synthetic.counting import Counting
 from comity.protocols.synthetic.synthesis import Synthesis
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

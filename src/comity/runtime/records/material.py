@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from comity.data import Held, Records
 from comity.learn.voters.local_model import LocalModel
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 
 @dataclass(frozen=True, eq=False)

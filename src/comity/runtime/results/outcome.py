@@ -21,7 +21,7 @@ from comity.federation.plan import Plan, plan
 from comity.privacy.ledger.account import Account as LedgerAccount
 from comity.privacy.ledger.account import figure
 from comity.privacy.loss import float_above
-from comity.short_repr import NamedValues, short_repr
+from comity.representation import NamedValues, short_repr
 
 
 @dataclass(frozen=True)

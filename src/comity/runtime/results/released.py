@@ -24,7 +24,7 @@ from comity.errors import DataError
 from comity.federation.declaring.consortium import COORDINATOR, EVERY_PARTY, EVERYONE, Consortium, Named, worded
 from comity.federation.declaring.declaration import Declaration
 from comity.files import make_folder
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 _FORMAT: Final = "comity-released-1"
 _PAGE, _ARRAYS = "released.json", "arrays.npz"

@@ -23,6 +23,7 @@ from comity.federation.declaring.consortium import COORDINATOR, Consortium, usua
 from comity.federation.plan import Plan, plan
 from comity.federation.protocol import Protocol
 from comity.protocols import PROTOCOLS, Parameters, Setting, parameters_of
+from comity.representation import short_repr
 from comity.runtime.local.numbered import Numbered
 from comity.runtime.local.stacks import require_no_evaluation, require_stacks, runs_as_stacks
 from comity.runtime.study.naming import naming
@@ -41,7 +42,6 @@ from comity.runtime.study.study_tables import (
     parties_of,
 )
 from comity.runtime.study.tables import hint, validate
-from comity.short_repr import short_repr
 from comity.untrusted.toml import parse_toml
 
 if TYPE_CHECKING:

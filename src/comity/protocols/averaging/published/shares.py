@@ -23,7 +23,7 @@ from comity.crypto.products.additive import join
 from comity.data import Encoding, Schema
 from comity.errors import DataError, SchemaError
 from comity.files import write_file
-from comity.short_repr import short_repr
+from comity.representation import short_repr
 
 if TYPE_CHECKING:
     from comity.learn.released.classifiers import LinearClassifier
