@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +51,9 @@ def test_a_lock_is_free_again_after_its_block(tmp_path: Path) -> None:
     def blocked() -> BadInput:
         return BadInput("blocked")
 
+    began = time.monotonic()
     for _ in range(2):
         lock = locked(tmp_path / "lock", seconds=0, blocked=blocked)
         with lock, pytest.raises(BadInput), locked(tmp_path / "lock", seconds=0, blocked=blocked):
             raise AssertionError("two hold it")
+    assert time.monotonic() - began < 30

@@ -18,8 +18,8 @@ from comity.privacy.ledger import Ledger
 from comity.privacy.loss import Approx
 from comity.privacy.unit import Neighbours, Unit
 from comity.runtime.results.received import load_received
-from comity.runtime.site.desk import WITHIN_POLICY, Desk
-from comity.runtime.site.inbox import Inbox
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.inbox import WITHIN_POLICY, Inbox
 from comity.runtime.site.refusals import MOST, Refusals
 from comity.runtime.site.runs import end_run, runs_of
 from comity.runtime.site.serving import ENDPOINTS, alone, endpoint_of

@@ -16,6 +16,7 @@ from comity.federation.messages.envelope import sign_ask
 from comity.federation.messages.sealed_channel import sealed
 from comity.federation.owner.registry import Registry
 from comity.runtime.nats import desk as desks
+from comity.runtime.nats.desk import MAX_SEALED_PACK
 from comity.runtime.nats.frames import Frame, Kind, id_of
 from comity.runtime.site.desk import Desk
 from tests.federation.toy import ask_for
@@ -221,6 +222,22 @@ def test_an_oversized_message_is_not_pulled(row: Any, attacked: Any) -> None:
     told_again(attacked)
     since = len(attacked.operator.carried)
     attacked.operator.says(NORTH, Frame(Kind.ASK, b"o" * 16, 1 << 50).to_bytes())
+    wait_until(lambda: attacked.sees(row.sees))
+    wait_until(lambda: any(one.subject == "comity.reply.north" for one in attacked.operator.carried[since:]))
+    said = [one.frame for one in attacked.operator.carried[since:] if one.subject == "comity.reply.north"]
+    assert [(frame.kind, bytes(frame.body)) for frame in said] == [(Kind.FAILED, row.told.encode())]
+
+
+@attack(
+    "an oversized study, announced",
+    by="the site, before it pulls any of it",
+    told="size",
+    sees="larger than a site takes",
+)
+def test_an_oversized_study_is_not_pulled(row: Any, attacked: Any) -> None:
+    told_again(attacked)
+    since = len(attacked.operator.carried)
+    attacked.operator.says(NORTH, Frame(Kind.STUDY, b"s" * 16, MAX_SEALED_PACK + 1).to_bytes())
     wait_until(lambda: attacked.sees(row.sees))
     wait_until(lambda: any(one.subject == "comity.reply.north" for one in attacked.operator.carried[since:]))
     said = [one.frame for one in attacked.operator.carried[since:] if one.subject == "comity.reply.north"]

@@ -39,12 +39,14 @@ from comity.runtime.nats.frames import (
 from comity.runtime.nats.link import Link
 from comity.runtime.nats.pipe import next_frame, packed
 from comity.runtime.nats.subjects import ask_subject, reply_subject
+from comity.runtime.site.limits import MAX_PACK_BYTES, SEAL_BYTES
 from comity.runtime.site.logs import Form, log_to_stderr
 
 log = logging.getLogger("comity.site")
 
 OPEN = 64
 """Asks that are here at once; further ones wait for the next beat."""
+MAX_SEALED_PACK = MAX_PACK_BYTES + SEAL_BYTES
 TAKEN = 256 << 20
 """Bytes of the messages of these asks; one that is alone may be larger."""
 STALLED = 30.0
@@ -121,7 +123,7 @@ class Desk:
     async def _asked(self, frame: Frame) -> None:
         ask = self._open.get(frame.id)
         if ask is None:
-            if frame.number > self._most:
+            if frame.number > (MAX_SEALED_PACK if frame.kind is Kind.STUDY else self._most):
                 self._dropped(frame.id, SIZE)
                 await self._say(Kind.FAILED, frame.id, 0, SIZE)
                 return

@@ -98,6 +98,8 @@ class Worker:
         self._site = site
         self._coming: dict[bytes, BytesIO] = {}
         self._threads = ThreadPoolExecutor(RUNS, "answer")
+        # Apart, so that packs that take long keep nobody's run from its answers.
+        self._packs = ThreadPoolExecutor(1, "study")
         self._sending = threading.Lock()
 
     def run(self) -> None:
@@ -108,9 +110,12 @@ class Worker:
                     self._coming.setdefault(frame.id, BytesIO()).write(frame.body)
                 case Kind.HAVE:
                     message = self._coming.pop(frame.id, BytesIO()).getvalue()
-                    work = self._site.receive if frame.number == Kind.STUDY else self._site.answer
+                    is_study = frame.number == Kind.STUDY
+                    work, threads = (
+                        (self._site.receive, self._packs) if is_study else (self._site.answer, self._threads)
+                    )
                     with suppress(RuntimeError):  # it is told to end; the coordinator asks again
-                        self._threads.submit(self._work, work, frame.id, message)
+                        threads.submit(self._work, work, frame.id, message)
                     del message
                 case Kind.FAILED:
                     self._site.dropped(bytes(frame.body))
@@ -119,7 +124,9 @@ class Worker:
 
     def end(self) -> None:
         """Take no more; returns when what is being answered is done."""
+        self._packs.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(cancel_futures=True)
+        self._packs.shutdown()
 
     def _work(self, work: Callable[[bytes], bytes], name: bytes, message: bytes) -> None:
         try:

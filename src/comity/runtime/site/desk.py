@@ -12,7 +12,7 @@ import logging
 import time
 from dataclasses import replace
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 
 from comity.artefacts.file_state import file_state
 from comity.errors import ComityError, Malformed, Refused, Stopped
@@ -27,7 +27,7 @@ from comity.federation.owner.hosting import Approval
 from comity.federation.owner.registry import Registry
 from comity.runtime.site.approving import considered, dataset_for
 from comity.runtime.site.hosting import host_for
-from comity.runtime.site.inbox import Arrival, Inbox
+from comity.runtime.site.inbox import WITHIN_POLICY, Arrival, Inbox
 from comity.runtime.site.own_scores import is_scored, score_results
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.results import are_written, write_results
@@ -37,8 +37,6 @@ from comity.runtime.study.study import Study
 
 log = logging.getLogger("comity.site")
 
-WITHIN_POLICY = "within the policy"
-
 
 class Desk:
     """What a site's process calls with each message, from any thread. `answered` never raises for what arrives."""
@@ -46,6 +44,7 @@ class Desk:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._lock = RLock()
+        self._taking_in = Lock()
         self._state: tuple[object, ...] | None = None
         self._served: dict[str, tuple[Approval, Host]] = {}
         # A site file that is wrong from the start is for its owner to see.
@@ -107,21 +106,26 @@ class Desk:
         """Take in a packed study. It waits for its owner, unless the site file leaves the decision to the policy. A
         joint prediction always waits: each one tells as many exact scores as the policy allows a run. A refusal is
         written down for the owner and raised."""
-        with self._lock:
-            self.refresh()
-            if self._is_closed:
-                raise self._shut()
-            key = self._owner.keys.public
+        # Reading a pack takes as long as its submitter likes, within limits: no ask waits for it.
+        with self._taking_in:
+            with self._lock:
+                self.refresh()
+                if self._is_closed:
+                    raise self._shut()
+                inbox, site, key = self.inbox, self.site, self._owner.keys.public
             try:
-                arrival = self.inbox.receive(pack, party=self.site.party, key=key, policy=self.site.policy)
+                arrival = inbox.receive(pack, party=site.party, key=key, policy=site.policy)
             except ComityError as error:
                 self._note(error)
                 raise
-            if self.site.approval == "within-policy" and arrival.decision is None:
-                if self.inbox.study(arrival.study).prediction is None:
-                    self._approve_within_policy(arrival)
-                self.refresh()
-            return self.inbox.find(arrival.study)
+            if site.approval == "within-policy" and arrival.decision is None:
+                study = inbox.study(arrival.study)
+                with self._lock:
+                    self.refresh()
+                    if study.prediction is None and not self._is_closed:
+                        self._approve_within_policy(arrival, study)
+                    self.refresh()
+            return inbox.find(arrival.study)
 
     def refresh(self) -> None:
         """Serve what is approved now."""
@@ -193,10 +197,9 @@ class Desk:
         del self._served[study]
         self._registry.withdraw(study, wait=False)
 
-    def _approve_within_policy(self, arrival: Arrival) -> None:
+    def _approve_within_policy(self, arrival: Arrival, study: Study) -> None:
         try:
             dataset = dataset_for(self.site, None)
-            study = self.inbox.study(arrival.study)
             considered(self.site, self._owner, study, dataset=dataset, runs=1)
             self._check_unattended(study)
         except ComityError as error:

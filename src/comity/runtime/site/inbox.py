@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from comity.artefacts.file_state import FileState, file_state
 from comity.artefacts.writing import write_text
-from comity.errors import BadInput, Refused, StudyError
+from comity.errors import BadInput, Refused, Stopped, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.files import make_folder
-from comity.runtime.site.pack import STUDY, require_no_more, unpack, write_files
+from comity.runtime.site.examining import check_texts, examine, is_small
+from comity.runtime.site.limits import LEAST_FREE_BYTES, MAX_UNDECIDED, MAX_UNDECIDED_BYTES
+from comity.runtime.site.pack import STUDY, Packed, require_no_more, unpack, write_files
 from comity.runtime.study.study import Study
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 LEAST = 4
 """So many characters of a hash name a study, where no other begins with them."""
+WITHIN_POLICY = "within the policy"
+"""Why a study was approved that no person has decided about."""
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -63,6 +67,11 @@ class Arrival:
     arrived: str
     read: bool
     decision: Decision | None
+
+    @property
+    def is_decided_by_owner(self) -> bool:
+        """Whether a person has approved or refused it, and not the policy alone."""
+        return self.decision is not None and self.decision.why != WITHIN_POLICY
 
     @property
     def approval(self) -> Approval | None:
@@ -127,8 +136,12 @@ class Inbox:
         """Take in a packed study of one of the policy's submitters that asks this party. The same one again changes
         nothing, and no decision."""
         packed = unpack(raw, policy.submitters or {})
+        check_texts(packed.files)
+        self._require_room(len(raw))
         with self._new_folder() as fresh:
             write_files(packed.files, fresh / "study")
+            if not is_small(packed.files):
+                examine(fresh / "study" / STUDY)
             study = Study.load(fresh / "study" / STUDY)
             require_no_more(packed, study)
             _check_addressed(study, packed.submitter, party, key, policy)
@@ -140,8 +153,29 @@ class Inbox:
             }
             write_text(fresh / _ARRIVAL, json.dumps(page, indent=1) + "\n")
             if not (self.folder / study.hash).exists():
+                self._require_quota(packed)
                 fresh.rename(self.folder / study.hash)
         return self._arrival(study.hash)
+
+    def _require_room(self, size: int) -> None:
+        """Leave enough of the disk for the commits of runs that go on."""
+        folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        if shutil.disk_usage(folder).free - size < LEAST_FREE_BYTES:
+            raise Stopped(f"{self.folder}: the disk is almost full, and no study is taken in; make room")
+
+    def _require_quota(self, packed: Packed) -> None:
+        """Few studies of one submitter wait for a decision, and they do not fill the disk."""
+        own = [one for one in self.arrivals() if one.submitter == packed.submitter and not one.is_decided_by_owner]
+        waiting = sum(one.decision is None for one in own)
+        held = sum(_size(self.folder / one.study) for one in own)
+        if waiting >= MAX_UNDECIDED or held + sum(map(len, packed.files.values())) > MAX_UNDECIDED_BYTES:
+            raise Refused(
+                f"refused: {waiting} studies of {packed.submitter} wait for a decision here, and with those that the "
+                f"policy approved they have {held:,} bytes; at most {MAX_UNDECIDED} may wait, with "
+                f"{MAX_UNDECIDED_BYTES:,} bytes in all. Decide about them: comity site inbox",
+                code="quota",
+                key="submitters",
+            )
 
     def mark_read(self, study: str) -> None:
         (self.folder / study / _READ).touch(mode=0o600)
@@ -204,6 +238,10 @@ def _check_addressed(study: Study, submitter: str, party: str, key: PublicIdenti
     if study.prediction is not None:
         # Terms rule exact scores out unless their owner wrote otherwise; then it is not asked about each study.
         policy.check_disclosures(study.agreed.declaration, party, study.consortium)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _is_hash(name: str) -> bool:

@@ -20,6 +20,7 @@ from comity.errors import Malformed, Refused, StudyError
 from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.messages.codec import decode, encode
 from comity.federation.messages.envelope import SIGNATURE_BYTES
+from comity.runtime.site.limits import MAX_PACK_BYTES
 from comity.runtime.study.study import Study
 from comity.untrusted.file_names import UnsafeName, check_name, write_inside
 
@@ -64,11 +65,24 @@ def pack(study: Study, keys: Identity) -> bytes:
             raise StudyError(f"{study.where}: a file of the study can't be called {STUDY}; rename it", key="study")
         files[name] = (study.folder / name).read_bytes()
     body = encode({"format": _FORMAT, "files": files})
+    if len(body) + SIGNATURE_BYTES > MAX_PACK_BYTES:
+        raise StudyError(
+            f"{study.where}: the study and its public files have {len(body):,} bytes, and sites take packs of at most "
+            f"{MAX_PACK_BYTES:,}; shorten the public files",
+            key="files",
+        )
     return body + keys.sign(_signed(body))
 
 
 def unpack(raw: bytes, submitters: Mapping[str, PublicIdentity]) -> Packed:
     """What a pack holds, if one of these signed it. Nothing of it is looked at before."""
+    if len(raw) > MAX_PACK_BYTES:
+        raise Refused(
+            f"refused: the pack has {len(raw):,} bytes, and a site takes at most {MAX_PACK_BYTES:,}; let its author "
+            "shorten the public files",
+            code="size",
+            key="files",
+        )
     body, signature = raw[:-SIGNATURE_BYTES], raw[-SIGNATURE_BYTES:]
     for name, identity in submitters.items():
         try:
