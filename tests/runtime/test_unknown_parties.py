@@ -7,8 +7,8 @@ import pytest
 from comity.crypto.sealing.sealed import Identity
 from comity.errors import Refused, StudyError
 from comity.runtime.site.approving import considered
-from comity.runtime.site.desk import WITHIN_POLICY, Desk
-from comity.runtime.site.inbox import Arrival
+from comity.runtime.site.desk import Desk
+from comity.runtime.site.inbox import WITHIN_POLICY, Arrival
 from comity.runtime.site.refusals import Refusals
 from comity.runtime.site.site_file import SiteFile
 from comity.runtime.site.view import OwnersView

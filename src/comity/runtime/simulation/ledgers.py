@@ -9,7 +9,6 @@ from typing import TypedDict
 from comity.federation.agreed import Agreed
 from comity.federation.declaring.consortium import Consortium
 from comity.federation.declaring.declaration import Declaration
-from comity.federation.declaring.payers import delta_of, describe
 from comity.files import make_folder
 from comity.privacy.currency import Currency
 from comity.privacy.ledger import Ledger
