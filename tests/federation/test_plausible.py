@@ -187,6 +187,13 @@ def test_what_is_no_number_is_refused() -> None:
         require_plausible(one, consortium_of(5), value, 5)
 
 
+def test_rows_of_votes_sum_to_the_number_of_parties() -> None:
+    one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Simplex(3, 4)), consortium_of(5)
+    require_plausible(one, who, np.full(SHAPE, 1.25), 5)
+    with pytest.raises(Implausible, match="the sum of every row is expected exactly 5"):
+        require_plausible(one, who, np.full(SHAPE, 4.5), 5)
+
+
 def test_fewer_contributions_allow_less() -> None:
     one, who = release(Gaussian(gaussian_budget(Approx(500, 1e-6))), Ball(10.0)), consortium_of(5, 2)
     value = np.full(SHAPE, 50 / 12**0.5)
