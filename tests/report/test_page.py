@@ -274,3 +274,8 @@ def test_tables_fit_a_telephone_before_they_scroll(result: Any) -> None:
     assert narrow is not None
     for rule in ("min-width: 0; overflow-wrap: anywhere", ".scroll td.key { white-space: normal; }"):
         assert rule in narrow.group(1)
+
+
+def test_a_deployed_run_is_not_called_simulated(result: Any) -> None:
+    assert "Simulated on one machine" in render_result(result)
+    assert "Simulated on one machine" not in render_result(replace(result, simulated=False))

@@ -1,0 +1,25 @@
+"""What a site's status shows of what it refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from comity.errors import Refused
+from comity.runtime.site.inbox import Arrival, Decision
+from comity.runtime.site.refusals import Refusals, unsettled
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+
+
+def test_a_refusal_before_the_approval_of_its_study_is_settled(tmp_path: Path) -> None:
+    for seconds, study in ((-60, "a" * 64), (-50, "f" * 64), (60, "a" * 64)):
+        noted = Refusals(tmp_path, clock=partial(NOW.__add__, timedelta(seconds=seconds)))
+        noted.note(Refused("refused: it waits", code="approval"), study=study, run=str(seconds))
+    decision = Decision("approved", NOW.isoformat(timespec="seconds"), "patients", 1)
+    arrivals = [Arrival("a" * 64, "small", "averaging", "coordinator", "", read=True, decision=decision)]
+    noted = Refusals(tmp_path)
+    assert [one.run for one in unsettled(noted, arrivals, 9)] == ["-50", "60"]
+    assert [one.run for one in unsettled(noted, arrivals, 1)] == ["60"] and unsettled(noted, arrivals, 0) == []
+    assert len(noted.last(9)) == 3
