@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 _ROUNDING = 1 + 1e-9
 # Each of two neighbours' sums of n terms is off by n·2^-53 times the sum of the terms' norms, in whatever order.
 _ADDING = 2.0**-52
+# So many more for every term's own last digits, those of an exponential, a square root, a quotient, and of the sum's
+# projection: 2^-50 of the sum of the terms' norms, for two neighbours together.
+_LAST_DIGITS = 4
 
 
 @runtime_checkable
@@ -174,6 +177,9 @@ class RecordSum:
     the sum is formed (rows in the unit ball, residuals clipped), and the sum is then projected on a ball that holds
     every sum of so many records. Projection on a convex set brings no two points further apart, so the sensitivity
     survives it.
+
+    What one record adds may not depend on the others beyond its last digits: where records meet received numbers,
+    `comity.data.row_products` multiplies them. The rounding of the sum itself is counted for up to `records` records.
     """
 
     neutral_within: ClassVar[bool] = False
@@ -184,7 +190,7 @@ class RecordSum:
 
     @property
     def l2(self) -> float:
-        return self.moved * _ROUNDING + self.records * self.radius * _ADDING
+        return self.moved * _ROUNDING + (self.records + _LAST_DIGITS) * self.radius * _ADDING
 
     @property
     def l1(self) -> float:
@@ -223,7 +229,7 @@ class EntrySum:
 
     @property
     def l1(self) -> float:
-        return self.moved * _ROUNDING + self.records * (self.records * self.each) * _ADDING
+        return self.moved * _ROUNDING + (self.records + _LAST_DIGITS) * (self.records * self.each) * _ADDING
 
     @property
     def l2(self) -> float:

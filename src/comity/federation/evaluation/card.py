@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from comity.data.row_products import row_sums
 from comity.federation.declaring.ranges import Range, entries_within
 from comity.privacy.unit import Neighbours, Unit
 
@@ -45,6 +46,17 @@ class Predictor(Protocol):
     """A released model as scikit-learn has it. A classifier has `predict_proba` too, columns in the classes' order."""
 
     def predict(self, X: Any) -> Any: ...
+
+
+@runtime_checkable
+class Rowwise(Protocol):
+    """A released model that private records may be scored with, whoever sent it.
+
+    What the predictor of `rowwise` answers about a record does not depend on the records beside it, to the last bit: a
+    cell of a score card is a step of the score, and rounding that other records decide would move a record over it.
+    """
+
+    def rowwise(self) -> Predictor: ...
 
 
 @dataclass(frozen=True)
@@ -173,7 +185,7 @@ class Card:
             confusion = _table(guess, truth, (classes, classes))
             cells = np.concatenate([confusion, _table(sure, (guess == truth).astype(np.int64), (self.bins, 2))])
         lost = -np.log(np.clip(own, expit(-REACH), expit(REACH))) / CAP
-        squared = ((shares - np.eye(classes)[truth]) ** 2).sum(1) / 2
+        squared = row_sums((shares - np.eye(classes)[truth]) ** 2) / 2
         return np.concatenate([cells, self._entered(np.column_stack([guess == truth, lost, squared]))])
 
     def _of_numbers(self, predictor: Predictor, rows: Floats, labels: NDArray[Any]) -> Floats:

@@ -4,7 +4,8 @@ Adversary    that of the method: the sums are opened as the method's are.
 Unit         that of the study. A record or person lies in one part, so that what the method released of the other part
              costs it nothing; a whole party pays for both (proof.md, 2).
 Learned      whoever reads the model: noisy sums over the records that were set aside, and the figures they lead to.
-Sensitivity  `Card`, whatever model the coordinator sends.
+Sensitivity  `Card`, whatever model the coordinator sends: a record has the same answers beside any others, to the last
+             bit (`Rowwise`, proof.md, 3).
 
 The steps here are the only ones that see records that were set aside, and see no others: `Site.records` goes by the
 part that a step belongs to.
@@ -25,7 +26,7 @@ from comity.federation.declaring.declaration import Declaration, Release
 from comity.federation.declaring.evaluation import Evaluation
 from comity.federation.declaring.forms import Array
 from comity.federation.declaring.protection import Derived, Summed
-from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, bins_for
+from comity.federation.evaluation.card import MOST_RECORDS, Card, CardBound, Predicts, Rowwise, bins_for
 from comity.federation.evaluation.figures import Z_GAUSSIAN, Z_LAPLACE, Figures, figures_of
 from comity.federation.part import Part
 from comity.federation.step import step
@@ -153,7 +154,14 @@ class WholeRecords(Measuring):
 
     @step(sends=SUMS)
     def evaluate(self, site: Site, model: Any) -> None:
-        predictor, card = self.method.present({MODEL: model}, site.consortium), self.card(site.consortium)
+        card, presented = self.card(site.consortium), self.method.present({MODEL: model}, site.consortium)
+        if not isinstance(presented, Rowwise):
+            raise StudyError(
+                f"[evaluation] measures a model that answers record by record, and {self.method.name} presents a "
+                f"{type(presented).__name__} without `rowwise`; leave [evaluation] out",
+                key="evaluation",
+            )
+        predictor = presented.rowwise()
 
         def part(rows: Rows) -> Floats:
             return card.part(predictor, rows.features, rows.labels)

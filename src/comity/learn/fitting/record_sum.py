@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import in_blocks, row_norms
+
 Floats = NDArray[np.float64]
 
 # Squares of norms that are computed in another order may be that far from each other, and a row is left as it is only
@@ -14,16 +16,36 @@ _SURELY_INSIDE = 1 - 1e-9
 
 
 def in_unit_ball(rows: Floats) -> Floats:
-    """Rows (..., d), longer ones than 1 divided by their norm; a row that is not finite becomes zero."""
+    """Rows (..., d), longer ones than 1 divided by their norm; a row that is not finite becomes zero.
+
+    What becomes of a row does not depend on the others, to the last bit: those that pass unseen because all rows are
+    inside would pass one by one too.
+    """
     # What an encoding gives lies inside, and stays as it is. Written so that NaN fails.
     if _peaks_are_inside(rows):
         return rows
     if (np.einsum("...i,...i->...", rows, rows) <= _SURELY_INSIDE).all():
         return rows
+    return in_blocks(_shortened, rows, rows.shape[-1])
+
+
+def _shortened(rows: Floats) -> Floats:
+    """Each row (n, d) by itself, with norms in an order of adding that d alone decides."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = row_norms(rows)
+        found = rows / np.maximum(norms, 1.0)[:, None]
+    # Written so that NaN is found too.
+    beyond = ~(norms < np.inf)
+    if beyond.any():
+        found[beyond] = _shortened_from_afar(rows[beyond])
+    return np.asarray(found, np.float64)
+
+
+def _shortened_from_afar(rows: Floats) -> Floats:
+    """Rows whose squares overflow, by their largest entry first; those that are not finite become zero."""
     rows = np.where(np.isfinite(rows).all(-1, keepdims=True), rows, 0.0)
-    largest = np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
-    norms = largest * np.sqrt(((rows / largest) ** 2).sum(-1, keepdims=True))
-    return np.asarray(rows / np.maximum(norms, 1.0), np.float64)
+    rows = rows / np.maximum(np.abs(rows).max(-1, keepdims=True, initial=0.0), 1.0)
+    return np.asarray(rows / np.maximum(row_norms(rows), 1.0)[:, None], np.float64)
 
 
 def _peaks_are_inside(rows: Floats) -> bool:

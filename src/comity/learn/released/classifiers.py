@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from scipy.special import softmax as normalise
 
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Dots, Section
 from comity.data import Encoding
+from comity.data.row_products import clipped, products, softmax_rows
 from comity.errors import DataError
 from comity.learn.fitting.newton import Floats
 from comity.learn.released import model_page
@@ -146,16 +146,32 @@ class LinearClassifier(_Released):
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: (n,) in favour of the second of two classes, (n, C) of more."""
-        coef, rows = self.weights, self._rows(X)
+        coef = self.weights
+        return self._in_shape(self._mapped(X, rowwise=False) @ self._decisive(coef).T, coef)
+
+    def rowwise_scores(self, X: Any) -> Floats:
+        """The same to some ten digits, of weights that are clipped to a public range: the score of a record does not
+        depend on the other records, to the last bit. For private records and a model that somebody else sent."""
+        coef = clipped(self.weights)
+        return self._in_shape(products(self._mapped(X, rowwise=True), self._decisive(coef)), coef)
+
+    def _mapped(self, X: Any, *, rowwise: bool) -> Floats:
+        """Rows as the weights are for them."""
+        rows = self._rows(X)
         if self.feature_map is not None:
-            rows = self.feature_map(rows)
-            if coef.shape[1] > rows.shape[1]:
+            rows = self.feature_map(rows, rowwise=rowwise)
+            if self.weights.shape[1] > rows.shape[1]:
                 rows = np.column_stack([rows, np.ones(len(rows))])
-        if len(coef) == 1:
-            return np.asarray(rows @ coef[0], np.float64)
-        if len(coef) == 2:
-            return np.asarray(rows @ (coef[1] - coef[0]), np.float64)
-        return np.asarray(rows @ coef.T, np.float64)
+        return rows
+
+    @staticmethod
+    def _decisive(coef: Floats) -> Floats:
+        """Of two classes the difference."""
+        return coef[1:] - coef[:1] if len(coef) == 2 else coef
+
+    @staticmethod
+    def _in_shape(scores: Floats, coef: Floats) -> Floats:
+        return np.asarray(scores if len(coef) > 2 else scores[:, 0], np.float64)
 
     @property
     def _width(self) -> int:
@@ -192,9 +208,16 @@ class LinearClassifier(_Released):
         return np.asarray(self.classes_[index])
 
     def predict_proba(self, X: Any) -> Floats:
-        scores = self.decision_function(X)
+        return self._shares(self.decision_function(X))
+
+    def rowwise(self) -> RowwiseClassifier:
+        """What measures the model on private records."""
+        return RowwiseClassifier(self)
+
+    @staticmethod
+    def _shares(scores: Floats) -> Floats:
         if scores.ndim == 2:
-            return np.asarray(normalise(scores, axis=1), np.float64)
+            return softmax_rows(scores)
         return np.column_stack([expit(-scores), expit(scores)])
 
     def of_scores(self) -> LinearClassifier:
@@ -242,6 +265,19 @@ class LinearClassifier(_Released):
             "The model",
             plots=(Dots("Strongest weights of the model", axis, found, noise_of_weights(self, noise)),),
         )
+
+
+class RowwiseClassifier:
+    """The probabilities of a linear classifier, each record's by itself (`LinearClassifier.rowwise_scores`)."""
+
+    def __init__(self, model: LinearClassifier) -> None:
+        self._model = model
+
+    def predict_proba(self, X: Any) -> Floats:
+        return self._model._shares(self._model.rowwise_scores(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return np.asarray(self._model.classes_[self.predict_proba(X).argmax(1)])
 
 
 class ConstantClassifier(_Released):

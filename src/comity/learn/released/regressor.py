@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from comity.artefacts.artefact import Card
 from comity.artefacts.section import Grid, Section
 from comity.data import Encoding
+from comity.data.row_products import clipped, products
 from comity.errors import DataError
 from comity.learn.released import model_page
 from comity.learn.released.classifiers import FeatureEncoding
@@ -152,7 +153,19 @@ class LinearRegressor(ReleasedEstimator):
         return np.stack(lines)
 
     def predict(self, X: Any) -> Floats:
-        return self.low + (self.high - self.low) * (1 + self.scores(X)) / 2
+        return self._in_units(self.scores(X))
+
+    def _in_units(self, scores: Floats) -> Floats:
+        return self.low + (self.high - self.low) * (1 + scores) / 2
+
+    def rowwise(self) -> RowwiseRegressor:
+        """What measures the model on private records."""
+        return RowwiseRegressor(self)
+
+    def rowwise_scores(self, X: Any) -> Floats:
+        """The same as `scores` to some ten digits, of weights that are clipped to a public range: the score of a record
+        does not depend on the other records, to the last bit."""
+        return products(self._rows(X), clipped(self.weights)[None])[:, 0]
 
     def predicted(self, rows: Any) -> dict[str, Floats]:
         """Columns of a table of predictions."""
@@ -210,3 +223,13 @@ class LinearRegressor(ReleasedEstimator):
             note += f" {int(self.dominated_.sum())} of all are decided by the ridge as much as by the records."
         heads = ("feature", "coefficient", "standard error")
         return Section("The model", tables=(Grid(heads, found, note),) if found else ())
+
+
+class RowwiseRegressor:
+    """The predictions of a linear regression, each record's by itself (`LinearRegressor.rowwise_scores`)."""
+
+    def __init__(self, model: LinearRegressor) -> None:
+        self._model = model
+
+    def predict(self, X: Any) -> Floats:
+        return self._model._in_units(self._model.rowwise_scores(X))

@@ -8,7 +8,9 @@ table has no public figure tells. At weights W a record with scores u = Wx tells
 r being its residual, not cut, and Q the second derivative of its loss by u. Summed over records the first is 0 where
 the scores are as long as they should be, and the second says how fast the first grows with the logarithm of a factor
 on W. Each is cut to an interval of its own, so that whatever weights a coordinator sends a record moves both together
-by no more than the diagonal of a rectangle (proof.md, 8), which holds every record of two classes.
+by no more than the diagonal of a rectangle (proof.md, 8), which holds every record of two classes. Scores are exact
+(`Objective.scores`), so that it moves nothing of any other record. Of several classes u is the vector of all C scores,
+which sum to zero: r, Q and all lengths are the same in these coordinates as in C − 1 orthonormal ones.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from math import exp, hypot, log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
+from comity.data.row_products import row_norms, row_sums, softmax_rows
 from comity.protocols.averaging.objectives import Objective
 
 Floats = NDArray[np.float64]
@@ -68,9 +70,9 @@ def sureness(objective: Objective, weights: Floats, x: Floats, y: Floats, filled
     A record whose scores are not finite counts as none, so that no weights can turn a sum into NaN.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = x @ weights.T
-        length = np.maximum(1.0, np.sqrt((scores * scores).sum(-1)))
-        pull = (objective.residual(scores, y) * scores).sum(-1) / length
+        scores = objective.scores(weights, x)
+        length = np.maximum(1.0, row_norms(scores))
+        pull = row_sums(objective.score_residual(scores, y) * scores) / length
         growth = _variance(objective.by_class(scores)) / length
     usable = np.isfinite(pull) & np.isfinite(growth) & filled
     both = limits(objective).inside(pull, growth)
@@ -79,9 +81,9 @@ def sureness(objective: Objective, weights: Floats, x: Floats, y: Floats, filled
 
 def _variance(scores: Floats) -> Floats:
     """Of the classes' scores, under the probabilities that they stand for: u·Qu."""
-    shares = softmax(scores, axis=-1)
-    around = scores - (shares * scores).sum(-1, keepdims=True)
-    return np.asarray((shares * around * around).sum(-1), np.float64)
+    shares = softmax_rows(scores)
+    around = scores - row_sums(shares * scores)[..., None]
+    return row_sums(shares * around * around)
 
 
 @dataclass(frozen=True)

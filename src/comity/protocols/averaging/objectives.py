@@ -4,7 +4,9 @@ Rows lie in the unit ball. For a record x with target y the gradient is r xᵀ, 
 of the loss by the k margins W x. Two solvers need two kinds of constants (proof.md, 1 to 3):
 
     gradient   a residual is clipped to the norm `clip`, so that a record moves a sum of gradients by 2·clip at most if
-               it is replaced and by clip if it is added; `curvature` bounds the second derivative below it.
+               it is replaced and by clip if it is added; `curvature` bounds the second derivative below it. Weights
+               are a coordinator's: they are clipped to a public range, and scores are exact
+               (`comity.data.row_products`), so that no record changes the part of another by a bit.
     average    `diameter` is c(λ): how far apart two records' gradients can be at weights that a fit can have. Replacing
                one of n records moves the minimiser by c/(nλ) at most. `radius` bounds any minimiser.
 """
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from comity.data import Bounded, Classes
+from comity.data.row_products import clipped, row_norms, softmax_rows, unit_products
 from comity.errors import StudyError
 from comity.learn.fitting.fit import Fit
 from comity.learn.fitting.hinge import smoothed_hinge
@@ -67,21 +70,31 @@ class Objective:
         """Sum over records of the clipped residual at `weights` times the record, or times another row of it in the
         unit ball: (..., k, d), of norm clip per record at most.
 
-        A residual that is not finite counts as none, so that no record can turn a sum into NaN.
+        A residual that is not finite counts as none, so that no record can turn a sum into NaN. That of a softmax is
+        clipped as a vector of C classes, which has the same norm, and turned to C − 1 coordinates after the sum.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            residual = self.residual(x @ weights.T, y)
-            norm = np.sqrt((residual * residual).sum(-1, keepdims=True))
+        residual = self.score_residual(self.scores(weights, x), y)
+        norm = row_norms(residual)[..., None]
         usable = np.isfinite(norm) & filled[..., None]
         residual, norm = np.where(usable, residual, 0.0), np.where(usable, norm, 0.0)
         residual = residual * np.minimum(1.0, clip / np.maximum(norm, 1e-300))
-        return np.asarray(residual.swapaxes(-1, -2) @ (x if along is None else along), np.float64)
+        total = residual.swapaxes(-1, -2) @ (x if along is None else along)
+        return np.asarray(contrasts(self.width + 1) @ total if self.kind == "softmax" else total, np.float64)
 
-    def by_class(self, margins: Floats) -> Floats:
+    def scores(self, weights: Floats, x: Floats) -> Floats:
+        """Of rows in the unit ball (..., n, d): the margin (..., n, 1), or a score of each class for a softmax. A row
+        has the same score in any batch."""
+        return unit_products(x, clipped(self.coefficients(clipped(weights))))
+
+    def score_residual(self, scores: Floats, y: Floats) -> Floats:
+        """The derivative of the loss by `scores`."""
+        if self.kind != "softmax":
+            return self.residual(scores, y)
+        return np.asarray(softmax_rows(scores) - one_hot(y.astype(np.int64), self.width + 1), np.float64)
+
+    def by_class(self, scores: Floats) -> Floats:
         """Scores (..., C) of the classes of a logistic or softmax loss."""
-        if self.kind == "softmax":
-            return np.asarray(margins @ contrasts(self.width + 1), np.float64)
-        return np.concatenate([np.zeros_like(margins), margins], axis=-1)
+        return scores if self.kind == "softmax" else np.concatenate([np.zeros_like(scores), scores], axis=-1)
 
     def coefficients(self, weights: Floats) -> Floats:
         """A row per class from the k margins of a softmax; one row otherwise."""

@@ -74,7 +74,7 @@ class Averaging(Protocol):
     """
 
     name: ClassVar[str] = "averaging"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     features: int
     model: Kind = "logistic"

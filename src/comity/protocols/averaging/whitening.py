@@ -9,18 +9,22 @@ of what is left, and then all are stretched to a mean square of 1. Those that be
 records apart then stands as far above the noise as it can.
 
 The second moments of whitened rows, from which the steps are made, are a release of their own. Its bound is that of
-rows in the unit ball, whatever the coordinator asks them to be multiplied by (proof.md, 3).
+rows in the unit ball, whatever the coordinator asks them to be multiplied by (proof.md, 3). Factors are clipped to
+public ranges, and products are exact (`comity.data.row_products`): a whitened row depends on its record and the factors
+alone, to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import Weights, clipped, in_blocks
 from comity.learn.fitting.record_sum import in_unit_ball
 from comity.protocols.averaging.moment_blocks import WIDEST_WHOLE, Blocks
 
@@ -38,6 +42,37 @@ MOST_DIRECTIONS = round(1 / MOST_OF_ALL)
 
 
 @dataclass(frozen=True, eq=False)
+class _Look:
+    """c and B as a site multiplies by them: B x exactly, and from it BᵀB x exactly, of what was rounded between."""
+
+    scale: float
+    down: Weights
+    up: Weights
+    length: float
+
+    @classmethod
+    def of(cls, scale: float, directions: Floats) -> _Look:
+        """Of what was received, clipped: honest rows of B are no longer than 1."""
+        kept = clipped(directions, 1.0)
+        # B x is no longer than B, of whose norm this is the next power of two, twice for rounding.
+        length = float(np.ldexp(2.0, np.frexp(np.linalg.norm(kept))[1]))
+        return cls(float(clipped(np.array(scale))), Weights.of(kept), Weights.of(length * kept.T), length)
+
+    def of_block(self, rows: Floats, *, in_ball: bool) -> Floats:
+        """Rows that lie in the unit ball; after another look they may be longer."""
+        if not in_ball:
+            along = self.down.of_rows(rows)
+            found = Weights(self.up.factor, self.up.powers / self.length).of_rows(along)
+        else:
+            along = self.down.of_unit_rows(rows)
+            along /= self.length
+            found = self.up.of_unit_rows(along)
+        np.subtract(rows, found, out=found)
+        found *= self.scale
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Whitening:
     """`factors` (looks, 1 + 10·d): for each look c and the rows of B; c = 1 and B = 0 where there was none yet."""
 
@@ -50,15 +85,23 @@ class Whitening:
         return cls(factors)
 
     def of(self, rows: Floats) -> Floats:
-        """Rows (..., d), as long as they become."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            for scale, directions in self._pairs:
-                rows = scale * (rows - (rows @ directions.T) @ directions)
-        return np.asarray(rows, np.float64)
+        """Rows (..., d) of the unit ball, as long as they become."""
+        return in_blocks(self._map, rows, rows.shape[-1])
 
     def inside(self, rows: Floats) -> Floats:
         """In the unit ball, whatever the factors are."""
-        return in_unit_ball(self.of(rows))
+        return in_blocks(lambda block: in_unit_ball(self._map(block)), rows, rows.shape[-1])
+
+    @cached_property
+    def _map(self) -> Callable[[Floats], Floats]:
+        looks = [_Look.of(scale, directions) for scale, directions in self._pairs]
+
+        def mapped(block: Floats) -> Floats:
+            for number, look in enumerate(looks):
+                block = look.of_block(block, in_ball=not number)
+            return block
+
+        return mapped
 
     def back(self, weights: Floats) -> Floats:
         """Weights (k, d) of rows as they were, from those of whitened ones."""

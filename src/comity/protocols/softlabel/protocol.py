@@ -62,7 +62,7 @@ class SoftLabel(Protocol):
     """
 
     name: ClassVar[str] = "softlabel"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     auxiliary: Floats
     classes: tuple[str, ...] = ("0", "1")

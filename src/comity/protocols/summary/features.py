@@ -9,12 +9,14 @@ private record.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import Weights, row_norms
 from comity.entropy import Stream
 from comity.errors import DataError
 
@@ -34,7 +36,8 @@ class FourierFeatures:
     """φ(x) = √(2/D)·(cos(xᵀΩ), sin(xᵀΩ)), of length one; φ(x)·φ(y) is about exp(−γ·|x − y|²).
 
     `frequencies` Ω is (columns, D/2). A pair's length does not depend on the angle: however large or inexact x is, a
-    row's length is one, up to `LENGTH`. A row that is not finite becomes zero.
+    row's length is one, up to `LENGTH`. A row that is not finite becomes zero. Features of a row do not depend on the
+    other rows, to the last bit: angles are exact products (`comity.data.row_products`).
     """
 
     frequencies: Floats
@@ -72,7 +75,7 @@ class FourierFeatures:
         return 2 * int(self.frequencies.shape[1])
 
     def __call__(self, rows: Floats) -> Floats:
-        """(n, columns) to (n, D); the angles in double precision, their cosines and sines in single."""
+        """(n, columns) to (n, D); the angles to 33 bits, their cosines and sines in single precision."""
         rows = np.asarray(rows)
         if rows.ndim != 2 or rows.shape[1] != self.columns:
             raise DataError(f"the features expect rows of {self.columns} columns, found shape {rows.shape}")
@@ -83,17 +86,22 @@ class FourierFeatures:
             block = found[start : start + _ROWS]
             # What is not finite, or no longer is in single precision, is made zero below.
             with np.errstate(invalid="ignore", over="ignore"):
-                angles = (some @ self.frequencies).astype(np.float32)
+                angles = self._angles.of_rows(some).astype(np.float32)
                 block[:, :half] = np.cos(angles)
                 block[:, half:] = np.sin(angles)
             block *= sqrt(2 / self.dimensions)
-            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            # Written so that NaN fails.
+            lengths = row_norms(block)
+            lengths[~np.isfinite(some).all(axis=1)] = np.nan
+            # Written so that NaN fails. Each row is judged by itself: another one's length changes nothing.
             if not (lengths <= LENGTH).all():
-                finite = np.isfinite(lengths)
-                block[~finite] = 0.0
-                block[finite] /= np.maximum(lengths[finite], 1.0)[:, None]
+                block[~np.isfinite(lengths)] = 0.0
+                longer = lengths > LENGTH
+                block[longer] /= lengths[longer][:, None]
         return found
+
+    @cached_property
+    def _angles(self) -> Weights:
+        return Weights.of(self.frequencies.T)
 
 
 def width(public: Floats) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Encoding, Held, Records
+from comity.data.row_products import clipped
 from comity.entropy import Stream
 from comity.errors import Malformed, Refused, StudyError
 from comity.federation.constraints import Positive
@@ -64,6 +65,7 @@ class OneShotSummary(Protocol):
     """
 
     name: ClassVar[str] = "summary"
+    version: ClassVar[int] = 3
     roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
 
     columns: int
@@ -384,10 +386,10 @@ def _sent(seen: spectrum.Spectrum) -> dict[str, Floats]:
 
 
 def _read(sent: Mapping[str, Floats]) -> spectrum.Spectrum:
-    """Whatever a coordinator sends: what a site makes of it is bounded record by record."""
+    """Whatever a coordinator sends, in public ranges: what a site makes of it is bounded record by record."""
     kept = sent["variances"] > 0
-    return spectrum.Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept])
+    return spectrum.Spectrum(sent["mean"], sent["axes"][:, kept], sent["variances"][kept]).in_range()
 
 
 def _ratio_of(seen: spectrum.Spectrum, theta: Floats) -> ratio.Ratio:
-    return ratio.Ratio(seen, theta[: 1 + seen.rank])
+    return ratio.Ratio(seen, clipped(theta[: 1 + seen.rank]))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from comity.data.row_products import row_sums
 from comity.protocols.summary.spectrum import Spectrum
 
 Floats = NDArray[np.float64]
@@ -33,9 +34,9 @@ class Ratio:
 
     def __call__(self, features: Floats) -> Floats:
         """(n,): how much more often such a record is the consumer's than an owner's."""
-        # A coordinator may send any ratio: what is no number counts for nothing.
+        # A coordinator may send any ratio: what is no number counts for nothing. Terms are added in a fixed order.
         with np.errstate(all="ignore"):
-            linear = self.theta[0] + self.spectrum.whitened(features) @ self.theta[1:]
+            linear = self.theta[0] + row_sums(self.spectrum.whitened(features) * self.theta[1:])
         return np.asarray(np.clip(np.nan_to_num(linear, nan=0.0, posinf=MOST), 0.0, MOST), np.float64)
 
 

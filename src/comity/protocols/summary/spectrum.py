@@ -13,6 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import clipped, unit_products
 from comity.learn.fitting.record_sum import in_unit_ball
 
 Floats = NDArray[np.float64]
@@ -21,6 +22,8 @@ MOST = 64
 """Directions that are kept at most: a limit of size, and the shape of what the consumer releases."""
 EDGE = 2.2
 """Eigenvalues are kept from so many e on; 2 is the edge of the noise. Settled on MNIST."""
+# Ranges of received numbers: noise makes a mean and a variance longer than 1, not so long.
+_SMALLEST_VARIANCE, _LARGEST_VARIANCE, _LARGEST_MEAN = 1e-12, 2.0**20, 2.0**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +45,9 @@ class Spectrum:
         return float(np.sqrt(np.sqrt(self.variances).sum()))
 
     def whitened(self, features: Floats) -> Floats:
-        """(n, k): coordinates of variance one each."""
-        return np.asarray((features @ self.axes - self.mean @ self.axes) / np.sqrt(self.variances), np.float64)
+        """(n, k): coordinates of variance one each, of a record the same beside any other records, to the last bit."""
+        along = unit_products(features, self.axes.T) - self.mean @ self.axes
+        return np.asarray(along / np.sqrt(self.variances), np.float64)
 
     def in_ball(self, features: Floats) -> Floats:
         """(n, k), each row in the unit ball: v^(−¼)·Qᵀ(φ − m) divided by R, and longer rows by their length.
@@ -57,6 +61,12 @@ class Spectrum:
         with np.errstate(all="ignore"):
             rows = self.whitened(features) * (self.variances**0.25 / self.radius)
         return in_unit_ball(rows)
+
+    def in_range(self) -> Spectrum:
+        """What a site makes of the numbers that it received. Means and axes of features of length one have no entry
+        above 1, and variances lie between what `denoised` keeps and 1."""
+        variances = np.clip(self.variances, _SMALLEST_VARIANCE, _LARGEST_VARIANCE)
+        return Spectrum(clipped(self.mean, _LARGEST_MEAN), clipped(self.axes, 1.0), variances)
 
     def from_ball(self, mean: Floats) -> Floats:
         """A mean of such rows, in whitened coordinates."""

@@ -11,7 +11,9 @@ scaled so that |e| <= 1. In the order of the run:
 
 Sensitivity  for every model that a coordinator may send: √16 in L2 and 22/3 in L1 (proof.md, 10), and what the products
              carry; where the coordinator deals, for words that are dealt as agreed on (proof.md, 12). Parts of a score
-             are cut off at public limits, which follow from the model and the schema's bounds.
+             are cut off at public limits, which follow from the model and the schema's bounds. Weights
+             are clipped to a public range and scores are exact, so that a row has the same part of an error in any
+             batch (`comity.data.row_products`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comity.data import Bounded, Records
+from comity.data.row_products import clipped, products
 from comity.errors import DataError, Refused, StudyError
 from comity.federation.coordinator.parties import Parties
 from comity.federation.declaring.bounds import Opened
@@ -85,13 +88,13 @@ class Parts:
         place = {group.column: slice(group.start, group.stop) for group in self.layout.encoding.bounds.groups}
         out = {}
         for party in self.layout.parties:
-            own = [self.coef[place[group.column]] for group in self.layout.encoding_of(party).bounds.groups]
+            own = [clipped(self.coef[place[group.column]]) for group in self.layout.encoding_of(party).bounds.groups]
             out[party] = self.factor * np.concatenate(own) if own else np.zeros(0)
         return out
 
     @property
     def offset(self) -> float:
-        return self.factor * float(self.coef[-1]) if self.layout.intercept else 0.0
+        return self.factor * float(clipped(self.coef[-1])) if self.layout.intercept else 0.0
 
     @cached_property
     def limits(self) -> dict[str, float]:
@@ -118,7 +121,7 @@ class Parts:
         """A party's part of e, scaled, within its limits; beside it, at the label's holder, t."""
         rows = np.clip(np.nan_to_num(records.features), -1.0, 1.0)
         limit, holds = self.limits[party], party == self.layout.label_at
-        part = rows @ self.weights[party] + (self.offset if holds else 0.0)
+        part = products(rows, self.weights[party][None])[:, 0] + (self.offset if holds else 0.0)
         part = -np.fmin(np.fmax(part, -limit), limit)
         if not holds:
             return on_grid(part / self.scale)[:, None]

@@ -95,7 +95,7 @@ class GradientRegression(ColumnRegression):
     Loss         four tenths of μ² for the moments, the rest in equal parts for the rounds.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     quadratic: VerticalRegression
     solver: Solver = "gradient"
     rounds: HowOften = 6

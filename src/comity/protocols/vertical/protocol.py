@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,8 @@ class VerticalRegression(ColumnRegression):
     Learned      coordinator: the noisy moments. Parties: the model (at `colluders` = 0: nothing, see `declare`).
     Sensitivity  `sensitivity.l2_sensitivity` (Gaussian) and `l1_sensitivity` (pure), derived in proof.md.
     """
+
+    version: ClassVar[int] = 3
 
     schema: Schema
     columns: Mapping[str, tuple[str, ...]]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from comity.crypto.dealer_waves import PLACES as WAVE_PLACES
 from comity.crypto.dealer_waves import STEPS, Curve
+from comity.data.row_products import clipped, products
 from comity.errors import StudyError
 from comity.protocols.vertical.layout import PLACES
 
@@ -69,9 +70,10 @@ def check_room(rows: int, parties: int) -> None:
 
 
 def partial_scores(own: Floats, weights: Floats, constant: float, centre: float, half_width: float) -> Floats:
-    """A party's features times its weights, plus its constant, cut to an interval around `centre`."""
+    """A party's features times its weights, plus its constant, cut to an interval around `centre`. A row has the same
+    score whatever rows stand beside it."""
     with np.errstate(over="ignore", invalid="ignore"):
-        away = own @ weights + (constant - centre)
+        away = products(own, clipped(weights)[None])[:, 0] + (constant - centre)
         # Of a number and NaN, which weights without measure can make, these two take the number.
         return np.asarray(centre + np.fmin(np.fmax(away, -half_width), half_width), np.float64)
 

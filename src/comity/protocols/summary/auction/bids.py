@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from comity.data.row_products import clipped, unit_products
+
 Floats = NDArray[np.float64]
 
 LIMIT = 1024.0
@@ -22,10 +24,13 @@ SILENT = -LIMIT
 
 
 def best(features: Floats, direction: Floats) -> tuple[int, float]:
-    """The place of the record with the largest bid, the first where several have it, and the bid, within its limit."""
+    """The place of the record with the largest bid, the first where several have it, and the bid, within its limit.
+
+    A record's bid does not depend on other records, to the last bit, whatever direction a curator sends.
+    """
     if not len(features):
         return -1, SILENT
-    found = features @ direction
+    found = unit_products(features, clipped(direction)[None])[:, 0]
     place = int(np.argmax(found))
     return place, float(np.clip(found[place], -LIMIT, LIMIT))
 

@@ -49,6 +49,7 @@ class Market(Protocol):
     asks, and which records may bid (`bid`)."""
 
     name: ClassVar[str] = "summary"
+    version: ClassVar[int] = 3
     roles: ClassVar[tuple[str, ...]] = (OWNER, CONSUMER)
 
     columns: int

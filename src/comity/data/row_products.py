@@ -1,0 +1,147 @@
+"""Products of records with received numbers, in which the result for one record does not depend on any other record.
+
+A matrix product of doubles rounds, and BLAS rounds one row differently when other rows stand beside it: the number of
+rows decides which kernel adds which terms first. Where a coordinator chooses the other factor, it can make that
+rounding as large as it likes: weights of 1e25 that cancel leave nothing but rounding, and what is scaled to length one
+afterwards is another vector. A bound on what one record adds is then no bound on what its absence changes.
+
+Here every sum over a record's entries is exact. With p = 33, q = 19 and the smallest h of √d <= 2^h:
+
+    x         a row of norm 1 at most, rounded to multiples of 2^-p
+    w         weights, divided by a power of two to a norm of 1 at most
+    w'        w rounded to multiples of 2^-q; |w − w'| <= 2^(h−q−1)
+    w"        w − w' rounded to multiples of 2^-(58−h−q)
+
+By Cauchy and Schwarz the magnitude of any sum of some of the products of x and w' is below 2, if h < q, and it is a
+multiple of 2^-(p+q) = 2^-52. With w" it is below 2^(h−q) and a multiple of 2^-(p+58−h−q) = 2^-(72−h): at most
+2^(72−q) = 2^53 multiples. So a double holds all of them, and nothing is rounded: not by any order of adding, any block,
+any number of threads, with or without fused multiply-add. What follows (one addition, scaling by powers of two, sums in
+a fixed order, elementwise functions) treats every entry by itself.
+
+Precision   A score is off by some 2^-34 of |x||w|. Noise of any privacy is far above it.
+Grids       Those of weights follow from the received weights, which are the same for two neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_ROW_PLACES, _WEIGHT_PLACES = 33, 19
+"""p and q: together one bit less than a double has, for norms that rounding made longer than 1."""
+
+LARGEST = 2.0**30
+"""Received numbers are clipped to ±2^30 before they meet records, so that no product of theirs overflows. Honest ones
+are far below: weights of rows in the unit ball are below 1,000 in every run that was looked at."""
+
+# Entries of a block: what is computed of it stays in the processor's cache. Results do not depend on it.
+_BLOCK = 1 << 16
+# Squares of entries up to here, however many, do not overflow.
+_LARGEST_ENTRY = 2.0**480
+
+
+def clipped(received: Floats, largest: float = LARGEST) -> Floats:
+    """Received numbers, brought to a public range; one that is not a number becomes 0."""
+    return np.clip(np.nan_to_num(np.asarray(received, np.float64), nan=0.0), -largest, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights (k, d) on their grids: `factor` (d, 2k) has w' and w" of each, `powers` (k,) what w was divided by."""
+
+    factor: Floats
+    powers: Floats
+
+    @classmethod
+    def of(cls, weights: Floats) -> Weights:
+        peaks = np.frexp(np.abs(weights).max(-1, initial=0.0))[1]
+        # By their largest entry first, so that no square overflows and none of small weights is lost.
+        scaled = np.ldexp(weights, -peaks[:, None])
+        more = np.frexp(row_norms(scaled))[1]
+        unit = np.ldexp(scaled, -more[:, None])
+        # √d <= 2^half_bits.
+        half_bits = ((max(1, int(weights.shape[-1])) - 1).bit_length() + 1) // 2
+        coarse = _on_grid(unit, _WEIGHT_PLACES)
+        fine = _on_grid(unit - coarse, 58 - half_bits - _WEIGHT_PLACES)
+        return cls(np.ascontiguousarray(np.concatenate([coarse, fine]).T), np.ldexp(1.0, peaks + more))
+
+    def __len__(self) -> int:
+        return len(self.powers)
+
+    def of_unit_rows(self, rows: Floats) -> Floats:
+        """x·w of a block of rows (n, d) of norm 1 at most: (n, k)."""
+        both = _on_grid(rows, _ROW_PLACES) @ self.factor
+        found: Floats = both[:, : len(self)] + both[:, len(self) :]
+        found *= self.powers
+        return found
+
+    def of_rows(self, rows: Floats) -> Floats:
+        """x·w of finite rows of any length: each is first divided by the power of two above its own norm."""
+        rows = np.clip(rows, -_LARGEST_ENTRY, _LARGEST_ENTRY)
+        exponents = np.frexp(row_norms(rows))[1][:, None]
+        rows *= np.ldexp(1.0, -exponents)
+        found = self.of_unit_rows(rows)
+        found *= np.ldexp(1.0, exponents)
+        return found
+
+
+def unit_products(rows: Floats, weights: Floats) -> Floats:
+    """x·w of rows (..., n, d) of norm 1 at most with weights (k, d): (..., n, k), the same for a row in any batch."""
+    return in_blocks(Weights.of(weights).of_unit_rows, rows, len(weights))
+
+
+def products(rows: Floats, weights: Floats) -> Floats:
+    """x·w of finite rows (..., n, d) of any length."""
+    return in_blocks(Weights.of(weights).of_rows, rows, len(weights))
+
+
+def row_norms(rows: Floats) -> Floats:
+    """Euclidean norms of rows (..., d)."""
+    return np.sqrt(row_sums(np.square(rows)))
+
+
+def row_sums(values: Floats) -> Floats:
+    """Sums over the last axis of an array that this function may overwrite, in an order that its length decides.
+
+    The upper half is added to the lower one until one entry is left: additions of whole arrays, entry by entry, so that
+    neither the number of rows nor their layout in memory changes a bit. NumPy's own sum promises no order.
+    """
+    width = int(values.shape[-1])
+    if not width:
+        return np.zeros(values.shape[:-1])
+    while width > 1:
+        half = width // 2
+        values[..., :half] += values[..., width - half : width]
+        width -= half
+    return values[..., 0].copy()
+
+
+def softmax_rows(scores: Floats) -> Floats:
+    """exp(score) of each class over their sum, along the last axis."""
+    grown = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(grown / row_sums(grown.copy())[..., None], np.float64)
+
+
+def in_blocks(compute: Callable[[Floats], Floats], rows: Floats, width: int) -> Floats:
+    """`compute` of some rows (n, d) at a time, which gives `width` numbers for each: (..., n, width)."""
+    flat = rows.reshape(prod(rows.shape[:-1]), rows.shape[-1])
+    found = np.empty((len(flat), width))
+    step = max(16, _BLOCK // max(1, rows.shape[-1], width))
+    for start in range(0, len(flat), step):
+        found[start : start + step] = compute(flat[start : start + step])
+    return found.reshape(*rows.shape[:-1], width)
+
+
+def _on_grid(values: Floats, places: int) -> Floats:
+    """The nearest multiples of 2^-places of numbers between −1 and 1, or a little beyond."""
+    # Doubles between 2^(52 − places) and twice that are so far apart, and a sum there is rounded to one of them.
+    rounder = 1.5 * 2.0 ** (52 - places)
+    found = values + rounder
+    found -= rounder
+    return found

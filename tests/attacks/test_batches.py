@@ -1,0 +1,153 @@
+"""A record's part of what leaves is the same whatever records stand beside it, for messages that no honest coordinator
+sends: the bound on one record is a bound on its absence only then.
+
+Steps are run with n rows, with n − 1 and with the one that was taken away. Sums may differ by the rounding that their
+bound counts, anything else by nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from comity.data import row_products
+from comity.data.row_products import Weights
+from comity.protocols.summary.spectrum import Spectrum
+from tests.attacks.received_values import CASES, EXEMPT, Batch, Case, added, averaging, batch, hostile, steps
+
+RECORDS, WIDTHS = (2, 121, 200), (1, 3, 40, 140, 200)
+
+
+def beyond(case: Case, records: int, width: int) -> float:
+    """How far records change each other's part, over what is counted: above 1 is too far."""
+    rows, labels = batch(records, width)
+    worst, allowed = 0.0, case.allowed(records, width)
+    for message in case.messages(rows):
+        with np.errstate(all="ignore"):
+            every, last = slice(None), slice(-1, None)
+            whole, fewer, one = (case.seen(rows[at], labels[at], message) for at in (every, slice(-1), last))
+        assert np.isfinite(whole).all()
+        if case.kind == "single":
+            apart = float(np.abs(whole - np.concatenate([fewer, one])).max(initial=0.0))
+        elif case.kind == "largest":
+            apart = float(np.abs(whole - np.maximum(fewer, one)).max())
+        else:
+            apart = float(np.linalg.norm(whole - (fewer + one)))
+        worst = max(worst, (apart / allowed if allowed else inf) if apart else 0.0)
+    return worst
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_record_changes_the_part_of_another_whatever_was_received(case: Case) -> None:
+    found = {(records, width): beyond(case, records, width) for records, width in product(RECORDS, WIDTHS)}
+    assert max(found.values()) <= 1, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_record_changes_the_part_of_another_in_batches_of_any_size(case: Case) -> None:
+    chance = np.random.default_rng(7)
+    sizes = [(int(chance.integers(2, 301)), int(chance.integers(1, 201))) for _ in range(150)]
+    assert max(beyond(case, *size) for size in sizes) <= 1
+
+
+def test_every_step_that_takes_a_value_is_tried_or_has_its_reason_not_to_be() -> None:
+    tried, known = {case.name for case in CASES}, set(steps())
+    assert not tried & set(EXEMPT)
+    assert known == tried | set(EXEMPT)
+    assert {"Averaging.gradient", "WholeRecords.evaluate", "ErrorsByColumns.receive", "AuctionSummary.bid"} <= known
+
+
+class Plain:
+    """A broken twin: products as BLAS makes them, or in an order of adding that the number of rows decides."""
+
+    turned = False
+
+    def __init__(self, weights: Any, powers: Any = None) -> None:
+        self.weights, self.powers = np.asarray(weights), powers
+        self.factor = self.weights
+
+    @classmethod
+    def of(cls, weights: Any) -> Plain:
+        return cls(weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def of_rows(self, rows: Any) -> Any:
+        if not self.turned:
+            return rows @ self.weights.T
+        order = np.roll(np.arange(rows.shape[1]), len(rows))
+        return np.cumsum(rows[:, None, order] * self.weights[None, :, order], axis=-1)[..., -1]
+
+    of_unit_rows = of_rows
+
+
+class Turned(Plain):
+    turned = True
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, twin: type[Plain]) -> None:
+    """Products of the twin, with whatever was received."""
+    honest = row_products.clipped
+    for module in list(sys.modules.values()):
+        if getattr(module, "clipped", None) is honest:
+            monkeypatch.setattr(module, "clipped", lambda received, largest=0.0: np.asarray(received))
+    monkeypatch.setattr(Spectrum, "in_range", lambda self: self)
+    monkeypatch.setattr(Weights, "of", twin.of)
+
+
+EXACT = [case for case in CASES if case.name not in ("RingRounds.whiten", "DealtRounds.blind")]
+
+
+@pytest.mark.parametrize("case", EXACT, ids=lambda case: case.name)
+def test_sums_whose_order_follows_the_number_of_rows_are_found_out(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever BLAS a machine has: the test above would see it."""
+    replaced(monkeypatch, Turned)
+    sizes = [(121, 40), *product((17, 30, 23, 36), (140, 3, 20))]
+    assert any(beyond(case, *size) > 1 for size in sizes)
+
+
+@pytest.mark.parametrize("name", ["Averaging.whitened_moment", "Averaging.gradient", "WholeRecords.evaluate"])
+def test_products_of_blas_are_found_out_where_they_depend_on_the_batch(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [(records, width) for records, width in product(RECORDS, WIDTHS) if rounds_by_the_batch(records, width)]
+    if not sizes:
+        pytest.skip("the BLAS of this machine rounds a row alike in all these batches")
+    replaced(monkeypatch, Plain)
+    tried = next(case for case in CASES if case.name == name)
+    assert any(beyond(tried, *size) > 1 for size in sizes)
+
+
+def rounds_by_the_batch(records: int, width: int) -> bool:
+    rows, _ = batch(records, width)
+    wide = hostile(rows).__next__()[1]
+    return not all(np.array_equal((rows @ by.T)[:-1], rows[:-1] @ by.T) for by in (wide, wide[:1]))
+
+
+def test_received_values_that_are_out_of_range_count_as_its_end() -> None:
+    rows, labels = batch(30, 5)
+    built = averaging(5, "logistic")
+    sums = []
+    for scale in (2.0**30, 1e300):
+        site = Batch(added(), "ash", rows, labels % 2)
+        whitening = np.zeros((1, 51))
+        whitening[0, :6] = [scale, *(scale * rows[0])]
+        iterate = np.full((1, 5), scale) * np.sign(rows[0])
+        built.gradient(site, iterate, whitening)  # type: ignore[arg-type]
+        sums.append(site.sent)
+    np.testing.assert_array_equal(*sums)
+
+
+def test_blocks_of_rows_end_where_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = batch(300, 40)
+    message = next(hostile(rows))
+    whole = row_products.unit_products(rows, message[1])
+    monkeypatch.setattr(row_products, "_BLOCK", 100)
+    np.testing.assert_array_equal(row_products.unit_products(rows, message[1]), whole)
