@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from comity.errors import Refused
-from comity.federation.declaring.bounds import Ball, Diamond, Opened, Simplex
+from comity.federation.declaring.bounds import Ball, Diamond, EntrySum, Opened, RecordSum, Simplex
 
 SHAPE = (3,)
 
@@ -74,3 +74,12 @@ def test_bounds_say_whether_their_neutral_value_lies_within() -> None:
         assert bound.neutral_within
         np.testing.assert_array_equal(bound.enforce(bound.neutral(shape), shape), bound.neutral(shape))
     assert not Opened(l2=1.0, limit=1.0).neutral_within
+
+
+def test_a_sum_over_records_counts_its_rounding_and_the_last_digits_of_each_part() -> None:
+    """n·2^-52 of the sum of all norms for adding them, and 2^-50 of it for what elementwise functions round."""
+    records, each = 10**6, 2.0
+    for bound in (RecordSum(1.0, records * each, records), EntrySum(each, 1.0, records * each, records)):
+        found = bound.l2 if isinstance(bound, RecordSum) else bound.l1
+        assert found - 1.0 >= (records + 4) * records * each * 2.0**-52
+    assert RecordSum(0.0, 1.0, 1).l2 >= 2.0**-50

@@ -246,3 +246,19 @@ def test_records_that_are_there_already_count() -> None:
 def test_more_records_than_there_are_can_not_be_chosen() -> None:
     with pytest.raises(DataError):
         herd(np.zeros(3), lambda _: np.zeros(3), 4)
+
+
+def test_features_of_a_row_are_the_same_beside_any_other_rows() -> None:
+    """Beside one that is not finite, and in batches of which a product by BLAS rounds one row differently."""
+    features = FourierFeatures.drawn(20, 40, 2.0, Stream.public("batches"))
+    chance = np.random.default_rng(8)
+    rows = chance.normal(size=(200, 20))
+    whole = features(rows)
+    spoiled = rows.copy()
+    spoiled[-1] = np.nan
+    np.testing.assert_array_equal(features(spoiled)[:-1], whole[:-1])
+    # Angles of which no digit after the point is left but by the order of adding.
+    for scale in (1.0, 1e15, 1e17):
+        whole = features(scale * rows)
+        for count in (1, 2, 3, 17, 121, 199):
+            np.testing.assert_array_equal(features(scale * rows[:count]), whole[:count])
