@@ -13,6 +13,8 @@ from comity.errors import DataError
 from comity.protocols.summary.features import LENGTH, FourierFeatures, squared_distances, width
 from comity.protocols.summary.herding import OF_CLASSES, exchanged, herd, herd_features, herd_towards, herd_weighted
 from comity.protocols.summary.mmd import kernel, likeness, mmd2
+from comity.protocols.summary.ratio import Ratio
+from comity.protocols.summary.spectrum import Spectrum
 
 
 def _rows(count: int, columns: int, seed: str = "rows") -> np.ndarray:
@@ -262,3 +264,14 @@ def test_features_of_a_row_are_the_same_beside_any_other_rows() -> None:
         whole = features(scale * rows)
         for count in (1, 2, 3, 17, 121, 199):
             np.testing.assert_array_equal(features(scale * rows[:count]), whole[:count])
+
+
+def test_coordinates_and_ratios_of_a_record_are_the_same_beside_any_other_records() -> None:
+    chance = np.random.default_rng(9)
+    features = FourierFeatures.drawn(20, 40, 2.0, Stream.public("batches"))(chance.normal(size=(200, 20)))
+    seen = Spectrum(chance.normal(size=40), chance.normal(size=(40, 10)), np.full(10, 1e-12))
+    found = Ratio(seen, np.append(1.0, 1e-6 * chance.normal(size=10)))
+    for compute in (seen.whitened, seen.in_ball, found):
+        whole = compute(features)
+        for count in (1, 2, 3, 17, 121, 199):
+            np.testing.assert_array_equal(compute(features[:count]), whole[:count])
