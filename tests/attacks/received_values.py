@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from inspect import isclass
-from itertools import pairwise
+from itertools import pairwise, product
+from math import inf
 from pkgutil import walk_packages
 from typing import Any, cast
 
@@ -378,3 +379,34 @@ def batch(records: int, width: int) -> tuple[Floats, NDArray[Any]]:
     rows = chance.normal(size=(records, min(10, width))) @ chance.normal(size=(min(10, width), width))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True) * chance.uniform(1.0, 1.5, size=(records, 1))
     return rows, chance.integers(0, 3, records)
+
+
+RECORDS, WIDTHS = (2, 121, 200), (1, 3, 40, 140, 200)
+
+
+def beyond(case: Case, records: int, width: int) -> float:
+    """How far records change each other's part, over what is counted: above 1 is too far."""
+    rows, labels = batch(records, width)
+    worst, allowed = 0.0, case.allowed(records, width)
+    for message in case.messages(rows):
+        with np.errstate(all="ignore"):
+            every, last = slice(None), slice(-1, None)
+            whole, fewer, one = (case.seen(rows[at], labels[at], message) for at in (every, slice(-1), last))
+        assert np.isfinite(whole).all()
+        if case.kind == "single":
+            apart = float(np.abs(whole - np.concatenate([fewer, one])).max(initial=0.0))
+        elif case.kind == "largest":
+            apart = float(np.abs(whole - np.maximum(fewer, one)).max())
+        else:
+            apart = float(np.linalg.norm(whole - (fewer + one)))
+        worst = max(worst, (apart / allowed if allowed else inf) if apart else 0.0)
+    return worst
+
+
+def cases_of(*names: str) -> list[Case]:
+    """Those of some methods or parts."""
+    return [case for case in CASES if case.name.split(".")[0] in names]
+
+
+def worst(case: Case) -> float:
+    return max(beyond(case, records, width) for records, width in product(RECORDS, WIDTHS))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from itertools import product
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -18,34 +17,7 @@ import pytest
 from comity.data import row_products
 from comity.data.row_products import Weights
 from comity.protocols.summary.spectrum import Spectrum
-from tests.attacks.received_values import CASES, EXEMPT, Batch, Case, added, averaging, batch, hostile, steps
-
-RECORDS, WIDTHS = (2, 121, 200), (1, 3, 40, 140, 200)
-
-
-def beyond(case: Case, records: int, width: int) -> float:
-    """How far records change each other's part, over what is counted: above 1 is too far."""
-    rows, labels = batch(records, width)
-    worst, allowed = 0.0, case.allowed(records, width)
-    for message in case.messages(rows):
-        with np.errstate(all="ignore"):
-            every, last = slice(None), slice(-1, None)
-            whole, fewer, one = (case.seen(rows[at], labels[at], message) for at in (every, slice(-1), last))
-        assert np.isfinite(whole).all()
-        if case.kind == "single":
-            apart = float(np.abs(whole - np.concatenate([fewer, one])).max(initial=0.0))
-        elif case.kind == "largest":
-            apart = float(np.abs(whole - np.maximum(fewer, one)).max())
-        else:
-            apart = float(np.linalg.norm(whole - (fewer + one)))
-        worst = max(worst, (apart / allowed if allowed else inf) if apart else 0.0)
-    return worst
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_no_record_changes_the_part_of_another_whatever_was_received(case: Case) -> None:
-    found = {(records, width): beyond(case, records, width) for records, width in product(RECORDS, WIDTHS)}
-    assert max(found.values()) <= 1, found
+from tests.attacks.received_values import CASES, EXEMPT, RECORDS, WIDTHS, Case, batch, beyond, hostile, steps
 
 
 @pytest.mark.long
@@ -129,20 +101,6 @@ def rounds_by_the_batch(records: int, width: int) -> bool:
     rows, _ = batch(records, width)
     wide = hostile(rows).__next__()[1]
     return not all(np.array_equal((rows @ by.T)[:-1], rows[:-1] @ by.T) for by in (wide, wide[:1]))
-
-
-def test_received_values_that_are_out_of_range_count_as_its_end() -> None:
-    rows, labels = batch(30, 5)
-    built = averaging(5, "logistic")
-    sums = []
-    for scale in (2.0**30, 1e300):
-        site = Batch(added(), "ash", rows, labels % 2)
-        whitening = np.zeros((1, 51))
-        whitening[0, :6] = [scale, *(scale * rows[0])]
-        iterate = np.full((1, 5), scale) * np.sign(rows[0])
-        built.gradient(site, iterate, whitening)  # type: ignore[arg-type]
-        sums.append(site.sent)
-    np.testing.assert_array_equal(*sums)
 
 
 def test_blocks_of_rows_end_where_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
