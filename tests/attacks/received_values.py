@@ -196,10 +196,10 @@ def hostile(rows: Floats) -> Iterator[tuple[float, Floats, Floats]]:
     yield 1e30, span, 1e25 * across + 1e9 * span[0]
     yield 1e17, span, 1e16 * across
     # As large as public ranges allow, so that these cancel after they were clipped too.
-    yield 2.0**30, span, 2.0**29 * across / max(float(np.abs(across).max()), 1e-300)
+    yield 2.0**30, span, np.asarray(2.0**29 * across / max(float(np.abs(across).max()), 1e-300))
     yield 1e26, 1e22 * chance.normal(size=(min(10, width), width)), 1e30 * np.resize([1.0, -1.0, 1e-12], width)
     yield 5e-324, np.full((1, width), 5e-324), np.full(width, 5e-324)
-    yield 3.0, 0.9 * span, chance.normal(size=width)
+    yield 3.0, 0.9 * span, np.asarray(chance.normal(size=width), np.float64)
 
 
 # The evaluation of whole records.

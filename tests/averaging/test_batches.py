@@ -24,4 +24,4 @@ def test_received_values_that_are_out_of_range_count_as_its_end() -> None:
         iterate = np.full((1, 5), scale) * np.sign(rows[0])
         built.gradient(site, iterate, whitening)  # type: ignore[arg-type]
         sums.append(site.sent)
-    np.testing.assert_array_equal(*sums)
+    np.testing.assert_array_equal(sums[0], sums[1])
