@@ -46,6 +46,21 @@ def test_no_sum_of_products_is_rounded(width: int) -> None:
                 assert Fraction(float(term)) == term and Fraction(float(total)) == total
 
 
+@pytest.mark.parametrize("width", [4, 16, 256])
+def test_no_sum_of_the_largest_remainders_is_rounded(width: int) -> None:
+    """Weights in the middle between two points of the coarse grid leave the longest remainders, all of one sign; their
+    last digits differ, so that the sum needs every bit of the fine grid."""
+    middle = (np.floor(0.99 * 2.0**19 / np.sqrt(width)) + 0.5) * 2.0**-19
+    remainders = middle - np.random.default_rng(width).integers(1, 1 << 20, size=(1, width)) * 2.0**-48
+    weights, row = Weights.of(remainders), row_products._on_grid(np.full(width, width**-0.5 - 2.0**-32), 33)
+    terms = [Fraction(float(x)) * Fraction(float(w)) for x, w in zip(row, weights.factor[:, 1])]
+    assert abs(sum(terms)) >= 0.9 * np.sqrt(width) * 2.0**-20
+    total = Fraction(0)
+    for term in terms:
+        total += term
+        assert Fraction(float(total)) == total
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 31, 200])
 def test_a_row_has_the_same_products_norm_and_sum_in_any_batch_and_layout(width: int) -> None:
     rows, weights = rows_of(70, width), np.random.default_rng(2).normal(size=(4, width))
