@@ -73,6 +73,8 @@ def test_what_a_site_begins_with_is_the_owners(
     init = ["--party", "east", "--dataset", "patients", "--data", str(sites.home("north") / "patients.csv")]
     terms = ["--epsilon", "3", "--protocols", "averaging"]
     assert main(["site", "init", "--site", str(tmp_path / "east" / "site.toml"), *init, *terms]) == 0
+    (ledger,) = (tmp_path / "east").glob("*.ledger")
+    assert main(["ledger", "export", str(ledger), "--to", "east.json"]) == 0
     study = sites.study().folder / "study.toml"
     key = str(sites.folder / "coordinator.key")
     assert main(["study", "pack", str(study), "--keys", key, "--out", "a.study"]) == 0

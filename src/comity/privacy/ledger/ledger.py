@@ -19,6 +19,7 @@ from typing import Literal, TextIO
 
 from comity.entropy import fresh_seed
 from comity.errors import BadInput, Refused
+from comity.files import open_private
 from comity.privacy.composition import Grant
 from comity.privacy.currency import Currency
 from comity.privacy.ledger.account import Account
@@ -261,7 +262,7 @@ class Ledger(Readable):
         if not isinstance(to, str | os.PathLike):
             return self._exported(to, sign)
         try:
-            with Path(to).open("w", encoding="utf-8") as file:
+            with os.fdopen(open_private(to, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 return self._exported(file, sign)
         except OSError as error:
             raise BadInput(f"{to}: the export can't be written ({error.strerror})", code="export") from error

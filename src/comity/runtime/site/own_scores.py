@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from comity.artefacts.writing import write_text
+from comity.errors import BadInput
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import presented_to
 from comity.runtime.results.received import safe_name
@@ -36,10 +37,11 @@ def score_results(host: Host, home: Path, run: str) -> None:
         # What a model or a reader says of records may quote them.
         log.warning("%s: what run %s released could not be scored on the records here", host.party, run)
         found = None
+    page = {"score": None if found is None else asdict(found)}
     try:
-        _write(_path(home, host.agreed.study, run), found)
-    except OSError as error:
-        log.warning("%s: the score of run %s can't be kept (%s)", host.party, run, error.strerror)
+        write_text(_path(home, host.agreed.study, run), json.dumps(page) + "\n")
+    except BadInput as error:
+        log.warning("%s: the score of run %s can't be kept: %s", host.party, run, error)
 
 
 def _scored(host: Host, run: str) -> OwnScore | None:
@@ -64,15 +66,3 @@ def own_score(home: Path, study: str, run: str) -> OwnScore | None:
 
 def _path(home: Path, study: str, run: str) -> Path:
     return home / _FOLDER / f"{study[:12]}-{safe_name(run)}.json"
-
-
-def _write(path: Path, found: OwnScore | None) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"score": None if found is None else asdict(found)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
