@@ -145,8 +145,8 @@ def _unlabelled(frame: pd.DataFrame) -> pd.DataFrame:
     ("change", "words"),
     [
         (_without_age, ("records.csv", "'age'", "missing")),
-        (_wordy_age, ("records.csv", "'age'", "'old'", "record 1", "correct the value")),
-        (_unlabelled, ("records.csv", "'readmitted'", "'perhaps'")),
+        (_wordy_age, ("records.csv", "'age'", "found a text", "record 1", "correct the value")),
+        (_unlabelled, ("records.csv", "'readmitted'", "found a text that is none of them")),
     ],
 )
 def test_wrong_records_end_in_one_sentence_and_leave_nothing(comity: Any, study: Path, change: Any, words: Any) -> None:

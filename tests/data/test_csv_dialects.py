@@ -209,7 +209,7 @@ def test_a_value_that_could_be_a_record_is_described_and_not_quoted() -> None:
             findings = explain(schema, frame)
             said = " ".join([str(caught.value), *(f"{one.sentence} {one.values}" for one in findings)])
             assert "Quill" not in said and "8817" not in said
-            assert f"a text of {len(bad)} characters" in str(caught.value)
+            assert "found a text" in str(caught.value)
 
 
 def test_infinite_numbers_are_named(tmp_path: Path) -> None:

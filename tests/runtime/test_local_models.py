@@ -336,5 +336,8 @@ def test_a_file_of_predictions_is_checked_row_by_row(folder: Path) -> None:
     frame = pd.read_csv(folder / "south_votes.csv", dtype=str)
     frame.loc[4, "label"] = "unheard of"
     frame.to_csv(folder / "south_votes.csv", index=False)
-    with pytest.raises(DataError, match=r"simulation\.models\.south.*south_votes\.csv: row 5.*unheard of"):
+    with pytest.raises(
+        DataError,
+        match=r"simulation\.models\.south.*south_votes\.csv: row 5.*is no class of",
+    ):
         gather(load(folder))

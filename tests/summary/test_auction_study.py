@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from comity.errors import Refused, StudyError
+from comity.errors import StudyError
 from comity.privacy.loss import Approx
 from comity.protocols.summary import AuctionSummary, PublishedSummary
 from comity.protocols.summary.starter import write
@@ -58,8 +58,9 @@ def test_the_published_method_runs_where_its_loss_is_granted_and_nowhere_else(fo
     granting = Study.load(
         folder / "study.toml", overrides={**SMALL, "summary.variant": "published", "simulation.grant": 1e9}
     )
-    with pytest.raises(Refused):
+    with pytest.raises(StudyError) as found:
         run_study(granting, seed=1)
+    assert found.value.key == "simulation.grant"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_whole_records_are_counted_by_rows_as_before(tmp_path: Path) -> None:
         ({"privacy__dropouts": 1}, "privacy.dropouts", "set it to 0"),
         ({"privacy__unit": "party"}, "privacy.unit", "protects a record"),
         ({"synthetic__pooling": "none"}, "synthetic.pooling", "belongs to parties that hold whole records"),
-        ({"synthetic__variant": "published"}, "synthetic.rows", "belongs to"),
+        ({"synthetic__variant": "published"}, "synthetic.rows", "remove synthetic.rows"),
         ({"synthetic__alignment": "keyed"}, "synthetic.alignment", "identifier"),
         ({"synthetic__rows_at_most": 1}, "synthetic.rows_at_most", "greater than or equal to 2"),
         ({"parties__lab__columns": ["seen", "age"]}, "parties.lab.columns", "already"),

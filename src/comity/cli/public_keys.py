@@ -16,13 +16,12 @@ _KEY_FILE = b"comity-identity-"
 
 def key_texts(path: Path, *, key: str) -> dict[str, str]:
     """The three public keys of a TOML file, in a table of it or in one inside. `key` is the option that named it."""
-    from comity.untrusted.toml import parse_toml
+    from comity.untrusted.toml import BadToml, tables_of
 
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: can't be read ({error}); write it with: comity keys show", key=key) from error
-    found = _keys_in(parse_toml(text, str(path), BadInput))
+        found = _keys_in(tables_of(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, BadToml) as error:
+        raise BadInput(f"{path}: can't be read as TOML ({error}); write it with: comity keys show", key=key) from error
     if found is None:
         raise BadInput(f"{path}: holds no sign, mlkem and x25519; write it with: comity keys show", key=key)
     return found

@@ -90,6 +90,7 @@ class Parameters(BaseModel):
 
     def build(self, setting: Setting) -> Protocol:
         """The protocol; a key that it would ignore is refused."""
+        self.check_target(setting)
         values = self.resolved(setting)
         self._check_variant(setting, values)
         for key in type(self).model_fields:
@@ -104,6 +105,9 @@ class Parameters(BaseModel):
                 key=f"{self.table}.{key}",
             )
         return self.built(setting)
+
+    def check_target(self, setting: Setting) -> None:
+        """Refuse a schema whose target the method or its variant can't learn, whatever the other keys are."""
 
     def _check_variant(self, setting: Setting, values: Mapping[str, Any]) -> None:
         """Refuse a variant that needs several changes, with all of them: a study that makes them runs."""
@@ -124,8 +128,11 @@ class Parameters(BaseModel):
             return
         remedy = [f"remove {_listed(surplus)}"] if surplus else []
         remedy += [f"set {_listed([f'{key} to {value}' for key, value in needed.items()])}"] if needed else []
+        marks = [self._only(key.partition(".")[2]) for key in surplus]
+        reasons = dict.fromkeys(only.why for only in marks if only is not None and only.why)
+        because = f" ({'; '.join(reasons)})" if reasons else ""
         raise StudyError(
-            f'{setting.where}: {self.table}.variant = "{variant}" does not go with other keys of this study; '
+            f'{setting.where}: {self.table}.variant = "{variant}" does not go with other keys of this study{because}; '
             f"{', and '.join(remedy)}, or leave {self.table}.variant out",
             key=(surplus or list(needed))[0],
         )

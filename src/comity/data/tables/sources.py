@@ -111,15 +111,17 @@ class Parquet:
     def batches(self, columns: Columns = None, rows: int = 100_000) -> Iterator[pd.DataFrame]:
         from comity.data.tables.parquet_file import parquet_batches
 
+        rows = _at_least_one(rows)
         with _opening(self.path, foreign=Exception):
-            frames = (batch.to_pandas() for batch in parquet_batches(self.path, columns, _at_least_one(rows)))
+            frames = (batch.to_pandas() for batch in parquet_batches(self.path, columns, rows))
             yield from _pieces(frames, rows)
 
     def pieces(self, columns: Columns = None, rows: int = PIECE) -> Iterator[Table]:
         from comity.data.tables.parquet_file import parquet_batches
 
+        rows = _at_least_one(rows)
         with _opening(self.path, foreign=Exception):
-            for batch in parquet_batches(self.path, columns, _at_least_one(rows)):
+            for batch in parquet_batches(self.path, columns, rows):
                 yield Batch(batch)
 
     def rows_at_most(self, columns: int) -> int:

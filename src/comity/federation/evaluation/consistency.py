@@ -14,7 +14,6 @@ from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 from scipy.special import expit
 
 from comity.federation.evaluation.card import CAP, REACH, Card
@@ -43,6 +42,9 @@ def nearest(atoms: Floats, opened: Floats, ties: Floats | None = None, totals: F
     if ties is not None:
         rows.append(_EXACTLY * ties)
         wanted.append(_EXACTLY * (np.zeros(len(ties)) if totals is None else totals / size))
+    # Imported late: a plan and a site's process never make figures.
+    from scipy.optimize import nnls
+
     weights, _ = nnls(np.vstack(rows), np.concatenate(wanted), maxiter=100 * atoms.shape[1])
     return np.asarray(atoms @ weights * size, np.float64)
 

@@ -88,19 +88,24 @@ class AveragingParameters(Parameters):
     def declared_records(self, party: str) -> int | None:
         return self.sizes.get(party) if isinstance(self.sizes, dict) else self.sizes
 
-    def built(self, setting: Setting) -> Averaging | PublishedAverage:
+    def check_target(self, setting: Setting) -> None:
         target = setting.schema.target
         if target is None:
             raise StudyError(
                 f"{setting.where}: averaging learns a target; declare [target] in the schema", key="target"
             )
+        if self.variant == "published" and not isinstance(target, Classes):
+            raise StudyError(
+                f"{setting.where}: averaging.variant = published learns classes; declare [target] with classes",
+                key="target",
+            )
+
+    def built(self, setting: Setting) -> Averaging | PublishedAverage:
+        target = setting.schema.target
+        assert target is not None
         encoding = self._encoding(setting)
         if self.variant == "published":
-            if not isinstance(target, Classes):
-                raise StudyError(
-                    f"{setting.where}: averaging.variant = published learns classes; declare [target] with classes",
-                    key="target",
-                )
+            assert isinstance(target, Classes)
             return PublishedAverage(
                 width=encoding.width,
                 classes=target.values,
