@@ -73,6 +73,20 @@ def test_a_row_has_the_same_products_norm_and_sum_in_any_batch_and_layout(width:
     np.testing.assert_allclose(row_sums(rows.copy()), rows.sum(axis=1), rtol=1e-12, atol=1e-14)
 
 
+def test_rows_of_any_length_have_the_same_products_in_any_batch() -> None:
+    """Norms at and beside the limits between two grids, squares that overflow or underflow, rows of norm 1."""
+    chance = np.random.default_rng(5)
+    rows = rows_of(64, 37) * np.ldexp(1.0, chance.integers(-520, 515, size=64))[:, None]
+    rows[::3] = 0.0
+    rows[::3, 0] = np.ldexp(4 / 3 * (1 + chance.integers(-3, 4, size=22) * 2.0**-52), chance.integers(-1000, 1000, 22))
+    rows[1], rows[4], rows[7] = 1e308, 1e155, 37**-0.5
+    weights = chance.normal(size=(3, 37))
+    whole = products(rows, weights)
+    for start in (0, 3, 7):
+        for count in range(1, 50):
+            np.testing.assert_array_equal(products(rows[start:][:count], weights), whole[start:][:count])
+
+
 def test_functions_of_single_numbers_do_not_depend_on_where_these_stand() -> None:
     """What follows a product at a site. A library for which this fails has to be counted, or not used."""
     numbers = np.random.default_rng(3).normal(size=300) * 10

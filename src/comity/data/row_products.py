@@ -44,6 +44,7 @@ are far below: weights of averaged models on Adult, credit defaults and HAR at �
 _BLOCK = 1 << 16
 # Squares of entries up to here, however many, do not overflow.
 _LARGEST_ENTRY = 2.0**480
+_SHORTEST = -400
 
 
 def clipped(received: Floats, largest: float = LARGEST) -> Floats:
@@ -76,18 +77,23 @@ class Weights:
 
     def of_unit_rows(self, rows: Floats) -> Floats:
         """x·w of a block of rows (n, d) of norm 1 at most: (n, k)."""
-        both = _on_grid(rows, _ROW_PLACES) @ self.factor
-        found: Floats = both[:, : len(self)] + both[:, len(self) :]
-        found *= self.powers
-        return found
+        return self._of_grid_rows(_on_grid(rows, _ROW_PLACES))
 
     def of_rows(self, rows: Floats) -> Floats:
-        """x·w of finite rows of any length: each is first divided by the power of two above its own norm."""
-        rows = np.clip(rows, -_LARGEST_ENTRY, _LARGEST_ENTRY)
-        exponents = np.frexp(row_norms(rows))[1][:, None]
-        rows *= np.ldexp(1.0, -exponents)
-        found = self.of_unit_rows(rows)
+        """x·w of finite rows of any length: each is first divided by a power of two above its own norm."""
+        # One array for all that is computed of a block: a second and third would be given back and fetched each time.
+        scratch = np.empty_like(rows)
+        rows, exponents = _with_exponents(rows, scratch)
+        np.multiply(rows, np.ldexp(1.0, -exponents), out=scratch)
+        # Of norm 2/3 at most, so that sums stay below 1 and a finer grid has room.
+        found = self._of_grid_rows(_to_grid(scratch, _ROW_PLACES + 1))
         found *= np.ldexp(1.0, exponents)
+        return found
+
+    def _of_grid_rows(self, rows: Floats) -> Floats:
+        both = rows @ self.factor
+        found: Floats = both[:, : len(self)] + both[:, len(self) :]
+        found *= self.powers
         return found
 
 
@@ -138,10 +144,42 @@ def in_blocks(compute: Callable[[Floats], Floats], rows: Floats, width: int) -> 
     return found.reshape(*rows.shape[:-1], width)
 
 
+def _with_exponents(rows: Floats, scratch: Floats) -> tuple[Floats, NDArray[np.int32]]:
+    """Rows (n, d), and for each the exponent (n, 1) of a power of two that is 1.5 to 3 times its norm. Rows whose
+    squares overflow are clipped first.
+
+    A product adds squares fastest, in an order that nobody promises, and is off by d·2^-53 of the sum at most. So the
+    exponent is that of the true norm, but for norms within a millionth of 4/3 times a power of two and for sums near
+    overflow: those are added again in a fixed order. Which rows are added again may depend on the batch, the exponent
+    does not. Many rows have norm 1, which is far from every such limit.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.square(rows, out=scratch) @ np.ones(rows.shape[1])
+        fractions, exponents = np.frexp(0.75 * np.sqrt(squares))
+        # Written so that NaN and infinity are doubtful.
+        sure = (fractions > 0.5 + 1e-6) & (fractions < 1 - 1e-6) & (squares < 2.0**900)
+        if not sure.all():
+            doubtful = np.flatnonzero(~sure)
+            norms = row_norms(rows[doubtful])
+            if np.isinf(norms).any():
+                overflowed = doubtful[np.isinf(norms)]
+                rows = rows.copy()
+                rows[overflowed] = np.clip(rows[overflowed], -_LARGEST_ENTRY, _LARGEST_ENTRY)
+                norms = row_norms(rows[doubtful])
+            exponents[doubtful] = np.frexp(0.75 * norms)[1]
+    # Shorter rows have squares that underflow; divided by this power they are rounded to 0.
+    return rows, np.maximum(exponents + 1, _SHORTEST)[:, None]
+
+
 def _on_grid(values: Floats, places: int) -> Floats:
     """The nearest multiples of 2^-places of numbers between −1 and 1, or a little beyond."""
+    return _to_grid(values.copy(), places)
+
+
+def _to_grid(values: Floats, places: int) -> Floats:
+    """`_on_grid`, in place."""
     # Doubles between 2^(52 − places) and twice that are so far apart, and a sum there is rounded to one of them.
     rounder = 1.5 * 2.0 ** (52 - places)
-    found = values + rounder
-    found -= rounder
-    return found
+    values += rounder
+    values -= rounder
+    return values
