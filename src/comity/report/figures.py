@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from comity.artefacts.section import Curves, Matrices, Panels, Pictures
+from comity.artefacts.section import Curves, Dot, Matrices, Panels, Pictures
 from comity.report.drawing import DARK, INK, PALE
 from comity.report.plots import said
 
 # Characters of a label, and columns of a matrix that still has its figures written in.
 _SHORT, _FIGURES = 14, 16
+# Of the height of a plot of curves: a line of text.
+_LEVEL_LABEL = 0.055
 # Pictures in a row.
 _ACROSS = 12
 _STYLE: dict[str, Any] = {
@@ -54,24 +58,16 @@ def curves_plot(plot: Curves, salt: str) -> str:
                 label=curve.label,
             )
         right = max(max(curve.x) for curve in curves) * 1.12
-        for level in plot.levels:
-            axes.axhline(level.value, color="#777777", linewidth=1, linestyle=":")
-            axes.annotate(
-                f"{level.label} {level.value:.3f}",
-                (right, level.value),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8.5,
-                color="#444444",
-            )
         if plot.logarithmic:
             axes.set_xscale("log")
         axes.set_xlim(right=right)
         ticks = sorted({x for curve in curves for x in curve.x})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
+        for level in plot.levels:
+            axes.axhline(level.value, color="#777777", linewidth=1, linestyle=":")
         axes.set_ylim(bottom=0)
+        _label_levels(axes, plot.levels, right)
         axes.set_xlabel(plot.across)
         axes.set_ylabel(plot.up)
         axes.set_title(plot.about, loc="left", fontsize=10.5, fontweight="bold")
@@ -79,6 +75,31 @@ def curves_plot(plot: Curves, salt: str) -> str:
         figure.legend(frameon=False, loc="outside lower center", ncols=len(curves), fontsize=9)
         described = [(f"{curve.label} at {x:g}", y) for curve in curves for x, y in zip(curve.x, curve.y)]
         return _svg(figure, f"{plot.about}, {plot.up} against {plot.across}: {said(described)}")
+
+
+def _label_levels(axes: Any, levels: Sequence[Dot], right: float) -> None:
+    """Names behind the right edge, moved apart where two would be written over each other."""
+    height = axes.get_ylim()[1]
+    places = spread_out([level.value / height for level in levels], _LEVEL_LABEL)
+    for level, place in zip(levels, places):
+        axes.annotate(
+            f"{level.label} {level.value:.3f}",
+            (right, place * height),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            color="#444444",
+        )
+
+
+def spread_out(places: Sequence[float], apart: float) -> list[float]:
+    """Places moved up by as little as leaves each one `apart` from the next below it, in the order given."""
+    found = list(places)
+    below = -inf
+    for index in sorted(range(len(found)), key=found.__getitem__):
+        found[index] = below = max(found[index], below + apart)
+    return found
 
 
 def panels_plot(plot: Panels, salt: str) -> str:
