@@ -63,7 +63,6 @@ SQUARES = 3
 """Weight of Σe², which most figures rest on."""
 L2, L1 = 4.0, 22 / 3
 _ENTRIES = 5
-_LARGEST = 1e100
 _LITTLE = 1e-12
 Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
 """98.75 %, in standard deviations, so that four intervals hold at once in 95 %."""
@@ -104,10 +103,9 @@ class Parts:
         for party in self.layout.parties:
             groups, weights, total = self.layout.encoding_of(party).bounds.groups, self.weights[party], 0.0
             for group in groups:
-                # So large that it is cut down anyway, and small enough that sums are finite.
-                own = np.minimum(np.abs(weights[group.start : group.stop]), _LARGEST)
+                own = np.abs(weights[group.start : group.stop])
                 total += float(own.max() if group.one_hot else own.sum()) if len(own) else 0.0
-            most[party] = total + (min(abs(self.offset), _LARGEST) if party == self.layout.label_at else 0.0)
+            most[party] = total + (abs(self.offset) if party == self.layout.label_at else 0.0)
         together = sum(most.values())
         kept = min(1.0, REACH / together) if together > 0 else 1.0
         return {party: kept * one for party, one in most.items()}
