@@ -6,11 +6,16 @@ which a run that has failed looks as if it hung.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Before NumPy is imported, also in processes that tests start: two workers of two threads each take twice as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # What the default suite says of a commit is the same on every machine. `make test-long` draws new examples each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
