@@ -174,11 +174,21 @@ def test_what_waits_has_few_bytes_also_where_the_policy_decides(
 
 def test_no_study_takes_the_last_of_the_disk(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = sites.packed(sites.study())
-    free = SimpleNamespace(free=limits.LEAST_FREE_BYTES + len(raw) - 1)
+    free = SimpleNamespace(free=limits.LEAST_FREE_BYTES + len(raw) - 1, total=1 << 40)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     with pytest.raises(Stopped, match="almost full"):
         receive(sites, raw)
     free.free += 1
+    receive(sites, raw)
+
+
+def test_a_small_disk_keeps_a_tenth_of_itself(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = sites.packed(sites.study())
+    disk = SimpleNamespace(free=400_000 + len(raw) - 1, total=4_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
+    with pytest.raises(Stopped, match="almost full"):
+        receive(sites, raw)
+    disk.free += 1
     receive(sites, raw)
 
 

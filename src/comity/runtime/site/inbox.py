@@ -28,7 +28,7 @@ from comity.federation.declaring.consortium import COORDINATOR
 from comity.federation.owner.hosting import Approval
 from comity.files import make_folder
 from comity.runtime.site.examining import check_texts, examine, is_small
-from comity.runtime.site.limits import LEAST_FREE_BYTES, MAX_UNDECIDED, MAX_UNDECIDED_BYTES
+from comity.runtime.site.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE, MAX_UNDECIDED, MAX_UNDECIDED_BYTES
 from comity.runtime.site.pack import STUDY, Packed, require_no_more, unpack, write_files
 from comity.runtime.study.study import Study
 
@@ -160,7 +160,8 @@ class Inbox:
     def _require_room(self, size: int) -> None:
         """Leave enough of the disk for the commits of runs that go on."""
         folder = next(path for path in (self.folder, *self.folder.parents) if path.exists())
-        if shutil.disk_usage(folder).free - size < LEAST_FREE_BYTES:
+        disk = shutil.disk_usage(folder)
+        if disk.free - size < min(LEAST_FREE_BYTES, LEAST_FREE_SHARE * disk.total):
             raise Stopped(f"{self.folder}: the disk is almost full, and no study is taken in; make room")
 
     def _require_quota(self, packed: Packed) -> None:

@@ -24,4 +24,6 @@ MAX_UNDECIDED_BYTES = 64 << 20
 """Of one submitter's studies that nobody has decided about, or that the policy alone has approved: how many wait for a
 person, and the bytes of both."""
 LEAST_FREE_BYTES = 100 << 20
-"""Of the disk, below which no study is taken in: a run that goes on needs the room for its commits."""
+LEAST_FREE_SHARE = 0.1
+"""Of the disk, the smaller of the two, below which no study is taken in: a run that goes on needs the room for its
+commits."""
