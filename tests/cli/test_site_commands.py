@@ -18,7 +18,8 @@ from comity.data import clinic_schema, clinics
 from comity.errors import Refused
 from comity.privacy.ledger import Ledger
 from comity.runtime.site.desk import Desk
-from comity.runtime.site.refusals import Refusals
+from comity.runtime.site.inbox import Arrival, Decision
+from comity.runtime.site.refusals import Refusals, unsettled
 from comity.runtime.site.serving import ENDPOINTS
 from comity.runtime.site.site_file import SiteFile
 from tests.runtime.sites import NAMES, Sites, coordinated, whole_run
@@ -185,6 +186,17 @@ def test_a_refusal_that_an_approval_settled_is_no_longer_in_the_status(comity: A
     assert [one["run"] for one in after] == ["at -50", "at 60"]
     assert comity("site", "status", *here).out.count("waits for an approval") == 2
     assert comity("site", "status", "--refusals", 0, "--json", *here).document["refusals"] == []
+
+
+def test_a_refusal_in_the_second_of_an_approval_is_sorted_by_its_moment(sites: Sites) -> None:
+    study = sites.study()
+    moment = datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)
+    approved = Decision("approved", moment.isoformat(timespec="milliseconds"), "patients", 1)
+    arrival = Arrival(study.hash, "readmission", "averaging", "coordinator", approved.when, True, approved)
+    for milliseconds in (-1, 1):
+        noted = Refusals(sites.home("north"), clock=partial(moment.__add__, timedelta(milliseconds=milliseconds)))
+        noted.note(Refused("refused", code="approval"), study=study.hash, run=f"at {milliseconds}")
+    assert [one.run for one in unsettled(Refusals(sites.home("north")), [arrival], 5)] == ["at 1"]
 
 
 def test_init_takes_a_csv_file_of_another_dialect(comity: Any, owned: Path) -> None:

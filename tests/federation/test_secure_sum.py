@@ -286,6 +286,9 @@ def test_a_party_that_reads_the_result_counts_as_a_colluder() -> None:
     honest, naive = (Rounds().declare(w)["mean"].scale(w) for w in (consortium(2, dropouts=0, colluders=1), _naive(2)))
     left_over = {"honest": honest.part, "naive": naive.part}  # what remains when the reader removes its own part
     assert left_over["honest"] >= honest.total and left_over["naive"] < 0.75 * naive.total
+    # What methods lay their rules out for is what the release itself counts.
+    for who in (consortium(2, dropouts=0, colluders=1), consortium(5, dropouts=1, colluders=2)):
+        assert Rounds().declare(who)["mean"].parts(who) == who.honest_parts == who.size - who.dropouts - who.colluders
 
 
 def _naive(size: Any) -> Consortium:

@@ -155,11 +155,13 @@ def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], 
     secret = folder.parent / "secret"
     secret.write_text("x")
     (folder / "link").symlink_to(secret)
-    digest = hashlib.sha256(b"x").hexdigest()
-    for name in ("../secret", str(secret), "link"):
-        signature = sites.coordinator.sign(_said(study.hash, run, {name: digest}))
-        page = json.loads((folder / "signed.json").read_text())
-        page.update(files={name: digest}, signature=signature.hex())
+    x, nothing = (hashlib.sha256(content).hexdigest() for content in (b"x", b""))
+    page = json.loads((folder / "signed.json").read_text())
+    signed = dict(page["files"])
+    for name, digest in (("../secret", x), (str(secret), x), ("link", x), ("link", nothing), ("missing", nothing)):
+        listed = signed | {name: digest}
+        signature = sites.coordinator.sign(_said(study.hash, run, listed))
+        page.update(files=listed, signature=signature.hex())
         (folder / "signed.json").write_text(json.dumps(page))
         assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
 

@@ -17,7 +17,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from comity.entropy import fresh_seed
@@ -27,6 +26,7 @@ from comity.federation.messages.ask import ask_bytes
 from comity.federation.messages.codec import Embedded, decode, encode
 from comity.federation.messages.heads import Head, newest
 from comity.federation.messages.letters import Letter, delivered, rejoined
+from comity.forks import ForkLock
 
 _VERSION = 3
 _TABLES = f"""
@@ -86,27 +86,28 @@ class Journal:
     """A SQLite file, or memory when `path` is None: then a killed run can't be resumed."""
 
     def __init__(self, path: Path | str | None = None) -> None:
+        self._lock = ForkLock()
         try:
             if path is not None:
                 # Made with its mode: SQLite gives the same to the log beside it.
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
                 os.chmod(path, 0o600)  # noqa: PTH101
-            self._connection = sqlite3.connect(
-                ":memory:" if path is None else os.fspath(path),
-                isolation_level=None,
-                check_same_thread=False,
-                factory=JournalFile,
-            )
-            self._connection.execute("pragma busy_timeout = 60000")
-            self._connection.execute("pragma secure_delete = on")
-            (version,) = self._connection.execute("pragma user_version").fetchone()
-            (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
-            if tables and version != _VERSION:
-                raise StudyError(f"the run's journal {path} is of another version of Comity; begin a new run")
-            self._connection.executescript(_TABLES)
+            with self._lock:
+                self._connection = sqlite3.connect(
+                    ":memory:" if path is None else os.fspath(path),
+                    isolation_level=None,
+                    check_same_thread=False,
+                    factory=JournalFile,
+                )
+                self._connection.execute("pragma busy_timeout = 60000")
+                self._connection.execute("pragma secure_delete = on")
+                (version,) = self._connection.execute("pragma user_version").fetchone()
+                (tables,) = self._connection.execute("select count(*) from sqlite_master").fetchone()
+                if tables and version != _VERSION:
+                    raise StudyError(f"the run's journal {path} is of another version of Comity; begin a new run")
+                self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
             raise StudyError(f"the run's journal {path} can't be opened ({error}); check the folder") from error
-        self._lock = RLock()
         # Of messages that this process has hashed already; others are read again where they are asked for.
         self._traces: dict[tuple[str, str], dict[str, tuple[Trace, Trace]]] = {}
 
@@ -385,4 +386,5 @@ class Journal:
         }
 
     def close(self) -> None:
-        self._connection.close()
+        with self._lock:
+            self._connection.close()

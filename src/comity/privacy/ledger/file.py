@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from comity.errors import BadInput, ComityError, Refused, Stopped
+from comity.forks import GATE
 from comity.privacy.ledger.chain import is_head
 from comity.privacy.ledger.check import check_opened
 from comity.privacy.ledger.commits import CommitHead, check_state, find_commit
@@ -35,21 +35,17 @@ from comity.privacy.ledger.schema import (
 from comity.privacy.ledger.witness import UNWITNESSED, Seen, Witness
 
 _PATIENCE = 60.0
-# Seconds for which a fork waits for the transactions of other threads.
-_FORKING = 2.0
 
-_opening = threading.Lock()
 _handles: weakref.WeakSet[_Handle] = weakref.WeakSet()
 _severed: list[_Handle] = []
 
 
 class _Handle:
-    """One thread's connection to one file; `lock` is held while it is used, by its thread or to close it."""
+    """One thread's connection to one file; `inside` while its thread uses it, which is inside the gate then."""
 
     def __init__(self, path: Path) -> None:
         self.pid = os.getpid()
         self.thread = threading.get_ident()
-        self.lock = threading.Lock()
         self.inside = False
         self.file = (0, 0)
         self._path = path
@@ -59,17 +55,16 @@ class _Handle:
         """The connection, made again when the file is another one than before."""
         if self._connection is not None and self.file == _identity(self._path):
             return self._connection
-        with _opening:
-            self.close()
-            self.file = _identity(self._path)
-            if any(handle.file == self.file for handle in _severed):
-                raise Refused(
-                    f"{self._path}: this process was forked inside a transaction of the ledger, whose locks it can't "
-                    "tell from its own: start processes outside of transactions, or with the spawn method",
-                    code="ledger",
-                )
-            self._connection = _connect(self._path, existing=True)
-            _handles.add(self)
+        self.close()
+        self.file = _identity(self._path)
+        if any(handle.file == self.file for handle in _severed):
+            raise Refused(
+                f"{self._path}: this process was forked inside a transaction of the ledger, whose locks it can't "
+                "tell from its own: start processes outside of transactions, or with the spawn method",
+                code="ledger",
+            )
+        self._connection = _connect(self._path, existing=True)
+        _handles.add(self)
         return self._connection
 
     @property
@@ -77,41 +72,30 @@ class _Handle:
         assert self._connection is not None
         return self._connection
 
-    @property
-    def is_split(self) -> bool:
-        """Whether a fork found it in use."""
-        return self.lock.locked() and self._connection is not None
-
     def close(self) -> None:
         if self._connection is not None and self.pid == os.getpid():
             self._connection.close()
             self._connection = None
 
     def __del__(self) -> None:
-        self.close()
+        if self._connection is not None and self.pid == os.getpid():
+            GATE.close(self._connection)
 
 
-def _before_fork() -> None:
-    """SQLite's locks do not survive a fork, so no connection may: idle ones are closed and opened again when needed.
-
-    Those of other threads are waited for, for a while: SQLite has locks of the whole process too, and a child that was
-    forked while a thread was inside it would wait for ever for one that nobody holds there.
-    """
-    _opening.acquire()
-    until = time.monotonic() + _FORKING
+def _close_idle() -> None:
+    """Before a fork: SQLite's locks do not survive it, so no connection may. Idle ones are opened again when needed."""
     for handle in list(_handles):
-        own = handle.thread == threading.get_ident()
-        if handle.lock.acquire(timeout=0 if own else max(0.0, until - time.monotonic())):
+        if not handle.inside:
             handle.close()
-            handle.lock.release()
 
 
-def _after_fork_in_child() -> None:
-    global _opening
-    # Kept for good, since closing them here would undo what the parent still uses.
-    _severed.extend(handle for handle in list(_handles) if handle.is_split)
+def _keep_severed() -> None:
+    """In a forked process: what was in use is kept for good, since closing it would undo what the parent still uses."""
+    _severed.extend(handle for handle in list(_handles) if handle.inside)
     _handles.clear()
-    _opening = threading.Lock()
+
+
+GATE.at_fork(before=_close_idle, in_child=_keep_severed)
 
 
 def _connect(path: Path, *, existing: bool) -> sqlite3.Connection:
@@ -217,15 +201,16 @@ class OnDisk:
                 code="ledger",
             ) from error
         try:
-            connection = _connect(Path(path).absolute(), existing=False)
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("BEGIN IMMEDIATE")
-                lay_out(connection)
-                yield connection
-                connection.execute("COMMIT")
-            finally:
-                connection.close()
+            with GATE:
+                connection = _connect(Path(path).absolute(), existing=False)
+                try:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute("BEGIN IMMEDIATE")
+                    lay_out(connection)
+                    yield connection
+                    connection.execute("COMMIT")
+                finally:
+                    connection.close()
         except BaseException as error:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{path}{suffix}").unlink(missing_ok=True)
@@ -241,7 +226,7 @@ class OnDisk:
 
     @contextmanager
     def _used(self, handle: _Handle, begin: str) -> Iterator[sqlite3.Connection]:
-        with handle.lock:
+        with GATE:
             handle.inside = True
             try:
                 try:
@@ -308,7 +293,7 @@ class OnDisk:
                 self._witness.advance(Seen(head.count, head.head), contains=self._knows)
 
     def _knows(self, seen: Seen) -> bool:
-        # Under the handle's lock: a fork closes connections that are not in use.
+        # Inside the gate: a fork closes connections that are not in use.
         with self.reading() as connection:
             return _contains(connection, seen)
 
@@ -327,19 +312,17 @@ class OnDisk:
         handle = self._handle()
         if handle.inside:
             raise nested(self.name)
-        with handle.lock:
+        with GATE:
+            handle.inside = True
             try:
                 busy = handle.opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             except FileNotFoundError:
                 raise _missing(self.name) from None
             except sqlite3.Error as error:
                 raise explained(error, self.name) from error
+            finally:
+                handle.inside = False
         return not busy
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=lambda: _opening.release(), after_in_child=_after_fork_in_child
-)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from comity.errors import Refused
+from comity.forks import GATE, ForkLock
 from comity.privacy.ledger.commits import CommitHead
 from comity.privacy.ledger.schema import explained_outside, lay_out, nested
 from comity.privacy.ledger.witness import Seen
@@ -110,14 +111,14 @@ class Shared:
         self.connection = connection
         self.seats = 0
         self.holder = 0
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
         _open.add(self)
 
     def __del__(self) -> None:
-        self.connection.close()
+        GATE.close(self.connection)
 
 
-_seating = threading.Lock()
+_seating = ForkLock()
 _newest: Shared | None = None
 _open: weakref.WeakSet[Shared] = weakref.WeakSet()
 _inherited: list[Shared] = []
@@ -137,9 +138,9 @@ def _take_seat() -> tuple[Shared, int]:
 
 def _start_afresh() -> None:
     global _seating, _newest
-    # Kept for good: closing them here would wait for ever where a thread of the parent was inside SQLite.
+    # Kept for good: a copy of another process's ledger is never used, and closing it would free what it may be inside.
     _inherited.extend(_open)
-    _seating, _newest = threading.Lock(), None
+    _seating, _newest = ForkLock(), None
 
 
-os.register_at_fork(after_in_child=_start_afresh)
+GATE.at_fork(in_child=_start_afresh)

@@ -13,6 +13,7 @@ import sqlite3
 from pathlib import Path
 
 from comity.errors import StudyError
+from comity.forks import GATE
 from comity.privacy.ledger.memory import InMemory, Shared
 from comity.privacy.ledger.schema import APPLICATION, format_of, lay_out
 
@@ -25,16 +26,17 @@ class SharedFile:
         try:
             # Readable by its owner alone, like any ledger.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA busy_timeout = 60000")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("BEGIN IMMEDIATE")
-            if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-                lay_out(connection)
-            connection.execute("COMMIT")
-            format_of(connection, str(path))
+            with GATE:
+                connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                connection.execute("PRAGMA busy_timeout = 60000")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute("PRAGMA secure_delete = ON")
+                connection.execute("BEGIN IMMEDIATE")
+                if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+                    lay_out(connection)
+                connection.execute("COMMIT")
+                format_of(connection, str(path))
         except (OSError, sqlite3.Error) as error:
             raise StudyError(
                 f"{path}: the ledgers of simulated parties can't be kept here ({error}); choose another folder"

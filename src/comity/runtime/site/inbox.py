@@ -55,6 +55,10 @@ class Decision:
     runs: int = 0
     why: str = ""
 
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromisoformat(self.when)
+
 
 @dataclass(frozen=True)
 class Arrival:

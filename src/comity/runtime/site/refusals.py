@@ -40,13 +40,17 @@ class Refusal:
     study: str = ""
     run: str = ""
 
+    @property
+    def moment(self) -> datetime:
+        return datetime.fromisoformat(self.time)
+
 
 def unsettled(refusals: Refusals, arrivals: Sequence[Arrival], most: int) -> list[Refusal]:
     """The newest refusals, without those of a study that its owner approved afterwards: what they complained of is
     decided. The file keeps all."""
     decided = [(one.study, one.decision) for one in arrivals if one.decision is not None]
-    approved = {study[:_MARK]: given.when for study, given in decided if given.decision == "approved"}
-    found = [one for one in refusals.last(_ALL) if not (one.study in approved and one.time < approved[one.study])]
+    approved = {study[:_MARK]: given.moment for study, given in decided if given.decision == "approved"}
+    found = [one for one in refusals.last(_ALL) if not (one.study in approved and one.moment < approved[one.study])]
     return found[-most:] if most else []
 
 
@@ -59,7 +63,7 @@ class Refusals:
         self._lock = Lock()
 
     def note(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
-        time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
+        time = self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
         named = plain((study or "")[:_MARK])
         page = Refusal(time, error.code, error.key, str(error)[:_SENTENCE], named, plain(run))
         line = json.dumps(asdict(page)) + "\n"
@@ -71,13 +75,15 @@ class Refusals:
                 file.write(line)
 
     def last(self, most: int) -> list[Refusal]:
-        """The newest ones, the newest last; lines that a crash cut short are left out."""
+        """The newest ones, the newest last; lines that a crash cut short or another program wrote are left out."""
         found: list[Refusal] = []
         for path in (self._older, self._path):
             if path.exists():
                 for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                     try:
-                        found.append(Refusal(**json.loads(line)))
+                        one = Refusal(**json.loads(line))
+                        if one.moment.tzinfo is not None:
+                            found.append(one)
                     except (ValueError, TypeError):
                         continue
         return found[-most:]
