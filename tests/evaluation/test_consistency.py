@@ -37,10 +37,12 @@ def contradictions(found: Figures, classes: int) -> list[str]:
     elif not (1 - a) / 4 - SLACK <= s:
         # Whoever is wrong gave another class at least as much: ½((1 − p)² + p²) >= ¼.
         out.append(f"squared error {s} at accuracy {a}")
-    confusion = np.array(found.confusion)
+    if bool(found.confusion) != found["accuracy"].told:
+        out.append("a confusion beside an accuracy that is not told")
+    confusion = np.array(found.confusion or [[a, 1 - a]])
     if confusion.min() < -SLACK or not np.isclose(confusion.sum(), 1, atol=1e-4):
         out.append(f"confusion {confusion}")
-    if not np.isclose(np.trace(confusion), a, atol=1e-4):
+    if found.confusion and not np.isclose(np.trace(confusion), a, atol=1e-4):
         out.append(f"accuracy {a} beside a confusion of {np.trace(confusion)}")
     for one in found.figures.values():
         if not one.low - SLACK <= one.value <= one.high + SLACK:
@@ -138,6 +140,27 @@ def test_numbers_have_moments_that_numbers_can_have() -> None:
         assert (yf - y * f) ** 2 <= (yy - y * y) * (ff - f * f) + 1e-9
 
 
+def test_targets_that_do_not_vary_have_no_r_squared_and_constant_predictions_no_slope() -> None:
+    card = Card(Predicts(0), 2, Unit.RECORD, Neighbours.REPLACE)
+    guess = np.linspace(-0.8, 0.8, 400)
+    for sums, name in (
+        (card.sums(Says(0), guess[:, None], np.full(400, 1.0)), "R²"),
+        (card.sums(Says(0), np.full((400, 1), 1.0), guess), "slope"),
+    ):
+        # Moments that only a variance below zero would have, far beyond the noise.
+        sums[card.entries.index("target²" if name == "R²" else "prediction²")] -= 40
+        found = figures_of(card, sums, 1.0, z=Z, of="records")
+        assert str(found[name]) == "too few records to tell", found.figures
+        assert found["mean squared error"].told
+
+
+@pytest.mark.parametrize("relation", RELATIONS[:2])
+def test_numbers_never_count_fewer_than_no_records(relation: tuple[Unit, Neighbours]) -> None:
+    card = Card(Predicts(0), 2, *relation)
+    found = figures_of(card, np.full(card.size, -30.0), 20.0, z=Z, of="records")
+    assert found.records >= 0 and not any(one.told for one in found.figures.values())
+
+
 # What is said of them.
 
 
@@ -150,6 +173,13 @@ def test_an_interval_that_says_nothing_new_is_said_in_words() -> None:
     again = Figures.from_json(json.loads(json.dumps(found.as_json(), allow_nan=False)))
     assert again == found
     assert all(one.low <= one.value <= one.high for one in again.figures.values())
+
+
+def test_r_squared_that_allows_a_constant_and_perfection_is_said_in_words() -> None:
+    assert str(Figure(-324.8, -324.8, 1.0, known=(-np.inf, 1.0))) == "too few records to tell"
+    assert str(Figure(0.3, -0.1, 0.99, known=(-np.inf, 1.0))) == "too few records to tell"
+    assert Figure(0.9, 0.2, 1.0, known=(-np.inf, 1.0)).told
+    assert Figure(-3.0, -9.0, -1.0, known=(-np.inf, 1.0)).told
 
 
 def test_an_interval_comes_before_its_point() -> None:

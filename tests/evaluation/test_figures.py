@@ -48,6 +48,26 @@ def test_where_next_to_nothing_was_counted_nothing_is_claimed() -> None:
     assert share(Noisy(500.0, 1.0), Noisy(100.0, 0.0), Z).value == 1.0
 
 
+@pytest.mark.parametrize("of_count", [0.0, 4.0])
+@pytest.mark.parametrize("beyond", [0.0, 1.0, 2.5, 5.0, 50.0])
+def test_noise_beyond_what_records_add_up_to_does_not_make_an_interval_narrow(beyond: float, of_count: float) -> None:
+    """Of 20 records with noise of 20 in their sum nothing is known, least of all that all of them were right."""
+    for total in (20 + 20 * beyond, -20 * beyond):
+        found = share(Noisy(total, 20.0), Noisy(20.0, of_count), Z)
+        assert (found.low, found.high) == (0.0, 1.0)
+    table = np.array([[100.0, -20.0 * beyond], [-20.0 * beyond, 100.0]])
+    found, _ = area(table, 20.0, Z)
+    assert found.low < 0.95
+
+
+def test_a_count_that_exceeds_all_records_is_read_as_all_of_them() -> None:
+    """Nearer to the truth, whatever it is: so no interval that held it before leaves it out."""
+    generator = np.random.default_rng(7)
+    for total in generator.uniform(-60, 160, 200):
+        found, inside = (share(Noisy(x, 10.0), Noisy(100.0, 0.0), Z) for x in (total, min(100.0, max(0.0, total))))
+        assert found == inside and found.high - found.low > 0.1
+
+
 def tables(n: int, generator: np.random.Generator, bins: int) -> tuple[np.ndarray, float]:
     """Counts of negatives and positives in bins of a score, and the area of the scores themselves."""
     labels = generator.uniform(size=n) < 0.4

@@ -6,8 +6,10 @@ no x in [0, 1] of mean θ varies more), an interval is the set of θ that the su
 
     (Σx − θn)² <= z² (s² + θ² s₀² + n θ(1 − θ)),
 
-a quadratic in θ (after Fieller 1954 and Wilson 1927): wide where there are few records, never empty, inside the
-figure's range. The bound on chance makes it cover at least as often as it says where x is not a yes or no.
+a quadratic in θ (after Fieller 1954 and Wilson 1927): wide where there are few records, inside the figure's range.
+The bound on chance makes it cover at least as often as it says where x is not a yes or no. Noise may put Σx below 0 or
+above n, where no θ would be left, or one alone: it counts as 0 or n there, which is nearer to θn for every θ. So the
+interval is never empty, and never narrow by noise (proof.md, 4).
 
 Intervals come from the noisy sums, best estimates from the nearest sums that records can add up to
 (`comity.federation.evaluation.consistency`): so estimates of one evaluation never contradict each other. An interval is
@@ -33,6 +35,7 @@ Floats = NDArray[np.float64]
 Z_GAUSSIAN, Z_LAPLACE = 1.959964, 2.1184
 """95 %, in standard deviations; Laplace noise has the heavier tails."""
 _GRID = 2001
+_LITTLE = 1e-12
 _LEAST_LOSS = log1p(exp(-REACH))
 """Of a probability that counts as the largest one."""
 
@@ -69,8 +72,12 @@ class Figure:
         if not (isfinite(self.low) and isfinite(self.high)):
             return False
         low, high = self.known
-        if not (isfinite(low) and isfinite(high)):
+        if not isfinite(high):
             return True
+        if not isfinite(low):
+            # R²: a constant has 0, perfect predictions 1. What allows both tells nothing, however far down it goes.
+            low = min(0.0, high)
+            return self.low > low or self.high < high - _ROOM
         room = _ROOM * (high - low)
         return self.low > low + room or self.high < high - room
 
@@ -111,7 +118,8 @@ class Bin:
 class Figures:
     """What was measured. `records` is how many counted (parties, where each weighs the same), as far as noise allows.
 
-    `confusion` has a row for each predicted class, as shares of all that counted; entries carry noise of `noise`.
+    `confusion` has a row for each predicted class, as shares of all that counted; entries carry noise of `noise`. There
+    is none where the accuracy is not told.
     """
 
     figures: Mapping[str, Figure]
@@ -161,15 +169,15 @@ def share(total: Noisy, count: Noisy, z: float, chance: float = 1.0) -> Figure:
     if count.value <= 0:
         return Figure(0.5, 0.0, 1.0)
     n = count.value
-    value = min(1.0, max(0.0, total.value / n))
-    a = count.value**2 - z**2 * count.deviation**2 + z**2 * n * chance
-    b = -2 * total.value * count.value - z**2 * n * chance
-    c = total.value**2 - z**2 * total.deviation**2
-    inside = b * b - 4 * a * c
+    above = min(n, max(0.0, total.value))
+    value = above / n
+    a = n**2 - z**2 * count.deviation**2 + z**2 * n * chance
+    b = -2 * above * n - z**2 * n * chance
+    c = above**2 - z**2 * total.deviation**2
     if a <= 0:
         return Figure(0.5, 0.0, 1.0)
-    if inside < 0:
-        return Figure(value, value, value)
+    # Not negative but for rounding: `value` itself is never rejected.
+    inside = max(0.0, b * b - 4 * a * c)
     low, high = ((-b - sqrt(inside)) / (2 * a), (-b + sqrt(inside)) / (2 * a))
     return Figure(float(value), float(min(value, max(0.0, low))), float(max(value, min(1.0, high))))
 
@@ -202,9 +210,10 @@ def area(table: Floats, deviation: float, z: float) -> tuple[Figure, float]:
         return Figure(0.5, 0.0, 1.0), 0.5
     w = np.tril(np.ones((len(p), len(p))), -1) + np.eye(len(p)) / 2
     pairs = total_q * total_p
-    value = min(1.0, max(0.0, float(p @ w @ q) / pairs))
+    ordered = min(pairs, max(0.0, float(p @ w @ q)))
+    value = ordered / pairs
     areas = np.linspace(0.0, 1.0, _GRID)
-    off = float(p @ w @ q) - areas * total_q * total_p
+    off = ordered - areas * pairs
     # Var of Σ(w − A)(p + e)(q + f): the squares of both gradients times the variance. With the noisy p and q in them
     # they count the product of the two noises as well.
     by_p = ((w @ q)[None, :] - areas[:, None] * total_q) ** 2
@@ -227,13 +236,14 @@ def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: st
         for name, value, weight in zip(card.entries, opened[at:-1], card.weights)
     }
     together = consistent_sums(card, opened)
-    n = max(1e-9, float(together[-1]) / card.count_weight)
+    records = float(together[-1]) / card.count_weight
+    n = max(1e-9, records)
     means = {
         name: float(value) / float(weight) / n
         for name, value, weight in zip(card.entries, together[at:-1], card.weights)
     }
     if not card.predicts.classes:
-        return _of_numbers(card, sums, count, means, z, of)
+        return _of_numbers(card, sums, count, means, records, z, of)
     figures = {
         "accuracy": estimated(share(sums["right"], count, z), means["right"], UNIT),
         "log loss": scaled(
@@ -256,12 +266,15 @@ def figures_of(card: Card, opened: Floats, deviation: float, *, z: float, of: st
         notes.append("squared error: half of the sum over classes, so that it lies between 0 and 1")
     return Figures(
         figures=figures,
-        records=float(together[-1]) / card.count_weight,
+        records=records,
         of=of,
         noise=deviation,
         notes=tuple(notes),
         calibration=_calibration(card, table, fitted, deviation, z),
-        confusion=tuple(tuple(float(value) / n for value in row) for row in confusion),
+        # Its diagonal is the accuracy, of which nothing may have been learned.
+        confusion=tuple(tuple(float(value) / n for value in row) for row in confusion)
+        if figures["accuracy"].told
+        else (),
     )
 
 
@@ -283,10 +296,10 @@ def _calibration(card: Card, table: Floats, fitted: Floats, deviation: float, z:
 
 
 def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
-    """A ratio of two numbers that both have an error; without an end where the lower one may be zero."""
+    """A ratio of a number to a variance, which both have an error; without an end where the variance may be zero."""
     a = below.value**2 - z**2 * below.deviation**2
     value = above.value / below.value if below.value else 0.0
-    if a <= 0:
+    if a <= 0 or below.value < 0:
         return Figure(value, -inf, inf)
     b, c = -2 * above.value * below.value, above.value**2 - z**2 * above.deviation**2
     root = sqrt(max(0.0, b * b - 4 * a * c))
@@ -294,10 +307,10 @@ def ratio(above: Noisy, below: Noisy, z: float) -> Figure:
 
 
 def _of_numbers(
-    card: Card, sums: Mapping[str, Noisy], count: Noisy, means: Mapping[str, float], z: float, of: str
+    card: Card, sums: Mapping[str, Noisy], count: Noisy, means: Mapping[str, float], records: float, z: float, of: str
 ) -> Figures:
     """Squared error in the target's own units; the share of its variance that is explained; the slope of the target on
-    the prediction, 1 where predictions are neither too bold nor too timid. `means` are consistent ones.
+    the prediction, 1 where predictions are neither too bold nor too timid. `means` and `records` are consistent ones.
 
     Deviations of moments around a mean: their own noise, that of the means, and chance, each product being at most its
     second factor's square times the largest first one.
@@ -313,29 +326,32 @@ def _of_numbers(
     of_guess = hypot(d["prediction²"], 2 * f * d["prediction"], sqrt(max(spread, 0.0) * far_f / n))
     together = hypot(d["product"], y * d["prediction"], f * d["target"], sqrt(max(spread, 0.0) * far_y / n))
     error = hypot(d["squared error"], sqrt(wrong.value * (1 - wrong.value) / n))
-    left = ratio(Noisy(mean["squared error"], error), Noisy(varied, of_target), z)
+    left = ratio(Noisy(max(0.0, mean["squared error"]), error), Noisy(varied, of_target), z)
     slope = ratio(Noisy(mean["product"] - y * f, together), Noisy(spread, of_guess), z)
     figures = {
         "mean squared error": scaled(estimated(wrong, means["squared error"], UNIT), width**2),
-        "R²": estimated(_explained(left), 1 - _of(means["squared error"], _variance(means, "target")), (-inf, 1.0)),
-        "slope": estimated(
-            slope,
-            _of(means["product"] - means["target"] * means["prediction"], _variance(means, "prediction")),
+        "R²": explained(left, means["squared error"], _variance(means, "target")),
+        "slope": slope_of(
+            slope, means["product"] - means["target"] * means["prediction"], _variance(means, "prediction")
         ),
     }
     noise = sums["squared error"].deviation
     notes = ("predictions outside the target's bounds count as the nearest bound",)
-    return Figures(figures=figures, records=count.value, of=of, noise=noise, notes=notes)
+    return Figures(figures=figures, records=records, of=of, noise=noise, notes=notes)
 
 
-def _explained(left: Figure) -> Figure:
-    return Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low))
+def explained(left: Figure, error: float, variance: float) -> Figure:
+    """R² from the interval of what is `left` of the variance; its estimate from a consistent error and variance. Where
+    the latter is nothing there is no R²."""
+    if variance <= _LITTLE:
+        return Figure(0.0, -inf, 1.0, (-inf, 1.0))
+    return estimated(Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low)), 1 - error / variance, (-inf, 1.0))
+
+
+def slope_of(interval: Figure, covariance: float, variance: float) -> Figure:
+    """The slope with its estimate from consistent moments. There is none where predictions do not vary."""
+    return Figure(0.0, -inf, inf) if variance <= _LITTLE else estimated(interval, covariance / variance)
 
 
 def _variance(means: Mapping[str, float], name: str) -> float:
     return means[f"{name}²"] - means[name] ** 2
-
-
-def _of(above: float, below: float) -> float:
-    """A ratio of consistent moments; 0 where the lower one is."""
-    return above / below if below > 1e-12 else 0.0

@@ -62,22 +62,31 @@ def consistent_moments(found: Floats, units: Floats, *, most: float, two_classes
 
 
 def accuracy_of(found: Floats, spread: Floats, center: Moments, *, most: float) -> Figure:
-    """The share of right answers that moments within `spread` of the found ones allow; estimated as if margins were
-    normal, which they need not be, while the interval holds for any rows."""
+    """The share of right answers that moments within `spread` of the found ones allow, whatever the rows are.
+
+    The estimate takes margins as normal, as far as the consistent moments `center` allow it: they are those of the
+    figures beside it.
+    """
+    low, high = _allowed(found, np.asarray(spread, np.float64), most)
+    margin = 1 - center.et
+    deviation = sqrt(max(1e-12, 1 - 2 * center.et + center.ee - margin * margin))
+    least, largest = _allowed(np.array([center.e, center.t, center.ee, center.et]), np.zeros(4), most)
+    value = min(largest, max(least, float(ndtr(margin / deviation))))
+    return Figure(value, min(low, value), max(high, value), UNIT)
+
+
+def _allowed(found: Floats, spread: Floats, most: float) -> tuple[float, float]:
+    """Between what the share of right answers lies, for rows whose moments lie within `spread` of the found ones."""
     rows, right = rows_of(most, True)
-    low, high = 0.0, 1.0
-    reach = np.maximum(np.asarray(spread[:4], np.float64), 1e-6)
+    reach = np.maximum(spread[:4], 1e-6)
     # Noise may have left what any rows have: then the nearest that they have.
     for _ in range(60):
         ends = [_extreme(rows[:4], right, found[:4], reach, sign) for sign in (1.0, -1.0)]
         if all(end is not None for end in ends):
             low, high = (min(1.0, max(0.0, end)) for end in ends if end is not None)
-            break
+            return low, high
         reach = 2 * reach
-    margin = 1 - center.et
-    deviation = sqrt(max(1e-12, 1 - 2 * center.et + center.ee - margin * margin))
-    value = float(ndtr(margin / deviation))
-    return Figure(min(high, max(low, value)), low, high, UNIT)
+    return UNIT
 
 
 def _extreme(rows: Floats, right: NDArray[np.bool_], found: Floats, reach: Floats, sign: float) -> float | None:

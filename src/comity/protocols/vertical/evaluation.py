@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, inf, sqrt
+from math import hypot, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,13 +38,14 @@ from comity.federation.declaring.forms import Array, Count
 from comity.federation.declaring.protection import Disclosed, Public, Summed
 from comity.federation.evaluation.figures import (
     Z_LAPLACE,
-    Figure,
     Figures,
     Noisy,
     estimated,
+    explained,
     ratio,
     scaled,
     share,
+    slope_of,
 )
 from comity.federation.evaluation.protocol import MODEL, QUALITY, SUMS, Measuring
 from comity.federation.owner.site import Site
@@ -63,7 +64,6 @@ SQUARES = 3
 """Weight of Σe², which most figures rest on."""
 L2, L1 = 4.0, 22 / 3
 _ENTRIES = 5
-_LITTLE = 1e-12
 Z_OF_FOUR_GAUSSIAN, Z_OF_FOUR_LAPLACE = 2.4977, 3.0985
 """98.75 %, in standard deviations, so that four intervals hold at once in 95 %."""
 _MODEL = "score.model"
@@ -312,14 +312,13 @@ class ErrorsByColumns(Measuring):
         d_t = hypot(of_tt, 2 * t * of_t, far_t * sqrt(var_t / rows))
         d_et = hypot(of_et, e * of_t, t * of_e, min(far_e * sqrt(var_t / rows), far_t * sqrt(var_e / rows)))
         d_e = hypot(of_ee, 2 * e * of_e, far_e * sqrt(var_e / rows))
-        left = ratio(Noisy(ee, error), Noisy(var_t, d_t), z)
-        explained = Figure(1 - left.value, 1 - left.high, min(1.0, 1 - left.low))
+        left = ratio(Noisy(max(0.0, ee), error), Noisy(var_t, d_t), z)
         true = consistent_moments(found, units, most=scale - 1, two_classes=two_classes)
         varied = true.tt - true.t**2
         name, factor, note = self._named()
         figures = {
             name: scaled(estimated(mean, true.ee, (0.0, span)), factor),
-            "R²": estimated(explained, 1 - true.ee / varied if varied > _LITTLE else 0.0, (-inf, 1.0)),
+            "R²": explained(left, true.ee, varied),
         }
         if two_classes:
             spread = self._wide(who) * np.hypot(units * noise, _by_chance(found, scale, rows))
@@ -331,7 +330,7 @@ class ErrorsByColumns(Measuring):
             )
             together = true.et - true.e * true.t
             guesses = varied - 2 * together + true.ee - true.e**2
-            figures["slope"] = estimated(slope, (varied - together) / guesses if guesses > _LITTLE else 0.0)
+            figures["slope"] = slope_of(slope, varied - together, guesses)
         return Figures(figures=figures, records=rows, of="records", noise=noise * rows, notes=(note,))
 
     def _wide(self, who: Consortium) -> float:
