@@ -80,7 +80,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
         arrival = desk.received(sites.packed(study))
         view = considered(desk.site, desk.site.owner(), study, dataset="patients", runs=1).view
         assert view.cost == "eps 0.70" and f"eps {PRINTED:.2f} is claimed" in view.as_text()
-        assert "NOT PRIVATE AS CLAIMED" in view.as_text() and "corrected" in view.as_text()
+        assert "NOT PRIVATE AS CLAIMED: see each true loss" in view.as_text() and "  true loss " in view.as_text()
         assert "NOT PRIVATE AS CLAIMED" in study.plan().as_text()
         assert view.as_json()["plan"]["unproven"] is True and view.plan.guarantee == "eps 0.70"
         approve(desk, arrival)
@@ -98,7 +98,7 @@ def test_a_method_whose_claim_is_wrong_runs_at_its_corrected_loss(sites: Sites, 
     assert not outcome.guarantee.private and outcome.guarantee.epsilon == float(CORRECTED)
     assert "not private as claimed" in str(outcome.guarantee)
     text = Result.of(outcome).report(tmp_path / "page.html").read_text()
-    assert "Not private as claimed" in text and "The losses on this page are the corrected ones" in text
+    assert "Not private as claimed" in text and "Ledgers were charged the loss on this page" in text
 
 
 def test_the_corrected_loss_is_what_a_ceiling_is_compared_with(sites: Sites) -> None:

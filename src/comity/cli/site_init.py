@@ -158,7 +158,7 @@ def site_text(written: Mapping[str, Any]) -> str:
         "sizes_may_leave = false    # exact numbers of rows and of matches",
         "records_may_leave = false",
         "joint_predictions = 0    # new records that a run may score jointly and exactly",
-        "unproven = false    # methods that are not private as claimed, at their corrected loss",
+        "unproven = false    # methods that are not private as claimed; the plan shows their true loss",
         f"approval = {text(written['approval'])}    # by-hand | within-policy",
     ]
     for name, texts in written["pinned"].items():

@@ -64,12 +64,12 @@ class Plan:
 
     @property
     def claim_warnings(self) -> tuple[str, ...]:
-        """What to say beside a claim that does not hold: whether the figures shown are the corrected ones."""
+        """What to say beside a claim that does not hold: how what ledgers are charged stands to the true loss."""
         found: tuple[str, ...] = () if self.claim == PRIVATE else (self.claim,)
         if is_unproven(self.claim):
             found += (
-                "NOT PRIVATE AS CLAIMED: the losses shown here are the corrected ones, and ledgers are charged these, "
-                "not what the method's authors print",
+                "NOT PRIVATE AS CLAIMED: see each true loss, and to whom. Ledgers are charged the loss per party, "
+                "which is never below a true loss that has a bound",
             )
         if self.exposed:
             found += (f"NO BOUND against {self.exposed}: no ledger can be charged for that",)

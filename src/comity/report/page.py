@@ -132,7 +132,8 @@ def _about_claim(result: Result) -> str:
     if not is_unproven(claim):
         return claim
     nothing = f" Nothing is bounded against {exposed}." if exposed else ""
-    return f"{claim}. The losses on this page are the corrected ones, which ledgers were charged.{nothing}"
+    charged = "Ledgers were charged the loss on this page, which is never below a true loss that has a bound."
+    return f"{claim}. {charged}{nothing}"
 
 
 def caveats(result: Result) -> list[str]:
