@@ -90,14 +90,31 @@ def test_what_is_written_off_with_a_delta_is_all_that_it_buys(
     counted = written_off(currency, Approx(epsilon, delta), granted(currency, own))
     match counted:
         case Pure():
-            assert counted == Pure(1000)
+            assert counted == Pure(max(epsilon, Decimal(1000)))
         case Approx():
             assert counted == Approx(epsilon, delta)
         case GDP(square=square):
-            assert gaussian_delta(float(square), float(epsilon)) >= float(delta) * (1 - 1e-6) - SLACK
+            assert gaussian_delta(float(square), float(epsilon)) >= float(max(delta, own)) * (1 - 1e-6) - SLACK
         case ZCDP(rho=rho):
-            fits = Spent.zero().add(ZCDP(rho * Decimal("1.000001"))).epsilon_at(delta) <= epsilon
+            fits = Spent.zero().add(ZCDP(rho * Decimal("1.000001"))).epsilon_at(max(delta, own)) <= epsilon
             assert not fits
+
+
+@pytest.mark.parametrize("delta", ["1e-300", "1e-12", "9e-7"])
+def test_a_delta_that_is_guessed_too_small_is_counted_at_the_granted_one(delta: str) -> None:
+    for currency in (Currency.GAUSSIAN, Currency.CONCENTRATED):
+        guessed, known = (written_off(currency, Approx(1, one), Approx(3, "1e-6")) for one in (delta, "1e-6"))
+        assert guessed == known
+        larger = written_off(currency, Approx(1, "1e-4"), Approx(3, "1e-6"))
+        assert Spent.zero().add(larger).epsilon_at(Decimal("1e-6")) > 1.3
+
+
+def test_a_later_grant_makes_no_room_for_what_was_written_off_beyond_the_first() -> None:
+    """A pure ledger never had a run with a delta; the owner says that 5 may be missing of a grant of 1."""
+    ledger = Ledger.in_memory(dataset="patients", grant=Pure(1), **RECORD)
+    ledger.write_off(Approx(5, "1e-6"), "restored")
+    ledger.grant_more(Pure(6), "a new year")
+    assert ledger.summary()[0].left == 2
 
 
 @settings(max_examples=25, deadline=None)

@@ -262,7 +262,9 @@ def write_off(
 
     --epsilon alone counts a pure loss, converted upwards into what the ledger is counted in: enough whatever the noise
     was, and dear in a ledger with a delta. With --delta it counts the Gaussian noise that (epsilon, delta) buys, which
-    is less: use it only for runs whose plan states that epsilon at that delta. --epsilon 0: nothing is missing.
+    is less: use it only for runs whose plan states that epsilon at that delta. A delta below the granted one counts as
+    the granted one. Give the epsilon for the ledger's own unit and relation: a plan for records that are added or
+    removed costs a ledger of replaced records twice its epsilon. --epsilon 0: nothing is missing.
 
     Example: comity ledger write-off north.ledger --all --why "restored from the backup of Monday"
     """

@@ -137,20 +137,25 @@ def epsilon_left(spent: Spent, most: Loss, grant: Grant) -> Decimal:
 
 
 def written_off(currency: Currency, loss: Loss, grant: Grant) -> Loss:
-    """What an owner writes off, in the currency, rounded up. The whole grant where the loss can't enter.
+    """What an owner writes off, in the currency, rounded up. Where the loss can't enter: the whole grant, or its ε
+    where that is larger, which a later grant must not make room for.
 
     A pure ε enters as a pure loss: that is the most that a release of ε can cost, whatever noise it had. An (ε, δ) with
     δ > 0 implies nothing in Gaussian or concentrated DP. There it stands for noise of that kind which was calibrated to
-    (ε, δ), and costs what that noise costs.
+    (ε, δ), and costs what that noise costs. A δ below the granted one counts as the granted one, at which ε buys more:
+    whoever takes the δ of the missing runs for smaller than it was errs upwards.
     """
     calibrated = currency in (Currency.GAUSSIAN, Currency.CONCENTRATED)
     if isinstance(loss, Approx) and calibrated and loss.delta and loss.epsilon:
+        at = Approx(loss.epsilon, max(loss.delta, delta_of(grant)))
         # Rounded down as a budget; as a loss it must be no less than what was bought.
-        return _grown(ceiling(currency, loss))
+        return _grown(ceiling(currency, at))
     found = enters(currency, loss)
-    if found is None:
-        found = ceiling(currency, grant)
-    return found
+    if found is not None:
+        return found
+    if isinstance(loss, Approx) and currency is Currency.PURE:
+        return Pure(max(loss.epsilon, grant.epsilon))
+    return ceiling(currency, grant)
 
 
 def _grown(loss: Loss) -> Loss:
