@@ -67,16 +67,14 @@ def limits(objective: Objective) -> Limits:
 def sureness(objective: Objective, weights: Floats, x: Floats, y: Floats, filled: NDArray[np.bool_]) -> Floats:
     """The sums of both numbers over records (..., n, d): (..., 2).
 
-    A record whose scores are not finite counts as none, so that no weights can turn a sum into NaN.
+    No weights turn a sum into NaN: scores are finite, because the weights are clipped before they meet a record.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        scores = objective.scores(weights, x)
-        length = np.maximum(1.0, row_norms(scores))
-        pull = row_sums(objective.score_residual(scores, y) * scores) / length
-        growth = _variance(objective.by_class(scores)) / length
-    usable = np.isfinite(pull) & np.isfinite(growth) & filled
+    scores = objective.scores(weights, x)
+    length = np.maximum(1.0, row_norms(scores))
+    pull = row_sums(objective.score_residual(scores, y) * scores) / length
+    growth = _variance(objective.by_class(scores)) / length
     both = limits(objective).inside(pull, growth)
-    return np.asarray(np.where(usable[..., None], both, 0.0).sum(-2), np.float64)
+    return np.asarray(np.where(filled[..., None], both, 0.0).sum(-2), np.float64)
 
 
 def _variance(scores: Floats) -> Floats:
