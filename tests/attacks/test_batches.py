@@ -72,6 +72,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, twin: type[Plain]) -> None:
             monkeypatch.setattr(module, "clipped", lambda received, largest=0.0: np.asarray(received))
     monkeypatch.setattr(Spectrum, "in_range", lambda self: self)
     monkeypatch.setattr(Weights, "of", twin.of)
+    monkeypatch.setattr(Weights, "on_one_grid", twin.of)
 
 
 EXACT = [case for case in CASES if case.name not in ("RingRounds.whiten", "DealtRounds.blind")]

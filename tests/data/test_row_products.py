@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 from scipy.special import expit
 
 from comity.data import row_products
-from comity.data.row_products import LARGEST, Weights, clipped, products, row_norms, row_sums, unit_products
+from comity.data.row_products import (
+    LARGEST,
+    Weights,
+    clipped,
+    products,
+    rough_unit_products,
+    row_norms,
+    row_sums,
+    unit_products,
+)
 
 
 def rows_of(count: int, width: int) -> np.ndarray:
@@ -26,6 +36,7 @@ def test_products_are_those_of_doubles_to_ten_digits(width: int, scale: float) -
     exact = rows @ weights.T
     length = np.linalg.norm(weights / scale, axis=1) * scale
     assert (np.abs(unit_products(rows, weights) - exact) <= 2.0**-32 * length + 5e-324).all()
+    assert (np.abs(rough_unit_products(rows, weights) - exact) <= width**0.5 * 2.0**-26 * length + 5e-324).all()
     for longer in (1e-3, 1.0, 1e12):
         assert (np.abs(products(longer * rows, weights) - longer * exact) <= 2.0**-32 * longer * length + 5e-324).all()
 
@@ -33,10 +44,10 @@ def test_products_are_those_of_doubles_to_ten_digits(width: int, scale: float) -
 @pytest.mark.parametrize("width", [1, 4, 5, 200, 1500])
 def test_no_sum_of_products_is_rounded(width: int) -> None:
     """In rational numbers, with the longest row and the longest weights that there are: all of one sign, of norm 1."""
-    rows = np.full((1, width), width**-0.5)
-    weights = Weights.of(np.full((1, width), np.nextafter(1.0, 0.0)))
-    on_grid = row_products._on_grid(rows, 33)
-    for part in weights.factor.T:
+    rows, longest = np.full((1, width), width**-0.5), np.full((1, width), np.nextafter(1.0, 0.0))
+    two, one = Weights.of(longest), Weights.on_one_grid(longest)
+    for part, places in (*((part, two.places) for part in two.factor.T), (one.factor[:, 0], one.places)):
+        on_grid = row_products._on_grid(rows, places)
         terms = [Fraction(float(x)) * Fraction(float(w)) for x, w in zip(on_grid[0], part)]
         # Every partial sum is a double, in both directions and by pairs from both ends.
         for order in (terms, terms[::-1], [*terms[::2], *terms[1::2]]):
@@ -65,7 +76,9 @@ def test_no_sum_of_the_largest_remainders_is_rounded(width: int) -> None:
 def test_a_row_has_the_same_products_norm_and_sum_in_any_batch_and_layout(width: int) -> None:
     rows, weights = rows_of(70, width), np.random.default_rng(2).normal(size=(4, width))
     weights[1] *= 1e9
-    for compute in (lambda x: unit_products(x, weights), lambda x: products(7 * x, weights), row_norms):
+    tried: list[Any] = [unit_products, rough_unit_products, lambda x, weights: products(7 * x, weights)]
+    computed: list[Any] = [*(partial(one, weights=weights) for one in tried), row_norms]
+    for compute in computed:
         whole = compute(rows)
         for some in (slice(0, 1), slice(3, 5), slice(1, 70), slice(17, 50)):
             np.testing.assert_array_equal(compute(rows[some]), whole[some])

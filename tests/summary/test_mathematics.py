@@ -41,6 +41,9 @@ def test_a_row_that_is_not_finite_becomes_zero_and_spoils_no_other() -> None:
     broken[1, 2], broken[3, 0] = np.nan, np.inf
     assert (features(broken)[[1, 3]] == 0).all()
     assert features(broken)[[0, 2]] == pytest.approx(features(rows)[[0, 2]], abs=1e-6)
+    # Where no frequency looks at the entry, too.
+    blind = FourierFeatures(np.array([[0.0, 0.0], [1.0, 2.0]]))
+    assert (blind(np.array([[np.inf, 0.5], [0.1, 0.5]])) == 0).all(axis=1).tolist() == [True, False]
 
 
 def test_a_longer_row_than_one_is_divided_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ any number of threads, with or without fused multiply-add. What follows (one add
 a fixed order, elementwise functions) treats every entry by itself.
 
 Precision   A score is off by some 2^-34 of |x||w|. Noise of any privacy is far above it.
+One grid    Where 2^-26 is enough, x and w are rounded to multiples of 2^-26 each, and there is no w": sums are below 2
+            and multiples of 2^-52 again, at half of the multiplications.
 Grids       Those of weights follow from the received weights, which are the same for two neighbours.
 """
 
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -35,6 +38,8 @@ Floats = NDArray[np.float64]
 
 _ROW_PLACES, _WEIGHT_PLACES = 33, 19
 """p and q: together one bit less than a double has, for norms that rounding made longer than 1."""
+_ONE_GRID_PLACES = 26
+"""p and q where there is no w"."""
 
 LARGEST = 2.0**30
 """Received numbers are clipped to ±2^30 before they meet records, so that no product of theirs overflows. Honest ones
@@ -45,6 +50,8 @@ _BLOCK = 1 << 16
 # Squares of entries up to here, however many, do not overflow.
 _LARGEST_ENTRY = 2.0**480
 _SHORTEST = -400
+# Of a power of two that weights are multiplied with before rows are: 2^(480 + 500) and 2^-(400 + 500 + 53) are doubles.
+_FARTHEST = 500
 
 
 def clipped(received: Floats, largest: float = LARGEST) -> Floats:
@@ -54,52 +61,75 @@ def clipped(received: Floats, largest: float = LARGEST) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights (k, d) on their grids: `factor` (d, 2k) has w' and w" of each, `powers` (k,) what w was divided by."""
+    """Weights (k, d) on their grids: `factor` has w' and w" of each, (d, 2k), or w' alone, (d, k); `powers` (k,) is
+    what w was divided by. Rows are rounded to multiples of 2^-`places`."""
 
     factor: Floats
     powers: Floats
+    places: int = _ROW_PLACES
 
     @classmethod
     def of(cls, weights: Floats) -> Weights:
-        peaks = np.frexp(np.abs(weights).max(-1, initial=0.0))[1]
-        # By their largest entry first, so that no square overflows and none of small weights is lost.
-        scaled = np.ldexp(weights, -peaks[:, None])
-        more = np.frexp(row_norms(scaled))[1]
-        unit = np.ldexp(scaled, -more[:, None])
+        unit, powers = _of_unit_norm(weights)
         # √d <= 2^half_bits.
         half_bits = ((max(1, int(weights.shape[-1])) - 1).bit_length() + 1) // 2
         coarse = _on_grid(unit, _WEIGHT_PLACES)
         fine = _on_grid(unit - coarse, 58 - half_bits - _WEIGHT_PLACES)
-        return cls(np.ascontiguousarray(np.concatenate([coarse, fine]).T), np.ldexp(1.0, peaks + more))
+        return cls(np.ascontiguousarray(np.concatenate([coarse, fine]).T), powers)
+
+    @classmethod
+    def on_one_grid(cls, weights: Floats) -> Weights:
+        """For scores that may be off by √d·2^-26 of |x||w|: what is added to noise, or rounded to single precision."""
+        unit, powers = _of_unit_norm(weights)
+        return cls(np.ascontiguousarray(_on_grid(unit, _ONE_GRID_PLACES).T), powers, _ONE_GRID_PLACES)
 
     def __len__(self) -> int:
         return len(self.powers)
 
     def of_unit_rows(self, rows: Floats) -> Floats:
         """x·w of a block of rows (n, d) of norm 1 at most: (n, k)."""
-        return self._of_grid_rows(_on_grid(rows, _ROW_PLACES))
+        return self._of_grid_rows(_on_grid(rows, self.places))
 
     def of_rows(self, rows: Floats) -> Floats:
-        """x·w of finite rows of any length: each is first divided by a power of two above its own norm."""
+        """x·w of finite rows of any length. Each is rounded to a grid of its own, by a power of two above its norm: it
+        is as if the row were divided by that power, and the product multiplied by it."""
         # One array for all that is computed of a block: a second and third would be given back and fetched each time.
         scratch = np.empty_like(rows)
         rows, exponents = _with_exponents(rows, scratch)
-        np.multiply(rows, np.ldexp(1.0, -exponents), out=scratch)
-        # Of norm 2/3 at most, so that sums stay below 1 and a finer grid has room.
-        found = self._of_grid_rows(_to_grid(scratch, _ROW_PLACES + 1))
-        found *= np.ldexp(1.0, exponents)
-        return found
+        # By that power of norm 2/3 at most, so that sums stay below 1 and a finer grid has room.
+        rounder = np.ldexp(_rounder(self.places + 1), exponents)
+        np.add(rows, rounder, out=scratch)
+        scratch -= rounder
+        return self._of_grid_rows(scratch)
+
+    @cached_property
+    def _multiplied(self) -> tuple[Floats, Floats | None]:
+        """The factor times the powers, where no product with a row of any length leaves the range of doubles then, and
+        otherwise the powers to multiply by afterwards. Nothing is rounded either way, but what is too small for any
+        number."""
+        exponents = np.frexp(self.powers)[1]
+        if not len(self) or np.abs(exponents).max() > _FARTHEST:
+            return self.factor, self.powers
+        return self.factor * np.tile(self.powers, self.factor.shape[1] // len(self)), None
 
     def _of_grid_rows(self, rows: Floats) -> Floats:
-        both = rows @ self.factor
-        found: Floats = both[:, : len(self)] + both[:, len(self) :]
-        found *= self.powers
+        factor, powers = self._multiplied
+        found: Floats = rows @ factor
+        if found.shape[1] > len(self):
+            found = found[:, : len(self)] + found[:, len(self) :]
+        if powers is not None:
+            found *= powers
         return found
 
 
 def unit_products(rows: Floats, weights: Floats) -> Floats:
     """x·w of rows (..., n, d) of norm 1 at most with weights (k, d): (..., n, k), the same for a row in any batch."""
     return in_blocks(Weights.of(weights).of_unit_rows, rows, len(weights))
+
+
+def rough_unit_products(rows: Floats, weights: Floats) -> Floats:
+    """The same on one grid, off by √d·2^-26 of |x||w| at most."""
+    return in_blocks(Weights.on_one_grid(weights).of_unit_rows, rows, len(weights))
 
 
 def products(rows: Floats, weights: Floats) -> Floats:
@@ -171,15 +201,22 @@ def _with_exponents(rows: Floats, scratch: Floats) -> tuple[Floats, NDArray[np.i
     return rows, np.maximum(exponents + 1, _SHORTEST)[:, None]
 
 
+def _of_unit_norm(weights: Floats) -> tuple[Floats, Floats]:
+    """Weights (k, d), each row divided by a power of two to a norm of 1 at most, and these powers."""
+    peaks = np.frexp(np.abs(weights).max(-1, initial=0.0))[1]
+    # By their largest entry first, so that no square overflows and none of small weights is lost.
+    scaled = np.ldexp(weights, -peaks[:, None])
+    more = np.frexp(row_norms(scaled))[1]
+    return np.ldexp(scaled, -more[:, None]), np.ldexp(1.0, peaks + more)
+
+
 def _on_grid(values: Floats, places: int) -> Floats:
     """The nearest multiples of 2^-places of numbers between −1 and 1, or a little beyond."""
-    return _to_grid(values.copy(), places)
+    found: Floats = values + _rounder(places)
+    found -= _rounder(places)
+    return found
 
 
-def _to_grid(values: Floats, places: int) -> Floats:
-    """`_on_grid`, in place."""
-    # Doubles between 2^(52 − places) and twice that are so far apart, and a sum there is rounded to one of them.
-    rounder = 1.5 * 2.0 ** (52 - places)
-    values += rounder
-    values -= rounder
-    return values
+def _rounder(places: int) -> float:
+    """Doubles between 2^(52 − places) and twice that are 2^-places apart: a sum there is rounded to one of them."""
+    return 1.5 * 2.0 ** (52 - places)

@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.row_products import clipped, unit_products
+from comity.data.row_products import clipped, rough_unit_products
 from comity.learn.fitting.record_sum import in_unit_ball
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ class Spectrum:
 
     def whitened(self, features: Floats) -> Floats:
         """(n, k): coordinates of variance one each, of a record the same beside any other records, to the last bit."""
-        along = unit_products(features, self.axes.T) - self.mean @ self.axes
+        along = rough_unit_products(features, self.axes.T) - self.mean @ self.axes
         return np.asarray(along / np.sqrt(self.variances), np.float64)
 
     def in_ball(self, features: Floats) -> Floats:

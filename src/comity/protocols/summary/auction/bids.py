@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from comity.data.row_products import clipped, unit_products
+from comity.data.row_products import clipped, rough_unit_products
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def best(features: Floats, direction: Floats) -> tuple[int, float]:
     """
     if not len(features):
         return -1, SILENT
-    found = unit_products(features, clipped(direction)[None])[:, 0]
+    found = rough_unit_products(features, clipped(direction)[None])[:, 0]
     place = int(np.argmax(found))
     return place, float(np.clip(found[place], -LIMIT, LIMIT))
 
