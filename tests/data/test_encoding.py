@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from comity.data import Bounded, Categorical, Classes, Encoding, Numeric, Ordinal, Schema, Tally
+from comity.data.encoding import Values
 from comity.errors import DataError, SchemaError
 
 SCHEMA = Schema(
@@ -199,3 +200,17 @@ def test_a_hundred_thousand_records_are_quick() -> None:
     begun = time.process_time()
     rows = Encoding(Schema(tuple(columns)), rows="clipped").encode_features(data)
     assert rows.shape == (100_000, 38) and time.process_time() - begun < 3
+
+
+@pytest.mark.parametrize("rows", ["clipped", "normalised"])
+def test_a_wide_row_is_the_same_beside_any_other_rows(rows: Any) -> None:
+    """Beyond 8192 entries NumPy adds in pieces that begin where a buffer is full: the rows before decide where."""
+    chance = np.random.default_rng(6)
+    places = tuple(Categorical(f"c{place}", tuple(f"v{value}" for value in range(3000))) for place in range(3))
+    numbers = tuple(Numeric(f"n{place}", -1, 1) for place in range(40))
+    encoding = Encoding(Schema((*places, *numbers)), rows=rows)
+    columns = [*(chance.integers(0, 3000, 60) for _ in places), *(chance.uniform(-1, 1, 60) for _ in numbers)]
+    values = Values(60, tuple(columns))
+    whole = encoding.rows_of(values)
+    for start, stop in ((1, 60), (2, 60), (3, 9), *((place, place + 1) for place in range(60))):
+        np.testing.assert_array_equal(encoding.rows_of(values[start:stop]), whole[start:stop])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from comity.data.nearest import did_you_mean
 from comity.data.records import Records
+from comity.data.row_products import in_blocks, row_norms
 from comity.data.scaling import scale
 from comity.data.schemas.columns import Bounded, Categorical, Classes, Column, Date, Numeric, Ordinal
 from comity.data.schemas.conforming import (
@@ -317,9 +318,8 @@ class Encoding:
             # Dividing by the largest entry first keeps the squares of tiny entries from vanishing.
             peak = np.abs(rows).max(axis=1, keepdims=True)
             rows /= np.where(peak > 0, peak, 1.0)
-        # Squares are added in the order of a row, wherever its entries lie, so that blocks have the bits of the whole.
-        across = np.ascontiguousarray(rows)
-        norms = np.sqrt(np.einsum("ij,ij->i", across, across)) * self._margin
+        # Squares are added in an order that the width alone decides, so that blocks have the bits of the whole.
+        norms = in_blocks(lambda block: row_norms(block)[:, None], rows, 1)[:, 0] * self._margin
         rows /= np.where(norms > (1.0 if self.rows == "clipped" else 0.0), norms, 1.0)[:, None]
         return rows
 
