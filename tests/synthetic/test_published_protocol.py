@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -302,3 +303,25 @@ def test_every_key_of_the_table_reaches_the_method() -> None:
 def test_keys_of_the_variant_are_refused_elsewhere() -> None:
     with pytest.raises(StudyError, match=r'synthetic\.depth belongs to synthetic\.variant = "published"'):
         Table(variant="default", depth=5).build(setting())
+
+
+# What an owner finds of the dataset on its own records.
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, AMOUNT])
+def test_an_owner_finds_that_the_dataset_misleads(schema: Any) -> None:
+    method = small(schema)
+    made = simulated(method, epsilon=50.0).presented
+    own = method.encoding.encode(frame(7, 400, schema)).records
+    honest = method.score_own(made, own, "site-0")
+    assert honest is not None and honest.records == 400 and honest.error < honest.constant / 2
+    target = schema.target.name
+    turned = made.frame[target].map({"no": "yes", "yes": "no"}) if schema is SCHEMA else 1000 - made.frame[target]
+    spoiled = method.score_own(SimpleNamespace(frame=made.frame.assign(**{target: turned})), own, "site-0")
+    assert spoiled is not None and spoiled.is_worse and "WORSE THAN A CONSTANT" in spoiled.sentence
+
+
+def test_an_owner_without_records_has_nothing_to_score_by() -> None:
+    method = small()
+    none = method.encoding.encode(frame(7).iloc[:0]).records
+    assert method.score_own(simulated(method).presented, none, "site-0") is None

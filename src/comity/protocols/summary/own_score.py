@@ -27,15 +27,16 @@ def score_bought(presented: Any, records: Held) -> OwnScore | None:
     own = [np.asarray(block.labels, np.int64) for block in records.blocks() if block.labels is not None and len(block)]
     if not own:
         return None
-    classes = 1 + int(max(known.max(), *(labels.max() for labels in own)))
-    rows, target = _with_constant(presented.rows), np.eye(classes)[known]
+    # By the labels that there are: one of another owner may be any number, where no schema says how many classes.
+    labels = np.unique(np.concatenate([known, *own]))
+    rows, target = _with_constant(presented.rows), np.eye(len(labels))[np.searchsorted(labels, known)]
     weights = np.linalg.solve(rows.T @ rows + _RIDGE * len(rows) * np.eye(rows.shape[1]), rows.T @ target)
-    counts, wrong = (np.zeros(classes, np.int64) for _ in range(2))
+    counts, wrong = (np.zeros(len(labels), np.int64) for _ in range(2))
     for block in records.blocks():
-        truth = np.asarray(block.labels, np.int64)
+        truth = np.searchsorted(labels, np.asarray(block.labels, np.int64))
         told = (_with_constant(block.features) @ weights).argmax(axis=1)
-        counts += np.bincount(truth, minlength=classes)
-        wrong += np.bincount(truth[told != truth], minlength=classes)
+        counts += np.bincount(truth, minlength=len(labels))
+        wrong += np.bincount(truth[told != truth], minlength=len(labels))
     return of_classes(counts, wrong)
 
 

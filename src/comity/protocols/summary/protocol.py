@@ -33,6 +33,7 @@ from comity.protocols.summary import dimensions as rule
 from comity.protocols.summary import home, moments, ratio, spectrum
 from comity.protocols.summary.constraints import AtLeastOne, Features, Payment
 from comity.protocols.summary.features import FourierFeatures
+from comity.protocols.summary.forms import Within
 from comity.protocols.summary.quotas import quotas
 from comity.protocols.summary.releases import handed_over, noisy_releases
 from comity.protocols.summary.sizes import CONSUMER, OWNER, check_terms, consumer_of
@@ -145,7 +146,8 @@ class OneShotSummary(Protocol):
             return ()
         hashed = self.deliver == "hashes"
         width = self.hash_dimensions if hashed else self.columns
-        return handed_over(width, self.records, self.labels, owners, hashed=hashed)
+        within = Within.of(self.encoding, hashed=hashed)
+        return handed_over(width, self.records, self.labels, owners, within=within, hashed=hashed)
 
     def _adversary(self, who: Consortium) -> str:
         owners = len(who.among(OWNER))

@@ -13,7 +13,7 @@ from comity.federation.declaring.protection import Derived, Disclosed, Noised, S
 from comity.privacy.mechanisms.gaussian import Gaussian
 from comity.protocols.summary import moments, ratio, spectrum
 from comity.protocols.summary.budget import Budget
-from comity.protocols.summary.forms import Chosen
+from comity.protocols.summary.forms import Chosen, Within
 from comity.protocols.summary.sizes import CONSUMER, HEADROOM, OWNER, consumer_of
 
 
@@ -85,7 +85,7 @@ def noisy_releases(sizes: Mapping[str, int], width: int, who: Consortium) -> tup
 
 
 def handed_over(
-    width: int, records: int, labels: Literal["<i8", "<f8"] | None, owners: int, *, hashed: bool
+    width: int, records: int, labels: Literal["<i8", "<f8"] | None, owners: int, *, within: Within, hashed: bool
 ) -> tuple[Release, ...]:
     """`records` rows of `width` numbers of all owners together, without differential privacy towards their readers."""
     what = "hashes of its chosen records, from which inner products and so distances follow" if hashed else "records"
@@ -99,14 +99,14 @@ def handed_over(
             "records_may_leave",
             sealed=True,
         ),
-        form=Chosen(width, records, labels),
+        form=Chosen(width, records, labels, within=within),
     )
     summary = Release(
         name="summary",
         source=COORDINATOR,
         to=(COORDINATOR, CONSUMER),
         protection=Derived("chosen"),
-        form=Chosen(width, records, labels, owners),
+        form=Chosen(width, records, labels, owners, within),
     )
     if not hashed:
         return quota, chosen, summary

@@ -29,7 +29,7 @@ from comity.protocols.summary.auction import bids
 from comity.protocols.summary.auction.pool import Offer
 from comity.protocols.summary.constraints import Features, Payment
 from comity.protocols.summary.features import FourierFeatures
-from comity.protocols.summary.forms import Chosen
+from comity.protocols.summary.forms import Chosen, Within
 from comity.protocols.summary.sizes import CONSUMER, OWNER
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Market(Protocol):
                     "records_may_leave",
                     sealed=True,
                 ),
-                form=Chosen(self.columns, 1, self.labels),
+                form=Chosen(self.columns, 1, self.labels, within=Within.of(self.encoding)),
                 times=self.records,
             ),
             Release(
@@ -140,7 +140,7 @@ class Market(Protocol):
                 source=COORDINATOR,
                 to=(COORDINATOR, CONSUMER),
                 protection=Derived("offer"),
-                form=Chosen(self.columns, self.records, self.labels, owners),
+                form=Chosen(self.columns, self.records, self.labels, owners, Within.of(self.encoding)),
             ),
             Release(
                 name="attribution",
