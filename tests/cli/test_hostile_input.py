@@ -110,6 +110,26 @@ def test_a_study_writes_nothing_to_the_terminal_of_its_reader(comity: Comity, st
     check_ended(comity("run", study, "--quiet"), 3)
 
 
+def test_a_sentence_is_short_whatever_it_quotes(comity: Comity, study: Path) -> None:
+    text = study.read_text().replace('protocol = "softlabel"', f'protocol = "{"x" * 100_000}"')
+    study.write_text(text)
+    ended = comity("plan", study)
+    assert (ended.code, ended.err.count("\n")) == (3, 1) and len(ended.err) < 2_500 and "study.protocol" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("run", []), ("study_hash", {"a": 1}), ("parties", "3"), ("run", "\ud800"), ("refused", 1)]
+)
+def test_a_run_that_describes_itself_by_other_types_is_bad_input(
+    comity: Comity, tmp_path: Path, key: str, value: Any
+) -> None:
+    run = Begun("r", str(tmp_path), str(tmp_path), "0" * 64, None, {}, 3, resumable=True, deployed=True)
+    (tmp_path / "run.json").write_text(json.dumps({**asdict(run), "format": "comity-run-2", key: value}))
+    ended = comity("fetch", tmp_path, "--to", tmp_path / "to")
+    check_ended(ended, 3, names_it=False)
+    assert "run.json" in ended.err
+
+
 def test_a_schema_and_records_write_nothing_to_the_terminal(comity: Comity, tmp_path: Path) -> None:
     schema, records = tmp_path / "schema.toml", tmp_path / "records.csv"
     text = Schema((Numeric(EVIL, 0, 9), Categorical("ward", (EVIL, "x")))).to_toml()

@@ -126,6 +126,39 @@ def test_a_damaged_folder_is_named(result: Any, tmp_path: Path, name: str, text:
         load_result(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("transcript.json", (0, "parties"), [1]),
+        ("transcript.json", (0, "bytes"), "many"),
+        ("transcript.json", (0, "path"), []),
+        ("transcript.json", (0, "digest"), 1),
+        ("result.json", ("baselines", 0, "spread"), None),
+        ("result.json", ("baselines", 0, "error"), "low"),
+        ("result.json", ("error",), []),
+        ("result.json", ("study",), "\ud800"),
+        ("result.json", ("plan", "releases", 0, "loss"), 3),
+        ("result.json", ("plan", "warnings"), [1]),
+        ("result.json", ("views", 0, "participant"), {}),
+        ("result.json", ("accounts", 0, "left"), 7),
+        ("result.json", ("guarantee", "epsilon"), "1"),
+        ("result.json", ("settings",), {"a": "\udc00"}),
+        ("result.json", ("versions",), {"a": []}),
+        ("result.json", ("seed",), "seven"),
+    ],
+)
+def test_a_value_of_another_type_is_bad_data(result: Any, tmp_path: Path, name: str, place: Any, value: Any) -> None:
+    """Found when the folder is read, and not by whatever adds it up or writes it."""
+    result.save(tmp_path)
+    page = inner = json.loads((tmp_path / name).read_text())
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (tmp_path / name).write_text(json.dumps(page))
+    with pytest.raises(DataError, match="is damaged"):
+        load_result(tmp_path)
+
+
 def test_the_card_states_guarantee_adversary_unit_and_seed(result: Any, tmp_path: Path) -> None:
     card = (result.save(tmp_path) / "model" / "MODEL_CARD.md").read_text()
     assert "eps 1.00" in card and "a whole party, replaced" in card

@@ -9,6 +9,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +165,15 @@ def test_a_page_can_not_lead_out_of_its_folder(done: tuple[Sites, Study, Path], 
         page.update(files=listed, signature=signature.hex())
         (folder / "signed.json").write_text(json.dumps(page))
         assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 4 and not to.exists()
+
+
+@pytest.mark.parametrize("files", [{"\ud800": "0"}, {"model": 1}, {"model": None}, ["model"]])
+def test_a_list_of_files_that_is_none_is_bad_data(done: tuple[Sites, Study, Path], tmp_path: Path, files: Any) -> None:
+    _, _, folder = done
+    page = json.loads((folder / "signed.json").read_text())
+    (folder / "signed.json").write_text(json.dumps(page | {"files": files}))
+    run, to = read_begun(folder).run, tmp_path / "no"
+    assert main(["fetch", run, "--out", str(folder.parent), "--to", str(to)]) == 3 and not to.exists()
 
 
 def test_a_folder_does_not_say_itself_who_signed_it(

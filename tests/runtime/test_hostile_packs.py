@@ -21,11 +21,13 @@ from comity.errors import ComityError, DataError, Refused, Stopped, StudyError
 from comity.runtime.nats.frames import Frame, Kind
 from comity.runtime.nats.pipe import frames, packed
 from comity.runtime.nats.serving import RUNS, Worker
+from comity.runtime.site import desk as desk_module
 from comity.runtime.site import examining, inbox, limits, pack
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import Inbox
 
 from .sites import STUDY, Sites, approve, coordinated, keys_table, whole_run
+from .sites import TABLE as PARAMETERS
 from .test_pack import forged, receive
 
 SOFTLABEL = STUDY.replace("averaging", "softlabel").replace('unit = "record"', 'unit = "party"')
@@ -83,6 +85,23 @@ def test_more_bytes_than_a_site_reads_are_refused_by_the_footer(sites: Sites, mo
     monkeypatch.setattr(examining, "MAX_COLUMNS", 0)
     with pytest.raises(Refused, match="1 columns"):
         examining.check_footers(path.parent)
+
+
+@pytest.mark.parametrize("name", ["public.PARQUET", "Public.Parquet"])
+def test_a_footer_is_read_however_the_suffix_is_written(sites: Sites, name: str) -> None:
+    (sites.folder / name).write_bytes(parquet(pa.table({"age": pa.array(np.zeros(limits.MAX_ROWS + 1))})))
+    with pytest.raises(Refused, match="rows"):
+        examining.check_footers(sites.folder)
+
+
+@pytest.mark.parametrize("name", ["schema.txt", "schema.csv", "schema"])
+def test_a_schema_by_any_name_is_bounded_like_toml(sites: Sites, name: str) -> None:
+    keys = [f"[parties.{one}.keys]\n{keys_table(sites.identity(one))}\n" for one in ("north", "south")]
+    text = STUDY.partition("[simulation]")[0].format(epsilon=0.9, table=PARAMETERS).replace("schema.toml", name)
+    text += "\n".join([*keys, f"[coordinator.keys]\n{keys_table(sites.coordinator)}\n"])
+    schema = b"x = [" + b"1," * (limits.MAX_TOML_VALUES + 1) + b"]\n"
+    error = refused(sites, forged(sites, {"study.toml": text.encode(), name: schema}))
+    assert error.code == "size" and "values" in str(error)
 
 
 def test_a_footer_that_tells_little_of_much_does_not_get_around_it(sites: Sites) -> None:
@@ -222,6 +241,57 @@ def test_an_approved_run_goes_on_while_a_pack_is_read(sites: Sites, monkeypatch:
         thread.join()
         running.join()
     assert len(desks["north"].inbox.arrivals()) == 2
+
+
+def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding reads all records of the site, as often as somebody submits another study."""
+    pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
+    sites.write("north", policy='approval = "within-policy"')
+    sites.site("north").write_text(sites.site("north").read_text() + pinned)
+    desk = Desk(sites.site("north"))
+    deciding, done = threading.Event(), threading.Event()
+    considers, reads, held = desk_module.considered, Inbox.study, []
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        deciding.set()
+        assert done.wait(60)
+        return considers(*arguments, **options)
+
+    def study(self: Inbox, name: str) -> Any:
+        held.append(desk._lock._is_owned())  # type: ignore[attr-defined]
+        return reads(self, name)
+
+    monkeypatch.setattr(desk_module, "considered", slow)
+    monkeypatch.setattr(Inbox, "study", study)
+    taking = threading.Thread(target=desk.received, args=(sites.packed(sites.study()),))
+    asking = threading.Thread(target=desk.refresh, daemon=True)
+    taking.start()
+    try:
+        assert deciding.wait(20)
+        asking.start()
+        asking.join(10)
+        assert not asking.is_alive(), "an ask waits for a decision of the policy"
+    finally:
+        done.set()
+        taking.join()
+    assert len(desk.studies) == 1 and held == [False], "the study is read inside the lock"
+
+
+def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
+    sites.write("north", policy='approval = "within-policy"')
+    sites.site("north").write_text(sites.site("north").read_text() + pinned)
+    desk, considers = Desk(sites.site("north")), desk_module.considered
+
+    def narrowed(*arguments: Any, **options: Any) -> Any:
+        found = considers(*arguments, **options)
+        text = sites.site("north").read_text()
+        sites.site("north").write_text(text.replace("epsilon_per_study = 1.0", "epsilon_per_study = 0.1"))
+        return found
+
+    monkeypatch.setattr(desk_module, "considered", narrowed)
+    arrival = desk.received(sites.packed(sites.study()))
+    assert arrival.decision is None and not desk.studies
 
 
 def test_packs_take_none_of_the_threads_that_answer() -> None:

@@ -122,6 +122,16 @@ def test_a_value_that_does_not_fit_is_told_by_its_kind_column_and_row(
 EVIL = "evil\x1b[2J\x9b31m\x7f\u202elive\u200b\r\nERROR forged"
 
 
+@pytest.mark.parametrize("formatter", [TextLines("%(levelname)s %(message)s"), JsonLines()])
+def test_a_message_is_short_whatever_it_quotes(formatter: logging.Formatter) -> None:
+    """A packed study whose protocol has four million letters is refused with a sentence that quotes them."""
+    record = logging.LogRecord(
+        "comity.site", logging.WARNING, "", 0, "refused: %s; rename it", ("x" * 4_000_000,), None
+    )
+    line = formatter.format(record)
+    assert len(line) < 2_500 and "refused: xx" in line and "xx; rename it" in line and "characters" in line
+
+
 def test_text_of_others_begins_no_line_of_a_log() -> None:
     """Neither in a message, nor in what a library says of it; the traceback is indented."""
     text, lines = StringIO(), StringIO()

@@ -133,6 +133,14 @@ def test_records_that_can_not_be_scored_stop_nothing_and_are_not_quoted(
     assert "could not be scored" in caplog.text and "secret" not in caplog.text
 
 
+@pytest.mark.parametrize("change", [{"error": {}}, {"records": "9"}, {"constant": "x"}, {"measure": 1}])
+def test_a_score_of_other_types_is_none(tmp_path: Path, change: dict[str, Any]) -> None:
+    page = {"records": 9, "error": 0.1, "constant": 0.2, "margin": 0.1, "measure": "share", **change}
+    (tmp_path / "own-scores").mkdir()
+    (tmp_path / "own-scores" / f"{'a' * 12}-run.json").write_text(json.dumps({"score": page}))
+    assert own_score(tmp_path, "a" * 64, "run") is None
+
+
 def test_what_a_crash_left_unscored_is_scored_when_the_site_serves_again(done: tuple[Sites, Study, str]) -> None:
     sites, study, run = done
     before = own_score(sites.home("north"), study.hash, run)

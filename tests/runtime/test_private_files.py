@@ -12,6 +12,7 @@ from comity.cli import main
 from comity.cli.run_folder import read_begun, site_log
 from comity.errors import Stopped
 from comity.files import is_wider, make_folder
+from comity.protocols import PROTOCOLS
 from comity.runtime.nats import consortium, roster
 from comity.runtime.nats.loopback import Loopback, started
 from comity.runtime.site.serving import alone
@@ -62,6 +63,14 @@ def test_a_whole_simulated_run_and_what_is_made_of_it_is_the_owners(
     words = ["predict", str(folder), "simulated/public.csv", "--to"]
     for name in ("predicted.csv", "predicted.parquet"):
         assert main([*words, name]) == 0
+    assert prepared() == []
+
+
+@pytest.mark.parametrize("method", PROTOCOLS)
+def test_a_study_that_somebody_begins_with_is_its_authors(
+    prepared: Callable[[], list[str]], open_umask: None, method: str
+) -> None:
+    assert main(["new", "made/begun", "--protocol", method]) == 0
     assert prepared() == []
 
 

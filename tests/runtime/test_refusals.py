@@ -13,6 +13,13 @@ from comity.runtime.site.refusals import Refusals, unsettled
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
+def test_what_is_written_down_of_a_refusal_is_short(tmp_path: Path) -> None:
+    """A key or a value that it quotes may have megabytes."""
+    Refusals(tmp_path).note(Refused("refused: " + "x" * 4_000_000, key="k" * 4_000_000))
+    (one,) = Refusals(tmp_path).last(1)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4_000 and one.sentence.startswith("refused: xx")
+
+
 def test_a_refusal_before_the_approval_of_its_study_is_settled(tmp_path: Path) -> None:
     for seconds, study in ((-60, "a" * 64), (-50, "f" * 64), (60, "a" * 64)):
         noted = Refusals(tmp_path, clock=partial(NOW.__add__, timedelta(seconds=seconds)))

@@ -14,6 +14,8 @@ from comity.errors import DataError
 from comity.files import make_file
 
 MOST_BYTES: Final = 1 << 28
+_KINDS: Final = "biufUS"
+"""Of what is released: truth values, numbers that are real, texts."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -33,14 +35,14 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if size > MOST_BYTES:
             raise DataError(f"{path}: unpacks to {size} bytes, more than anything that is released; it is not opened")
         with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zipfile.error,
-    ) as error:
+            found = {name: arrays[name] for name in arrays.files}
+        odd = next((name for name, array in found.items() if array.dtype.kind not in _KINDS), None)
+        if odd is not None:
+            raise ValueError(f"{odd[:80]!r} is of type {found[odd].dtype.name}")
+    except DataError:
+        raise
+    except Exception as error:
+        # An archive that somebody else wrote makes its readers raise anything, from a header that asks for more memory
+        # than there is to a part that wants a password.
         raise DataError(f"{path}: its arrays can't be read ({error}); fetch the folder again") from error
+    return found

@@ -16,7 +16,7 @@ import traceback
 import typer
 
 from comity.errors import BudgetExceeded, ComityError
-from comity.untrusted.text import escaped, json_text, one_line
+from comity.untrusted.text import bounded, escaped, json_text, one_line
 
 DEFECT, USAGE, STOPPED = 1, 2, 5
 
@@ -29,8 +29,8 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         return error.code if isinstance(error.code, int) else DEFECT
     details: dict[str, str] = {}
     if isinstance(error, ComityError):
-        code, kind, sentence = error.exit_code, error.code, str(error)
-        details = {"key": error.key} if error.key else {}
+        code, kind, sentence = error.exit_code, error.code, bounded(str(error))
+        details = {"key": bounded(error.key)} if error.key else {}
         if isinstance(error, BudgetExceeded):
             details |= {"requested": error.requested, "remaining": error.remaining, "difference": error.difference}
     elif isinstance(error, KeyboardInterrupt | typer.Abort):

@@ -25,6 +25,7 @@ def new(
     Example: comity new triage --protocol softlabel
     """
     from comity.errors import BadInput
+    from comity.files import make_folder, narrow
     from comity.protocols.entry import found
 
     if protocol not in PROTOCOLS:
@@ -35,12 +36,13 @@ def new(
             f"a study's name has 1 to 80 letters, digits, spaces, . _ or -; found {folder.name!r}."
         )
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder, exist_ok=False)
     except FileExistsError:
         raise BadInput(f"{folder}: is there already, and nothing is overwritten; choose another name") from None
     except OSError as error:
         raise BadInput(f"{folder}: can't be made ({error.strerror}); choose another place") from error
     found(entry_of(protocol).starter)(folder)
+    narrow(folder)
     files = sorted(path.name for path in folder.iterdir())
     text = (
         f"{folder}: {', '.join(files)}\n  next: cd {folder} && comity plan study.toml && comity run study.toml --seed 7"

@@ -168,8 +168,8 @@ def show_run(folder: Path, *, as_json: bool) -> None:
     from comity.report.quality import measured_privately, verdict
     from comity.report.result import load_result
 
-    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     result = load_result(folder)
+    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     guarantee = result.guarantee
     lines = [f"{result.study} · run {result.run} · {result.parties} parties"]
     if result.seconds:

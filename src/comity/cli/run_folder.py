@@ -18,6 +18,7 @@ from comity._version import __version__
 from comity.errors import Refused, StudyError
 from comity.files import make_folder as make_private_folder
 from comity.files import open_private
+from comity.untrusted.pages import typed
 
 _FORMAT = "comity-run-2"
 
@@ -77,14 +78,15 @@ def read_begun(folder: Path) -> Begun:
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
         page.setdefault("deployed", False)
-        return Begun(**{name: page[name] for name in Begun.__dataclass_fields__})
+        begun: Begun = typed(Begun, {name: page[name] for name in Begun.__dataclass_fields__})
     except FileNotFoundError:
         raise StudyError(
             f"{folder}: expected the folder of a run with its run.json, found none; a run that was stopped before it "
             "wrote one spent nothing: run the study again"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(f"{path}: can't be read as the description of a run ({error}); run the study again") from error
+    return begun
 
 
 def require_resumable(folder: Path, begun: Begun) -> None:

@@ -18,6 +18,7 @@ from comity.data import Records
 from comity.federation.baseline import Baseline
 from comity.federation.repeats import Repeats
 from comity.representation import short_repr
+from comity.untrusted.pages import typed
 
 # A probability of zero for what happened would cost infinitely much.
 _LEAST = 1e-12
@@ -65,10 +66,10 @@ class Assessment:
     def from_json(cls, page: dict[str, Any]) -> Assessment:
         """What `as_json` wrote; KeyError, TypeError or ValueError where it is something else."""
         return cls(
-            error=None if page["error"] is None else float(page["error"]),
-            measure=str(page["measure"]),
-            baselines=tuple(Baseline(**baseline) for baseline in page["baselines"]),
-            figures=tuple(Figure(**figure) for figure in page["figures"]),
+            error=typed(float | None, page["error"]),
+            measure=typed(str, page["measure"]),
+            baselines=typed(tuple[Baseline, ...], page["baselines"]),
+            figures=typed(tuple[Figure, ...], page["figures"]),
             sections=tuple(map(read_section, page["sections"])),
             repeats=None if page.get("repeats") is None else Repeats.from_json(page["repeats"]),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,13 @@ from comity.report.card import card_text
 from comity.report.page import render_result
 from comity.report.quality import not_covered
 from comity.report.versions import versions
-from comity.report.views import Seen, View, views
+from comity.report.views import View, views
 from comity.representation import NamedValues
 from comity.runtime.results.outcome import Account, Guarantee, Outcome
 from comity.runtime.results.received import safe_name, save_received
 from comity.runtime.results.released import Released, load_released, released_of, save_released
 from comity.untrusted.file_names import UnsafeName, check_name
+from comity.untrusted.pages import typed
 
 _FORMAT = "comity-result-3"
 # More names than a line holds.
@@ -279,52 +280,52 @@ def _result(
     # Without an artefact a method presents the values that its coordinator made.
     values = {one.name: one.value for one in releases if one.source == COORDINATOR}
     guarantee, planned = dict(page["guarantee"]), page["plan"]
-    guarantee["epsilon"] = math.inf if guarantee["epsilon"] is None else float(guarantee["epsilon"])
-    guarantee["payers"] = tuple(Payer(**payer) for payer in guarantee.get("payers", ()))
+    # JSON has no infinity.
+    epsilon = math.inf if guarantee["epsilon"] is None else typed(float, guarantee["epsilon"])
     return Result(
-        study=page["study"],
-        study_hash=page["study_hash"],
-        run=page["run"],
-        protocol=page["protocol"],
+        study=typed(str, page["study"]),
+        study_hash=typed(str, page["study_hash"]),
+        run=typed(str, page["run"]),
+        protocol=typed(str, page["protocol"]),
         parties=int(page["parties"]),
         presented=values if own is None else artefacts[own],
         beside={place: artefact for place, artefact in artefacts.items() if place != own},
         releases=releases,
         evaluation=Figures.from_json(page["evaluation"]) if page.get("evaluation") else None,
-        guarantee=Guarantee(**guarantee),
+        guarantee=replace(typed(Guarantee, guarantee | {"epsilon": 0.0}), epsilon=epsilon),
         plan=Plan(
-            study=planned["study"],
-            protocol=planned["protocol"],
+            study=typed(str, planned["study"]),
+            protocol=typed(str, planned["protocol"]),
             parties=int(planned["parties"]),
-            unit=planned["unit"],
-            neighbours=planned["neighbours"],
-            rows=tuple(PlanRow(**row) for row in planned["releases"]),
+            unit=typed(str, planned["unit"]),
+            neighbours=typed(str, planned["neighbours"]),
+            rows=typed(tuple[PlanRow, ...], planned["releases"]),
             total=None if planned["total"] is None else parse_loss(planned["total"]),
-            guarantee=planned["loss_per_party"],
-            adversary=planned["adversary"],
-            claim=planned["claim"],
-            expected=planned["expected"],
-            notes=tuple(planned["notes"]),
-            payers=tuple(Payer(**payer) for payer in planned.get("payers", ())),
-            warnings=tuple(planned["warnings"]),
+            guarantee=typed(str, planned["loss_per_party"]),
+            adversary=typed(str, planned["adversary"]),
+            claim=typed(str, planned["claim"]),
+            expected=typed(str, planned["expected"]),
+            notes=typed(tuple[str, ...], planned["notes"]),
+            payers=typed(tuple[Payer, ...], planned.get("payers", ())),
+            warnings=typed(tuple[str, ...], planned["warnings"]),
             # Results that were written before plans stated them have none.
-            true_losses=tuple(TrueLoss(**loss) for loss in planned.get("true_losses", ())),
-            exposed=planned.get("exposed", ""),
+            true_losses=typed(tuple[TrueLoss, ...], planned.get("true_losses", ())),
+            exposed=typed(str, planned.get("exposed", "")),
         ),
-        views=tuple(View(view["participant"], tuple(Seen(**seen) for seen in view["seen"])) for view in page["views"]),
-        transcript=Transcript(tuple(Line(**line) for line in lines)),
-        accounts=tuple(Account(**account) for account in page["accounts"]),
+        views=typed(tuple[View, ...], page["views"]),
+        transcript=Transcript(typed(tuple[Line, ...], lines)),
+        accounts=typed(tuple[Account, ...], page["accounts"]),
         assessment=Assessment.from_json(dict(page)),
-        model_noise=page["model_noise"],
-        seconds=float(page["seconds"]),
+        model_noise=typed(float | None, page["model_noise"]),
+        seconds=typed(float, page["seconds"]),
         masks=bool(page["masks"]),
         # Results of earlier releases do not say.
         simulated=bool(page.get("simulated", True)),
-        seed=page["seed"],
-        made=page["made"],
-        settings=dict(page["settings"]),
-        versions=dict(page["versions"]),
-        findings=tuple(page["findings"]),
+        seed=typed(int | None, page["seed"]),
+        made=typed(str, page["made"]),
+        settings=typed(dict[str, Any], page["settings"]),
+        versions=typed(dict[str, str], page["versions"]),
+        findings=typed(tuple[str, ...], page["findings"]),
     )
 
 

@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, Final
 
+MAX_SENTENCE: Final = 2000
+"""Characters of an error's sentence, or of a line of a log."""
 # Letters and marks that fonts draw as nothing: joiners, fillers, variation selectors.
 _INVISIBLE: Final = frozenset(
     map(
@@ -37,6 +39,15 @@ def one_line(text: str) -> str:
     """A text that is one line, whatever is in it."""
     # Nearly all text is plain.
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+
+
+def bounded(text: str) -> str:
+    """A sentence that quotes what somebody else wrote, without its middle where it is longer than a sentence gets: a
+    quoted name may have megabytes, and what is refused is written down each time."""
+    if len(text) <= MAX_SENTENCE:
+        return text
+    half = MAX_SENTENCE // 2
+    return f"{text[:half]} [... {len(text) - 2 * half:,} characters ...] {text[-half:]}"
 
 
 def json_text(document: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:

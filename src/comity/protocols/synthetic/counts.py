@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 MODELS = ("mixture", "naive-bayes")
 _FORMAT: Final = "comity-counts-1"
 _PAGE, _ARRAYS = "counts.json", "counts.npz"
+_MOST: Final = 2.0**53
+"""No count of records comes near, and squares of what is below stay finite."""
 # Rows that are made at most, whatever the counts say: a limit of size.
 MOST_ROWS = 20_000_000
 
@@ -171,8 +173,8 @@ class NoisyCounts:
             )
             if made.model not in MODELS or not 0 < made.deviation < math.inf:
                 raise ValueError("its model or its deviation is none")
-            if made.values.shape != (counting.layout.counts,) or not np.isfinite(made.values).all():
-                raise ValueError(f"it needs {counting.layout.counts} finite counts")
+            if made.values.shape != (counting.layout.counts,) or not (np.abs(made.values) < _MOST).all():
+                raise ValueError(f"it needs {counting.layout.counts} counts below 2^53")
         except (OSError, ValueError, KeyError, TypeError, RecursionError, SchemaError) as error:
             raise DataError(f"{path}: no counts can be read here ({error}); fetch the folder again") from error
         return made

@@ -20,6 +20,7 @@ from comity.crypto.sealing.sealed import Identity, PublicIdentity
 from comity.errors import DataError, Malformed, Refused
 from comity.federation.messages.codec import encode
 from comity.untrusted.file_names import UnsafeName, read_inside
+from comity.untrusted.pages import typed
 
 NAME: Final = "signed.json"
 _FORMAT: Final = "comity-signed-1"
@@ -75,7 +76,7 @@ def _listed(folder: Path, signer: PublicIdentity, study: str, run: str) -> Mappi
         page = json.loads(path.read_text(encoding="utf-8"))
         if page["format"] != _FORMAT:
             raise ValueError(f"format {page['format']!r}")
-        files = {str(name): str(digest) for name, digest in page["files"].items()}
+        files: dict[str, str] = typed(dict[str, str], page["files"])
         signature = bytes.fromhex(page["signature"])
     except FileNotFoundError:
         raise DataError(f"{path}: is not there, so that nobody vouches for the files; fetch a run that ended") from None

@@ -47,6 +47,8 @@ class Desk:
         self._taking_in = Lock()
         self._state: tuple[object, ...] | None = None
         self._served: dict[str, tuple[Approval, Host]] = {}
+        # A study that was read from its files outside of the lock, for the time of its approval.
+        self._parsed: Study | None = None
         # A site file that is wrong from the start is for its owner to see.
         self._open()
         self.refresh()
@@ -120,11 +122,8 @@ class Desk:
                 raise
             if site.approval == "within-policy" and arrival.decision is None:
                 study = inbox.study(arrival.study)
-                with self._lock:
-                    self.refresh()
-                    if study.prediction is None and not self._is_closed:
-                        self._approve_within_policy(arrival, study)
-                    self.refresh()
+                if study.prediction is None:
+                    self._decide_within_policy(arrival, study)
             return inbox.find(arrival.study)
 
     def refresh(self) -> None:
@@ -175,7 +174,8 @@ class Desk:
 
     def _admit(self, study: str, approval: Approval, *, by_policy: bool) -> None:
         try:
-            found = self.inbox.study(study)
+            known = self._parsed
+            found = known if known is not None and known.hash == study else self.inbox.study(study)
             if by_policy:
                 # Keys that were pinned when the policy approved it may be gone from the site file by now.
                 self._check_unattended(found)
@@ -197,16 +197,39 @@ class Desk:
         del self._served[study]
         self._registry.withdraw(study, wait=False)
 
-    def _approve_within_policy(self, arrival: Arrival, study: Study) -> None:
-        try:
-            dataset = dataset_for(self.site, None)
-            considered(self.site, self._owner, study, dataset=dataset, runs=1)
-            self._check_unattended(study)
-        except ComityError as error:
-            log.warning("%s: study %s waits for its owner: %s", self.site.party, arrival.study[:12], error)
-            self._note(error, arrival.study, "")
-            return
-        self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
+    def _decide_within_policy(self, arrival: Arrival, study: Study) -> None:
+        """Approve a study that the policy allows. All records are read for that, so no ask waits for it; terms that
+        changed meanwhile are asked again."""
+        while True:
+            with self._lock:
+                self.refresh()
+                if self._is_closed or self.site.approval != "within-policy":
+                    return
+                site, owner = self.site, self._owner
+            refusal: ComityError | None = None
+            try:
+                dataset = dataset_for(site, None)
+                considered(site, owner, study, dataset=dataset, runs=1)
+            except ComityError as error:
+                refusal = error
+            with self._lock:
+                self.refresh()
+                if self.site is not site or self._is_closed:
+                    continue
+                try:
+                    if refusal is None:
+                        self._check_unattended(study)
+                except ComityError as error:
+                    refusal = error
+                if refusal is not None:
+                    log.warning("%s: study %s waits for its owner: %s", site.party, arrival.study[:12], refusal)
+                    self._note(refusal, arrival.study, "")
+                    return
+                self.inbox.approve(arrival.study, dataset=dataset, runs=1, why=WITHIN_POLICY)
+                self._parsed = study
+                self.refresh()
+                self._parsed = None
+                return
 
     def _check_unattended(self, study: Study) -> None:
         agreed = study.agreed

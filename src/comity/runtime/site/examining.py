@@ -28,6 +28,8 @@ from comity.runtime.site.limits import (
     MEMORY_BYTES,
     WALL_SECONDS,
 )
+from comity.untrusted.file_names import read_inside
+from comity.untrusted.toml import tables_of
 
 _SMALL_BYTES, _SMALL_VALUES = 64 << 10, 4096
 """TOML of a pack that is read at once: it takes milliseconds."""
@@ -39,14 +41,27 @@ _UNREADABLE = 3
 def check_texts(files: Mapping[str, bytes]) -> None:
     """Refuses TOML that would take long to read, without reading it. Counts are upper bounds of what a parser makes."""
     for name, content in files.items():
-        if not name.endswith(".toml"):
-            continue
-        if len(content) > MAX_TOML_BYTES:
-            raise _too_much(name, f"has {len(content):,} bytes", f"{MAX_TOML_BYTES:,}")
-        if (values := _values(content)) > MAX_TOML_VALUES:
-            raise _too_much(name, f"has about {values:,} values", f"{MAX_TOML_VALUES:,}")
-        if (depth := _depth(content)) > MAX_TOML_DEPTH:
-            raise _too_much(name, f"is nested {depth} deep", str(MAX_TOML_DEPTH))
+        if name.endswith(".toml"):
+            _check_text(name, content)
+
+
+def check_schema(study: Path) -> None:
+    """Refuses a schema that would take long to read, whatever its file is called. The study was checked before."""
+    try:
+        name = tables_of(study.read_text(encoding="utf-8"))["study"]["schema"]
+        content = read_inside(study.parent, name)
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # reading the study says what is wrong
+    _check_text(name, content)
+
+
+def _check_text(name: str, content: bytes) -> None:
+    if len(content) > MAX_TOML_BYTES:
+        raise _too_much(name, f"has {len(content):,} bytes", f"{MAX_TOML_BYTES:,}")
+    if (values := _values(content)) > MAX_TOML_VALUES:
+        raise _too_much(name, f"has about {values:,} values", f"{MAX_TOML_VALUES:,}")
+    if (depth := _depth(content)) > MAX_TOML_DEPTH:
+        raise _too_much(name, f"is nested {depth} deep", str(MAX_TOML_DEPTH))
 
 
 def is_small(files: Mapping[str, bytes]) -> bool:
@@ -87,7 +102,10 @@ def check_footers(folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for path in sorted(folder.rglob("*.parquet")):
+    for path in sorted(folder.rglob("*")):
+        # As the reader tells the kind of a file: upper and lower case are the same.
+        if path.suffix.lower() != ".parquet" or not path.is_file():
+            continue
         try:
             found = pq.read_metadata(path)
         except (OSError, pa.ArrowException):
@@ -159,6 +177,7 @@ def main(path: str) -> int:
     study = Path(path)
     try:
         check_footers(study.parent)
+        check_schema(study)
         Study.load(study)
     except ComityError as error:
         page = {"kind": type(error).__name__, "sentence": str(error), "code": error.code, "key": error.key}

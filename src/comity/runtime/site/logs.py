@@ -5,7 +5,7 @@ Promise    In the form "json" each line is one object with `time`, `level`, `log
            libraries quote what they were given, which may be a value of a record, a path or a password. Sentences of
            Comity's own errors quote no record and stay.
            Nor do they quote a value of a record: readers tell its kind, column and row. In both forms text that may
-           come from others is escaped: a message is one line.
+           come from others is escaped: a message is one line, of at most about 2,000 characters.
 Not        of the form "text", which is for the owner's own terminal and shows what went wrong in full.
 """
 
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from comity.untrusted.text import json_text, one_line
+from comity.untrusted.text import bounded, json_text, one_line
 
 FIELDS = ("party", "study", "run", "step", "code", "milliseconds")
 """What a record may have beside its message."""
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": bounded(record.getMessage()),
         }
         page |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info is not None and record.exc_info[0] is not None:
@@ -50,7 +50,7 @@ class TextLines(logging.Formatter):
     """A message is one line; a traceback follows it, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return one_line(super().formatMessage(record))
+        return one_line(bounded(super().formatMessage(record)))
 
     def formatException(self, info: Any) -> str:
         return "\n".join(f"  {one_line(line)}" for line in super().formatException(info).split("\n"))

@@ -19,6 +19,7 @@ from comity.errors import BadInput
 from comity.federation.own_score import OwnScore
 from comity.federation.protocol import presented_to
 from comity.runtime.results.received import safe_name
+from comity.untrusted.pages import typed
 
 if TYPE_CHECKING:
     from comity.federation.owner.host import Host
@@ -59,9 +60,10 @@ def own_score(home: Path, study: str, run: str) -> OwnScore | None:
     """The score of a run of the study with this hash; None where there is none, or its file can't be read."""
     try:
         page = json.loads(_path(home, study, run).read_text(encoding="utf-8"))
-        return None if page["score"] is None else OwnScore(**page["score"])
-    except (OSError, ValueError, KeyError, TypeError):
+        score: OwnScore | None = typed(OwnScore | None, page["score"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    return score
 
 
 def _path(home: Path, study: str, run: str) -> Path:

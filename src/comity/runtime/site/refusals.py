@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "refusals.jsonl"
 MOST = 1 << 20
-_SENTENCE = 2_000
+_SENTENCE, _KEY = 2_000, 200
 # Characters of a study's hash that a refusal is kept with.
 _MARK = 12
 _ALL = 1 << 30
@@ -65,7 +65,7 @@ class Refusals:
     def note(self, error: ComityError, *, study: str | None = None, run: str = "") -> None:
         time = self._clock().astimezone(UTC).isoformat(timespec="milliseconds")
         named = plain((study or "")[:_MARK])
-        page = Refusal(time, error.code, error.key, str(error)[:_SENTENCE], named, plain(run))
+        page = Refusal(time, error.code, error.key[:_KEY], str(error)[:_SENTENCE], named, plain(run))
         line = json.dumps(asdict(page)) + "\n"
         with self._lock:
             if self._path.exists() and self._path.stat().st_size > MOST:

@@ -1,0 +1,37 @@
+"""JSON that somebody else may have written or damaged, read into values of the types that their classes declare.
+
+A dataclass takes whatever it is given, and a text in the place of a number is noticed where somebody adds it up. Here
+it is noticed where it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+
+def typed(kind: Any, page: Any) -> Any:
+    """`page`, which came from JSON, as a `kind`: a dataclass, or a type like `tuple[str, ...]`. A `ValueError` names
+    the first value that is of another type, not finite, or no text that could be written again."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(kind).validate_json(json.dumps(page, allow_nan=False), strict=True)
+    except (ValidationError, TypeError, RecursionError) as error:
+        raise ValueError(_first(error)) from None
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _first(error: Any) -> str:
+    if not hasattr(error, "errors"):
+        return "nested too deeply, or no JSON"
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))[:100]
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
