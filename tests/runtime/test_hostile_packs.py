@@ -23,6 +23,7 @@ from comity.runtime.nats.pipe import frames, packed
 from comity.runtime.nats.serving import RUNS, Worker
 from comity.runtime.site import desk as desk_module
 from comity.runtime.site import examining, inbox, limits, pack
+from comity.runtime.site.approving import considered
 from comity.runtime.site.desk import Desk
 from comity.runtime.site.inbox import Inbox
 
@@ -250,7 +251,7 @@ def test_no_ask_waits_while_the_policy_decides(sites: Sites, monkeypatch: pytest
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
     desk = Desk(sites.site("north"))
     deciding, done = threading.Event(), threading.Event()
-    considers, reads, held = desk_module.considered, Inbox.study, []
+    considers, reads, held = considered, Inbox.study, []
 
     def slow(*arguments: Any, **options: Any) -> Any:
         deciding.set()
@@ -281,7 +282,7 @@ def test_terms_that_change_while_the_policy_decides_count(sites: Sites, monkeypa
     pinned = f"\n[pinned.south]\n{keys_table(sites.identity('south'))}\n"
     sites.write("north", policy='approval = "within-policy"')
     sites.site("north").write_text(sites.site("north").read_text() + pinned)
-    desk, considers = Desk(sites.site("north")), desk_module.considered
+    desk, considers = Desk(sites.site("north")), considered
 
     def narrowed(*arguments: Any, **options: Any) -> Any:
         found = considers(*arguments, **options)
