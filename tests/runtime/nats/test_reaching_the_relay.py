@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from comity.cli import main
-from comity.errors import Stopped
+from comity.errors import BadInput, Stopped
 from comity.runtime.nats import configuration
 from comity.runtime.nats.channel import NatsChannel
 from comity.runtime.nats.dialling import Relay
@@ -104,3 +104,18 @@ def test_a_study_is_not_submitted_for_minutes_to_a_relay_that_nobody_runs(
     said = capsys.readouterr().err
     assert "does not answer" in said and "--resume" in said
     assert time.monotonic() - began < SOON
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tls://h:99999", "tls://h:port", "tls://h:0", "tls://[::1", "tls://:4222", "wss://a..b:1", f"tls://{'a' * 70}:1"],
+)
+def test_an_address_that_nobody_can_dial_is_bad_input(tmp_path: Path, address: str) -> None:
+    """It stands in a site file or an invitation, and would be found by whatever library dials it first."""
+    with pytest.raises(BadInput, match="expected tls://HOST:PORT"):
+        Relay(address, tmp_path / "certificate.pem")
+
+
+@pytest.mark.parametrize("address", ["tls://relay.example:4222", "wss://10.0.0.1", "tls://[::1]:4222", "tls://h"])
+def test_an_address_that_can_be_dialled_is_taken(tmp_path: Path, address: str) -> None:
+    assert Relay(address, tmp_path / "certificate.pem").address == address

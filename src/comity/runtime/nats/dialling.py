@@ -7,8 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from comity.errors import BadInput
+
+
+def _is_dialled(address: str) -> bool:
+    """Whether there is a host and, if any, a port that can be dialled. Libraries raise various errors otherwise, and
+    only once they dial."""
+    try:
+        place = urlsplit(address)
+        return bool((place.hostname or "").encode("idna")) and place.port != 0
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Relay:
         for name in ("key", "authority"):
             if getattr(self, name) == Path():
                 object.__setattr__(self, name, self.certificate.with_name(f"{name}.pem"))
-        if not self.address.startswith(("tls://", "wss://")):
+        if not self.address.startswith(("tls://", "wss://")) or not _is_dialled(self.address):
             raise BadInput(
                 f"relay.address = {self.address!r}: expected tls://HOST:PORT, or wss://HOST:PORT for a websocket",
                 key="relay.address",
