@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test test-long test-deploy faults mutants picture lint install dev accuracy bench-vertical bench-synthetic clean
+.PHONY: demo test test-long test-deploy faults mutants picture lint install dev papers bench accuracy bench-vertical bench-synthetic clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +56,19 @@ mutants: $(VENV)/.dev
 picture: $(VENV)/.dev
 	$(BIN)/python -m tools.picture
 
+# A paper's table or figure: `make papers NAME=softlabel-har`; without NAME the list of them. COMITY_DATA names the folder
+# of the datasets. ARGS="--quick --out plots" for what else the command takes.
+papers: $(VENV)/.installed
+	$(BIN)/python -m experiments papers $(or $(NAME),list) $(ARGS)
+
+# Comity beside an anchor: `make bench NAME=ledger`; without NAME the list of them. The anchors are the extra `bench`.
+$(VENV)/.bench: $(VENV)/.installed
+	$(PIP) --editable '.[bench]'
+	touch $@
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m experiments bench $(or $(NAME),list) $(ARGS)
+
 # diffprivlib needs an older scikit-learn than Comity does, so that the bench beside it has an environment of its own.
 # pip says that they do not fit together; what the bench calls of Comity does. Adult is compared too where COMITY_DATA
 # names its folder.
@@ -66,11 +79,11 @@ $(VENV)/diffprivlib/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 bench-vertical: $(VENV)/diffprivlib/.installed
-	$(VENV)/diffprivlib/bin/comity bench vertical
+	$(VENV)/diffprivlib/bin/python -m experiments bench vertical
 
 # docs/accuracy.md with the column of diffprivlib, in the same environment. COMITY_DATA names the folder of the tables. Hours.
 accuracy: $(VENV)/diffprivlib/.installed
-	OMP_NUM_THREADS=1 $(VENV)/diffprivlib/bin/comity reproduce generalisation --out docs
+	OMP_NUM_THREADS=1 $(VENV)/diffprivlib/bin/python -m experiments papers generalisation --out docs
 
 # MST and AIM as OpenDP has them, with the models of Private-PGM, in an environment of their own. COMITY_DATA names the
 # folder of Adult. The anchors take minutes for each release.
@@ -80,7 +93,7 @@ $(VENV)/mbi/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 bench-synthetic: $(VENV)/mbi/.installed
-	$(VENV)/mbi/bin/comity bench synthetic
+	$(VENV)/mbi/bin/python -m experiments bench synthetic
 
 clean:
 	rm -rf $(VENV) demo-report .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

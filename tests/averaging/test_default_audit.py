@@ -19,7 +19,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.averaging import Averaging, moment_blocks
-from comity.reproduce.averaging.adult import noises
+from experiments.papers.averaging.adult import noises
 from tests.averaging.default_consortium import consortium
 
 SURE = 1 - 1e-7

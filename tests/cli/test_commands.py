@@ -1,4 +1,4 @@
-"""The commands that read or write no run: new, plan, schema, ledger, bench, reproduce, doctor, help."""
+"""The commands that read or write no run: new, plan, schema, ledger, doctor, help."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import pandas as pd
 import pytest
 
 from comity._version import __version__
-from comity.bench import BENCHES
-from comity.reproduce import REPRODUCTIONS
 from comity.runtime.simulation.run import run_study
 from comity.runtime.study.study import Study
 
 COMMANDS = [
-    *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["bench"], ["reproduce"], ["doctor"]),
+    *(["new"], ["plan"], ["run"], ["report"], ["predict"], ["demo"], ["doctor"]),
     *(["schema", "check"], ["schema", "draft"]),
     *(["ledger", name] for name in ("init", "show", "grant", "verify", "export", "write-off", "abandon")),
     *(["consortium", name] for name in ("init", "join", "add", "renew", "revoke", "show", "units", "try")),
@@ -159,30 +157,21 @@ def test_a_ledger_that_is_not_there_is_not_made(comity: Any, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bench_and_reproduce_share_one_json_form(comity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"case": "fit", "ours": 0.5, "spread": 0.1, "repeats": 3, "unit": "s"}
-    asked = {}
-
-    def measure(**options: object) -> list[dict[str, object]]:
-        return [{**row, "anchor": 5.0, "ratio": 10.0, "note": "as it is"}]
-
-    def redo(**options: object) -> list[dict[str, object]]:
-        asked.update(options)
-        return [{**row, "paper": 0.4}]
-
-    homes = {BENCHES["ledger"].home: measure, REPRODUCTIONS["softlabel-har"].home: redo}
-    monkeypatch.setattr("comity.protocols.entry.found", homes.__getitem__)
-    for command, name in (("bench", "ledger"), ("reproduce", "softlabel-har")):
-        document = comity(command, name, "--json").document
-        assert set(document) - {"quick"} == {"name", "rows", "machine", "versions"}
-        assert document["name"] == name and document["rows"][0]["case"] == "fit"
-        assert set(document["machine"]) == {"cpu", "cores", "memory_gb", "system"}
-        listed = comity(command, "list", "--json").document
-        assert name in {entry["name"] for entry in listed}
-    assert asked == {"quick": False, "out": None}
-    shown = comity("bench", "ledger").out
-    assert "ratio" in shown and "note: as it is" in shown
-    assert "fewer repeats" in comity("reproduce", "softlabel-har", "--quick").out
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (["bench", "ledger"], "bench ledger"),
+        (["reproduce", "softlabel-har", "--quick"], "papers softlabel-har --quick"),
+        (["reproduce"], "papers list"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_moved_says_where_to(comity: Any, given: list[str], place: str) -> None:
+    ended = comity(*given)
+    assert (ended.code, ended.out) == (2, "") and ended.err.count("\n") == 1
+    assert ended.err.endswith(f"python -m experiments {place}\n")
+    assert comity(*given, "--json").failure["code"] == "moved"
+    assert given[0] not in comity("--help").out
 
 
 def test_doctor_finds_a_data_folder_without_data(comity: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +185,7 @@ def test_doctor_finds_a_data_folder_without_data(comity: Any, tmp_path: Path, mo
 
 
 def test_json_is_one_document(comity: Any, study: Path) -> None:
-    for arguments in (["plan", "study.toml"], ["schema", "check", "schema.toml", "test.csv"], ["bench", "list"]):
+    for arguments in (["plan", "study.toml"], ["schema", "check", "schema.toml", "test.csv"]):
         json.loads(comity(*arguments, "--json").out)
 
 

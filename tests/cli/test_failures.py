@@ -61,7 +61,7 @@ def test_a_defect_keeps_its_traceback_in_a_private_log_and_its_values_off_the_te
 
 
 def test_wrong_usage_ends_with_2_and_names_the_help(comity: Any, study: Any) -> None:
-    for arguments in (["plan"], ["nonsense"], ["plan", "study.toml", "--wat"], ["run"], ["bench", "nothing"]):
+    for arguments in (["plan"], ["nonsense"], ["plan", "study.toml", "--wat"], ["run"]):
         ended = comity(*arguments)
         assert (ended.code, ended.out) == (2, "")
         assert "--help" in ended.err

@@ -10,7 +10,6 @@ from scipy.stats import chisquare
 
 from comity.crypto.products.additive import join, lower_from_word, raise_to_word, split
 from comity.crypto.products.fixed_point import FixedPoint, product_bits, require, sum_bits
-from comity.crypto.products.row_blocks import in_blocks
 from comity.errors import Malformed, Refused
 
 
@@ -137,14 +136,3 @@ def test_narrow_shares_in_a_wide_ring_would_show_the_value() -> None:
         raised.append(np.unique(raise_to_word(one, bits) + raise_to_word(other, bits)).size)
     assert carries[0] > 0.99 and carries[1] == 0
     assert raised == [1, 1]
-
-
-@given(st.lists(st.integers(0, 30), max_size=12), st.integers(1, 17))
-@settings(max_examples=60)
-def test_pieces_become_blocks_of_one_size(sizes: Any, rows: int) -> None:
-    whole = np.arange(2.0 * sum(sizes)).reshape(-1, 2)
-    pieces = np.split(whole, np.cumsum(sizes)[:-1]) if sizes else []
-    blocks = list(in_blocks(pieces, rows))
-    assert all(len(block) == rows for block in blocks[:-1])
-    assert not blocks or 0 < len(blocks[-1]) <= rows
-    assert np.array_equal(np.concatenate([whole[:0], *blocks]), whole)

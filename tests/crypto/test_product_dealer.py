@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, ks_2samp
 
-from comity.bench.kernels.product_stream import stream_apart, write
 from comity.crypto.products import dealer_product
 from comity.crypto.products.additive import join
 from comity.crypto.products.dealer_product import Hand, Layout, Party, deal
@@ -266,18 +264,3 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 
     unit = Layout(1, (5, 5)).block_rows
     assert peak(24 * unit) < 1.05 * peak(3 * unit)
-
-
-def test_a_stream_from_parquet_is_exact(tmp_path: Path) -> None:
-    rows = 150_000
-    streamed = stream_apart([write(tmp_path, name, rows, 3) for name in ("one", "two")], rows, 3)
-    assert np.array_equal(streamed.product, streamed.exact) and streamed.exact.any()
-    assert streamed.bytes == rows * 6 * 8
-
-
-@pytest.mark.long
-def test_ten_million_rows_from_parquet_stay_under_a_gigabyte(tmp_path: Path) -> None:
-    rows = 10_000_000
-    streamed = stream_apart([write(tmp_path, name, rows, 7) for name in ("one", "two")], rows, 7)
-    assert np.array_equal(streamed.product, streamed.exact)
-    assert streamed.peak_mb < 1000

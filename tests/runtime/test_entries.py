@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from comity.bench import BENCHES
 from comity.protocols import PROTOCOLS, entry_of
-from comity.reproduce import REPRODUCTIONS
 
 
 def homes() -> list[str]:
-    found = [one.home for known in (BENCHES, REPRODUCTIONS) for one in known.values()]
+    found: list[str] = []
     for name in PROTOCOLS:
         entry = entry_of(name)
-        single = (entry.parameters, entry.starter, entry.demo, entry.comparison)
+        single = (entry.parameters, entry.starter, entry.demo)
         found += [home for home in (*single, *entry.estimators.values(), *entry.artefacts.values()) if home]
     return sorted(set(found))
 

@@ -20,7 +20,7 @@ from comity.privacy.loss import Approx, Pure
 from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.published.protocol import PublishedSoftLabel
-from comity.reproduce.softlabel.har import wrong_radius
+from experiments.papers.softlabel.har import wrong_radius
 
 from .consortia import all_alike, cohort, consortium, longest_model_l2, protocol
 

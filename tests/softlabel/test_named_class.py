@@ -20,9 +20,9 @@ from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.protocol import SoftLabel
 from comity.protocols.softlabel.statistics import ClassSums, NamedClass
-from comity.reproduce.softlabel.release import total
 from comity.runtime.local.numbered import Numbered
 from comity.runtime.simulation.simulate import simulate
+from experiments.papers.softlabel.release import total
 
 CLASSES = tuple("abcdef")
 ROWS = np.random.default_rng(0).normal(size=(60, 4))

@@ -25,8 +25,8 @@ from comity.privacy.permit import simulated
 from comity.privacy.randomness import SeededNoise
 from comity.protocols.softlabel.mechanism import mechanism
 from comity.protocols.softlabel.statistics import Cells, ClassSums, Histograms, Models, Statistic, Votes
-from comity.reproduce.softlabel.har import wrong_radius
-from comity.reproduce.softlabel.release import total
+from experiments.papers.softlabel.har import wrong_radius
+from experiments.papers.softlabel.release import total
 
 SURE, DELTA, COUNT = 1 - 1e-7, 1e-6, 100_000
 # Under Gaussian noise a factor of √2 takes more draws to tell from none with that confidence.

@@ -11,7 +11,6 @@ import pytest
 
 from comity.audit import epsilon_lower_bound
 from comity.data import Records
-from comity.data.public.adult import census_schema
 from comity.entropy import Stream
 from comity.privacy.loss import Pure
 from comity.privacy.permit import simulated
@@ -22,7 +21,8 @@ from comity.protocols.synthetic.published.budget import Budget
 from comity.protocols.synthetic.published.growing import grown
 from comity.protocols.synthetic.published.shape import drawn
 from comity.protocols.synthetic.published.tree import level_counts
-from comity.reproduce.synthetic.published import agent_release
+from experiments.data.adult import census_schema
+from experiments.papers.synthetic.published import agent_release
 
 DRAWS, LEVELS = 20_000, 3
 SHAPE = drawn((Attribute("x", 0),), depth=4, candidates=1, leaves=100, stream=Stream.public("counts"))

@@ -36,7 +36,7 @@ EPSILONS = (1.0, 10.0, 100.0)
 def taxed() -> Any:
     """Wages by filing status and by 51 states, of which the smallest have half a percent."""
     from comity.data.public.datasets import dataset
-    from comity.reproduce.vertical.cps import BOUNDS, TARGET
+    from experiments.papers.vertical.cps import BOUNDS, TARGET
 
     frame = dataset("cps_taxunits_by_state")
     named = [Categorical(name, tuple(sorted(frame[name].unique()))) for name in ("filing_status", "state")]
@@ -45,7 +45,7 @@ def taxed() -> Any:
 
 def employed() -> Any:
     """Hours a week by occupation and work class, whose rarest levels have 14 and 21 of 45,000 people."""
-    from comity.data.public.adult import adult, adult_schema
+    from experiments.data.adult import adult, adult_schema
 
     known = {column.name: column for column in adult_schema().columns}
     names = ("age", "education_num", "workclass", "occupation", "race", "sex")
@@ -126,7 +126,7 @@ def test_every_coefficient_of_real_columns_is_covered(held: Callable[..., Any], 
 )
 def test_residuals_are_no_more_unequal_than_allowed_for(table: str, targets: tuple[str, ...]) -> None:
     """By training rows alone: robust over plain standard errors of every coefficient."""
-    from tools.choose.inside import inside
+    from experiments.choose.inside import inside
 
     held = inside(table)
     known: dict[str, Any] = {column.name: column for column in held.schema.columns}

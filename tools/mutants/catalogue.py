@@ -36,11 +36,14 @@ class Mutant:
 
     @property
     def folder(self) -> str:
-        """Where the tests beside this rule lie: by the package that has the rule, or by the protocol."""
+        """Where the tests beside this rule lie: by the package that has the rule, by the protocol, or by the kind of
+        experiment."""
         return folder_of(self.file)
 
 
 def folder_of(file: str) -> str:
+    if (outside := Path(file).parts)[0] == "experiments":
+        return "/".join(("tests", *outside[:2])) + "/"
     packages = Path(file).parts[2:-1]
     if packages == ("protocols",):
         # What all protocols share is what a study says: it is tested where studies are.

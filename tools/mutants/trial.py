@@ -19,7 +19,7 @@ from tools.mutants.catalogue import Mutant, Stale
 
 KILLED, SURVIVED, STALE, TIMEOUT, BROKEN = "killed", "survived", "stale", "timeout", "broken"
 
-_FOLDERS = ("src", "tests", "tools", "docs")
+_FOLDERS = ("src", "experiments", "tests", "tools", "docs")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.M)
 _PASSED, _SOME_FAILED = 0, 1
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from comity.cli import (
-    bench,
     combine,
     consortium,
     demo,
@@ -15,12 +14,12 @@ from comity.cli import (
     fetch,
     keys,
     ledger,
+    moved,
     new,
     plan,
     predict,
     relay,
     report,
-    reproduce,
     run,
     runs,
     schema,
@@ -75,6 +74,6 @@ app.add_typer(study.app, name="study", short_help="Pack a study for the sites th
 app.command("runs", short_help="List the runs that were begun from here.")(runs.runs)
 app.command("fetch", short_help="The results of a deployed run, once their signatures are good.")(fetch.fetch)
 app.command("demo", short_help="Small studies on generated data, with a report.")(demo.demo)
-app.command("bench", short_help="Measure Comity beside an anchor.")(bench.bench)
-app.command("reproduce", short_help="Do a paper's table or figure again.")(reproduce.reproduce)
 app.command("doctor", short_help="Look at what Comity needs of this machine.")(doctor.doctor)
+for name, place in moved.TO_EXPERIMENTS.items():
+    app.command(name, hidden=True, context_settings=moved.ANY_ARGUMENTS)(moved.command(name, place))

@@ -100,7 +100,7 @@ def _data() -> dict[str, Any]:
 
     named = os.environ.get("COMITY_DATA")
     if not named:
-        return {"ok": True, "sentence": "not set; only `comity reproduce` needs it"}
+        return {"ok": True, "sentence": "not set; only experiments with public datasets need it"}
     there = [name for name in DATASETS if (Path(named) / f"{name}.parquet").is_file()]
     if not there:
         return {"ok": False, "sentence": f"{named} holds no known dataset; set it to the folder that does"}

@@ -1,4 +1,4 @@
-"""Measured figures in their one JSON form and as a table: name, rows, the machine, versions. No host name, no paths."""
+"""Measured figures as a table, and the machine that they were measured on. No host name, no paths."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from comity.cli.output import table
-from comity.report.versions import versions
 
 # Long sentences are for the JSON form; a table has room for figures.
 _NOT_IN_TABLE = ("note",)
-
-
-def document(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"name": name, "rows": [dict(row) for row in rows], "machine": machine(), "versions": versions()}
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> str:

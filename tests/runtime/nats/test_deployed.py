@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from comity.bench.running import deploy
 from comity.errors import Refused, StudyError
 from comity.federation.coordinator.journal import Journal
 from comity.federation.messages.channel import Patience
@@ -240,15 +239,6 @@ def test_whoever_is_killed_the_run_ends_with_one_charge(deployed: Deployed, who:
         process = deployed.submit("--resume", next((deployed.home / "coordinator" / "runs").iterdir()).name)
     assert process.wait(180) == 0, (deployed.home / "coordinator" / "log").read_text()
     wait_until(lambda: deployed.charges() == {"north": ["closed"], "south": ["closed"]})
-
-
-@pytest.mark.deploy
-def test_bench_rows_of_a_deployment() -> None:
-    rows = {row["case"]: row for row in deploy.measure(quick=True)}
-    assert set(rows) == {"empty round 3", "8MB 3", "averaging 3"}
-    assert all(0 < row["ours"] < 30 for row in rows.values())
-    assert all(rows[case]["ratio"] > 1 for case in ("empty round 3", "8MB 3"))
-    assert rows["8MB 3"]["relay_mb"] is None or rows["8MB 3"]["relay_mb"] < 100
 
 
 @pytest.mark.deploy

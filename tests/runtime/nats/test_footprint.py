@@ -25,7 +25,7 @@ OURS = (
     "comity.runtime.local.cohort",
     "comity.runtime.records.local_models",
 )
-ABOVE = ("comity.report", "comity.bench", "comity.reproduce", "comity.demo", "comity.estimators", "comity.audit")
+ABOVE = ("comity.report", "comity.demo", "comity.estimators", "comity.audit")
 
 # As `comity site serve` does before it reads its site file.
 SERVE = """

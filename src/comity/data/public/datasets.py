@@ -1,4 +1,4 @@
-"""Real, public datasets from the folder that COMITY_DATA names, for benchmarks and reproductions."""
+"""Real, public datasets from the folder that COMITY_DATA names, for experiments."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 None of them looks at a record of the study. The constants are the same for every table and ε. Those of gradients were
 chosen again on training rows of Adult (22, 223 and 603 features), credit defaults, KDD-99 and HAR at ε = 0.1, 1 and 10,
-each with one dataset left out in turn, by accuracy less a fifth of the log loss: `python -m tools.choose averaging`.
-What is said of them below is worth in these units.
+each with one dataset left out in turn, by accuracy less a fifth of the log loss (`python -m experiments choose
+averaging`). What is said of them below is worth in these units.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 
 RIDGE = 0.25
 """Of a classifier, over the noise's norm. By training rows of Adult, credit defaults, KDD-99 and HAR, ε 0.1 and 1, one
-left out at a time (`tools.choose`), of 0.03 to 0.5: 0.125 over all, without credit defaults and without KDD-99; 0.06
-without Adult, 0.25 without HAR, which is what 0.125 wins on (by 0.12 at ε = 1). Adult loses 0.015 there, with 16
+left out at a time (`experiments/choose`), of 0.03 to 0.5: 0.125 over all, without credit defaults and without KDD-99;
+0.06 without Adult, 0.25 without HAR, which is what 0.125 wins on (by 0.12 at ε = 1). Adult loses 0.015 there, with 16
 columns and with 137, and rounds that start from it lose 0.001 to 0.004 in log loss on Adult and credit defaults and
 0.02 on HAR: for those tables, and since rounds are what `auto` makes at that ε, 0.25."""
 

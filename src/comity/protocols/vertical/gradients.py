@@ -61,9 +61,9 @@ Floats = NDArray[np.float64]
 
 SWITCH = 0.3
 """`auto` makes rounds from this ε on. By training rows of Adult, credit defaults, KDD-99 and HAR, 12,000 of each at
-most, one left out at a time (`tools.choose`): the best of 0.03, 0.1, 0.3 and 1 over all, without credit defaults and
-without HAR; without Adult 0.1 is, without KDD-99 1, by 0.02 on the one that was left out. At 0.3 rounds are ahead in
-accuracy and log loss on Adult with 16 and 137 instruments and on credit defaults; at 0.1 on Adult with 16 alone, and
+most, one left out at a time (`experiments/choose`): the best of 0.03, 0.1, 0.3 and 1 over all, without credit defaults
+and without HAR; without Adult 0.1 is, without KDD-99 1, by 0.02 on the one that was left out. At 0.3 rounds are ahead
+in accuracy and log loss on Adult with 16 and 137 instruments and on credit defaults; at 0.1 on Adult with 16 alone, and
 with all rows."""
 
 TENTHS_FOR_MOMENTS = 4

@@ -22,7 +22,8 @@ _MASSES = _MASSES / _MASSES.sum()
 
 WHITENED_FROM = 1.0
 """Directions of a variance below this part of the noise's norm are not stretched further. By training rows of Adult,
-credit defaults, KDD-99 and HAR (`tools.choose`): the best of 0.25, 1 and 4 whichever is left out, by 0.005 over all."""
+credit defaults, KDD-99 and HAR (`experiments/choose`): the best of 0.25, 1 and 4 whichever is left out, by 0.005 over
+all."""
 
 
 @dataclass(frozen=True, eq=False)

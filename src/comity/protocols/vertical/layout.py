@@ -29,8 +29,8 @@ PLACES = 12
 
 LABEL_SHARE = 0.25
 """Squared bound of the label over that of the features: a larger one makes XᵀX noisier, a smaller one Xᵀy. By training
-rows of Adult, credit defaults, KDD-99, HAR and CPS, one left out at a time (`tools.choose`): 0.25 of 0.1, 0.25 and 0.5,
-and 0.1 without CPS."""
+rows of Adult, credit defaults, KDD-99, HAR and CPS, one left out at a time (`experiments/choose`): 0.25 of 0.1, 0.25
+and 0.5, and 0.1 without CPS."""
 
 NUMBER, BINARY, ONE_HOT, LABEL = "number", "yes/no", "one-hot", "label"
 

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 # Tried again on training rows of Adult, credit defaults, KDD-99 and HAR thinned to classes of 38 to 5 %, 24 to 400
 # parties, ε from 0.1 to 10, with one of the tables left out in turn, by accuracy less a fifth of the log loss
-# (`python -m tools.choose softlabel`). What is said below is worth in these units.
+# (`python -m experiments choose softlabel`). What is said below is worth in these units.
 #
 # The share of the labels' variance that public directions are taken to tell, for the clip. 1 is the most there can be:
 # it cuts hardly any party and is up to 1.8 times as noisy. With 0.3, of 24 to 100 parties of 20 records, .4 to .7 are

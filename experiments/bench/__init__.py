@@ -1,0 +1,72 @@
+"""Measurements by name: Comity beside an anchor in the same run."""
+
+from __future__ import annotations
+
+from experiments.experiment import Experiment
+
+__all__ = ["BENCHES"]
+
+BENCHES = {
+    "argmin": Experiment(
+        "argmin of shared integers, and its triples by oblivious transfer", "experiments.bench.kernels.argmin:measure"
+    ),
+    "averaging": Experiment(
+        "averaged models on Adult, against federated averaging at the same loss",
+        "experiments.bench.methods.averaging:measure",
+    ),
+    "averaging-published": Experiment(
+        "the published protocol of averaged classifiers, against the same model in one place",
+        "experiments.bench.methods.averaging_published:measure",
+    ),
+    "consistency": Experiment(
+        "non-negative consistent counts of a tree, against OSQP and Clarabel",
+        "experiments.bench.methods.consistency:measure",
+    ),
+    "deploy": Experiment(
+        "rounds between processes over a relay, against the local channel", "experiments.bench.running.deploy:measure"
+    ),
+    "ledger": Experiment(
+        "durable debits per second, against bare SQLite commits", "experiments.bench.running.ledger:measure"
+    ),
+    "paillier": Experiment("Paillier encryption, against phe", "experiments.bench.kernels.paillier:measure"),
+    "product": Experiment(
+        "secure products by dealer and by ring-LWE, against numpy", "experiments.bench.kernels.product:measure"
+    ),
+    "psi": Experiment(
+        "private set intersection, keyed and by elliptic curves", "experiments.bench.kernels.psi:measure"
+    ),
+    "seal": Experiment("sealing and opening 50 MB, against AES-GCM alone", "experiments.bench.kernels.seal:measure"),
+    "securesum": Experiment(
+        "masking and unmasking, against the plain sum", "experiments.bench.kernels.securesum:measure"
+    ),
+    "softlabel-million": Experiment(
+        "a study of 1,000,000 parties: time and memory", "experiments.bench.methods.softlabel_million:measure"
+    ),
+    "softlabel-parties": Experiment(
+        "local fits and votes of 20,000 parties, against a loop over scikit-learn",
+        "experiments.bench.methods.softlabel_parties:measure",
+    ),
+    "stream": Experiment(
+        "averaging over records that stream from Parquet, against numpy on the same batches",
+        "experiments.bench.running.stream:measure",
+        options=("rows",),
+    ),
+    "summary": Experiment(
+        "a thousand of a million records that match a consumer's, against greedy choice in one place",
+        "experiments.bench.methods.summary:measure",
+    ),
+    "synthetic": Experiment(
+        "a synthetic dataset of many owners, against MST and AIM of one curator at the same loss",
+        "experiments.bench.methods.synthetic:measure",
+    ),
+    "synthetic-columns": Experiment(
+        "counts over columns of three owners, and a dataset of them, against numpy in one place",
+        "experiments.bench.methods.synthetic_columns:measure",
+        options=("rows",),
+    ),
+    "vertical": Experiment(
+        "a regression over columns of several parties, against numpy in one place",
+        "experiments.bench.methods.vertical:measure",
+        options=("out",),
+    ),
+}

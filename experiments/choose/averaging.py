@@ -1,0 +1,293 @@
+"""Constants of averaging, on training rows of Adult, credit defaults, KDD-99, HAR and CPS.
+
+Runs are those of five parties, one of which may collude, with all records in one place: sums are the same, and the
+noise on them is what the protocol declares. Errors are from a quarter of the training rows that nothing was learned
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from comity.entropy import Stream
+from comity.federation.assessment import log_loss
+from comity.federation.declaring.consortium import Consortium
+from comity.federation.declaring.declaration import Release
+from comity.learn.fitting.record_sum import in_unit_ball
+from comity.privacy.loss import Approx, Pure
+from comity.privacy.permit import Permit
+from comity.privacy.randomness import NoiseSource, SeededNoise
+from comity.privacy.unit import Neighbours, Unit
+from comity.protocols.averaging import Averaging, by_moments, calibration, rule, whitening
+from comity.protocols.averaging.baselines import error_of
+from comity.protocols.averaging.by_moments import fitted
+from comity.protocols.averaging.calibration import Slope, sureness
+from comity.protocols.averaging.descent import steps_from, whitened
+from comity.protocols.averaging.moment_blocks import matrices
+from comity.protocols.averaging.moment_blocks import moments as second_moments
+from comity.protocols.averaging.solvers import Way
+from comity.protocols.averaging.whitening import Whitening
+from experiments.accuracy.averaging import COLLUDERS, DELTA, EPSILONS, consortium
+from experiments.choose.inside import inside
+from experiments.choose.leaving_out import Choice, Utilities, instead, utility
+
+Floats = NDArray[np.float64]
+
+DATASETS: dict[str, tuple[str, ...]] = {
+    "Adult": ("adult-20", "adult-200"),
+    "credit defaults": ("credit",),
+    "KDD-99": ("kdd",),
+    "HAR": ("har",),
+}
+WIDE = DATASETS | {"Adult": ("adult-20", "adult-200", "adult-600")}
+"""For what the number of features decides on."""
+PURE = {name: tables for name, tables in DATASETS.items() if name != "HAR"}
+NUMBERS: Mapping[str, tuple[str, ...]] = {"CPS": ("cps",)}
+# Rows of a table at most, and runs of a case: enough to tell what matters, in minutes.
+_ROWS, _REPEATS = 12_000, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A table of five parties with all records in one place."""
+
+    name: str
+    protocol: Averaging
+    parties: tuple[tuple[Floats, Floats], ...]
+    test: tuple[Floats, Floats]
+
+    @cached_property
+    def everything(self) -> tuple[Floats, Floats]:
+        features, targets = zip(*self.parties)
+        return np.concatenate(features), np.concatenate(targets)
+
+    @cached_property
+    def second_moments(self) -> Floats:
+        return second_moments(self.everything[0], self.protocol.blocks)
+
+    def on_terms(self, epsilon: float, delta: float) -> Consortium:
+        return Consortium(
+            parties=tuple(f"p{place}" for place in range(len(self.parties))),
+            loss=Approx(epsilon, delta) if delta else Pure(epsilon),
+            unit=Unit.RECORD,
+            neighbours=Neighbours.REPLACE,
+            colluders=COLLUDERS,
+        )
+
+    def worth(self, weights: Floats) -> float:
+        """Of a class accuracy less a part of the log loss, of a number R²."""
+        features, targets = self.test
+        objective = self.protocol.objective
+        coef = objective.coefficients(weights)
+        error = error_of(objective, coef, features, targets)
+        if objective.kind == "linear":
+            return utility(1 - error / float(np.var(targets)))
+        scores = features @ coef.T
+        shares = softmax(np.hstack([0 * scores, scores]) if len(coef) == 1 else scores, axis=1)
+        return utility(1 - error, log_loss(np.asarray(shares, np.float64), targets.astype(np.int64)))
+
+
+@lru_cache(maxsize=8)
+def held(name: str) -> Held:
+    dealt = consortium(inside(name, _ROWS))
+    protocol = dealt.protocol
+    parties = tuple((in_unit_ball(own.features), protocol.targets(_of(own.labels))) for own in dealt.parties.values())
+    return Held(name, protocol, parties, (in_unit_ball(dealt.test.features), protocol.targets(_of(dealt.test.labels))))
+
+
+def opened(release: Release, exact: Floats, who: Consortium, source: NoiseSource) -> Floats:
+    """A sum over all parties as it is opened: on the grid, every party having added its part of the noise."""
+    noise, scale = release.noise, release.scale(who)
+    assert noise is not None
+    units = np.rint(exact / scale.grid).astype(np.int64)
+    for _ in who.parties:
+        units += noise.draw(source, scale, release.shape, permit=Permit(release.name, 0), part=True)
+    return np.asarray(units * scale.grid, np.float64)
+
+
+def descended(own: Held, who: Consortium, source: NoiseSource) -> Floats:
+    """What `comity.protocols.averaging.descent` computes."""
+    protocol, declared = own.protocol, own.protocol.declare(who)
+    features, targets = own.everything
+    noisy, rows = opened(declared["second_moment"], own.second_moments, who, source), features
+    white = Whitening.none(protocol.features)
+    for look in range(protocol.looks):
+        white = whitened(protocol, white, look, noisy, len(features), who)
+        rows = white.inside(features)
+        noisy = opened(declared["whitened_moment"], second_moments(rows, protocol.blocks), who, source)
+    steps = steps_from(protocol, matrices(noisy, protocol.blocks), who)
+    weights, kept, rounds = np.zeros(protocol.shape), np.zeros(protocol.shape), protocol.steps
+    first, filled, cut = rule.averaged_from(rounds), np.ones(len(features), np.bool_), protocol.cut(who)
+    for number in range(rounds):
+        exact = protocol.objective.gradient(white.back(weights), features, targets, filled, cut, rows)
+        weights = weights - steps.along(opened(declared["gradient"], exact, who, source))
+        if number >= first:
+            kept += weights / (rounds - first)
+    found, slope = white.back(kept), Slope()
+    for _ in range(protocol.asks):
+        exact = sureness(protocol.objective, slope.factor * found, features, targets, filled)
+        told = opened(declared["calibration"], exact, who, source)
+        slope = slope.after(told, declared["calibration"].opened_deviation(who))
+    return slope.factor * found
+
+
+def averaged(own: Held, who: Consortium, sources: list[NoiseSource]) -> list[Floats]:
+    """What `Averaging.average` computes; local fits are made once for all runs."""
+    protocol = own.protocol
+    l2, release = protocol.penalty(who), protocol.declare(who)["models"]
+    exact = sum(len(x) * np.atleast_2d(protocol.objective.fit(x, y, l2).weights) for x, y in own.parties)
+    return [opened(release, np.asarray(exact), who, one) / len(own.everything[0]) for one in sources]
+
+
+def solved(own: Held, who: Consortium, source: NoiseSource) -> Floats:
+    """What `Averaging.solved` computes."""
+    layout, (features, targets) = own.protocol.layout(who), own.everything
+    classes = own.protocol.model != "linear"
+    exact = layout.of(features, 2 * targets - 1 if classes else targets, np.ones(len(features), np.bool_))
+    release = layout.release(who, 4 * len(features))
+    found = fitted(
+        layout,
+        opened(release, exact, who, source),
+        records=len(features),
+        deviation=release.opened_deviation(who),
+        classes=classes,
+    )
+    return found.coef[None]
+
+
+def _elsewhere(module: Any, name: str, values: tuple[float, ...]) -> Choice:
+    """A constant of another module than `rule`, by gradients."""
+    constant = f"{module.__name__.removeprefix('comity.protocols.')}.{name}"
+    return Choice(constant, values, lambda value: _over(DATASETS, DELTA, {constant: value}), getattr(module, name))
+
+
+def choices() -> Iterator[Choice]:
+    def by_gradients(datasets: Mapping[str, tuple[str, ...]] = DATASETS, **constants: Any) -> Utilities:
+        return _over(datasets, DELTA, {f"averaging.rule.{name}": value for name, value in constants.items()})
+
+    yield Choice("_STANDING", (8.0, 12.0, 18.0), lambda value: by_gradients(WIDE, _STANDING=value), rule._STANDING)
+    yield _elsewhere(whitening, "MOST_OF_ALL", (0.1, 0.2, 0.34))
+    yield _elsewhere(whitening, "LOOKS", (0, 1, 2))
+    yield Choice("_RIDGE", (0.5, 0.8, 1.2), lambda value: by_gradients(_RIDGE=value), rule._RIDGE)
+    yield Choice("ROUNDS", (10, 20, 40), lambda value: by_gradients(ROUNDS=value), rule.ROUNDS)
+    yield Choice("_NARROW", (100, 400, 1000), lambda value: by_gradients(WIDE, _NARROW=value), rule._NARROW)
+    yield Choice(
+        "_LEAST_CLIP, _MOST_CLIP",
+        ((0.35, 0.5), (0.5, 0.5), (0.5, 0.7), (0.7, 0.7), (0.6, 1.0)),
+        lambda value: by_gradients(_LEAST_CLIP=value[0], _MOST_CLIP=value[1]),
+        (rule._LEAST_CLIP, rule._MOST_CLIP),
+    )
+    yield Choice(
+        "_LOUD, _QUIET",
+        ((0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)),
+        lambda value: by_gradients(_LOUD=value[0], _QUIET=value[1]),
+        (rule._LOUD, rule._QUIET),
+    )
+    yield Choice(
+        "FOR_SECOND_MOMENT",
+        ("0.03", "0.06", "0.1"),
+        lambda value: by_gradients(FOR_SECOND_MOMENT=type(rule.FOR_SECOND_MOMENT)(value)),
+        str(rule.FOR_SECOND_MOMENT),
+    )
+    yield Choice(
+        "FOR_CALIBRATION",
+        ("0.01", "0.02", "0.05", "0.1"),
+        lambda value: by_gradients(FOR_CALIBRATION=type(rule.FOR_CALIBRATION)(value)),
+        str(rule.FOR_CALIBRATION),
+    )
+    yield _elsewhere(calibration, "ASKS", (0, 1, 2, 3))
+    yield _elsewhere(calibration, "SPREAD", (0.2, 0.3, 0.5))
+    yield Choice("objectives.softmax clip", (0.35, 0.5, 0.7, 1.0), _with_softmax_clip, 0.5)
+    yield Choice(
+        "_PENALTY",
+        (0.1, 0.2, 0.33, 0.6),
+        lambda value: _over(PURE, 0.0, {"averaging.rule._PENALTY": value}, "average"),
+        rule._PENALTY,
+    )
+    yield Choice("_FINE, _COARSE", _ENDS, _between, (rule._FINE, rule._COARSE))
+    yield Choice(
+        "by_moments.TARGET",
+        (0.25, 0.5, 1.0),
+        lambda value: _over(
+            NUMBERS, DELTA, {"averaging.by_moments.TARGET": value, "averaging.by_moments._SQUARED": 1 + value**2}
+        ),
+        by_moments.TARGET,
+    )
+
+
+_ENDS = ((0.0, 0.01), (0.001, 0.01), (0.0, 0.02), (0.001, 0.02), (0.0, 0.04), (0.001, 0.04), (0.0, 0.0))
+
+
+def _between(ends: tuple[float, float]) -> Utilities:
+    """Moments where their noise lies between two ends, averages elsewhere."""
+    out: dict[str, dict[str, float]] = {}
+    for dataset, tables in PURE.items():
+        out[dataset] = {}
+        for name in tables:
+            for epsilon in EPSILONS:
+                own, who = held(name), held(name).on_terms(epsilon, 0.0)
+                release = own.protocol.layout(who).release(who, 4 * len(own.everything[0]))
+                noise = release.opened_deviation(who) * sqrt(own.protocol.features) / len(own.everything[0])
+                way: Way = "moments" if ends[0] < noise <= ends[1] else "average"
+                out[dataset][f"{name} {epsilon:g}"] = _pure(name, epsilon, way)
+    return out
+
+
+@lru_cache(maxsize=64)
+def _pure(name: str, epsilon: float, way: Way) -> float:
+    return _case(name, epsilon, 0.0, way)
+
+
+def _with_softmax_clip(clip: float) -> Utilities:
+    own = held("har")
+    return (
+        {"HAR": {f"har {epsilon:g}": _case("har", epsilon, DELTA, "gradient", clip=clip) for epsilon in EPSILONS}}
+        if own.protocol.model == "softmax"
+        else {}
+    )
+
+
+def _over(
+    datasets: Mapping[str, tuple[str, ...]], delta: float, constants: Mapping[str, Any], way: Way | None = None
+) -> Utilities:
+    with instead(constants):
+        return {
+            dataset: {
+                f"{name} {epsilon:g}": _case(name, epsilon, delta, way) for name in tables for epsilon in EPSILONS
+            }
+            for dataset, tables in datasets.items()
+        }
+
+
+def _case(name: str, epsilon: float, delta: float, way: Way | None = None, clip: float | None = None) -> float:
+    """The mean worth of a few runs."""
+    from dataclasses import replace
+
+    own = held(name)
+    if clip is not None:
+        own = replace(own, protocol=replace(own.protocol, clip=clip))
+    if way is not None:
+        own = replace(own, protocol=replace(own.protocol, solver=way))
+    who = own.on_terms(epsilon, delta)
+    sources: list[NoiseSource] = [
+        SeededNoise(int(Stream.public("choose", name, str(epsilon), number).words(1)[0])) for number in range(_REPEATS)
+    ]
+    way = way or own.protocol.way(who)
+    if way == "average":
+        models = averaged(own, who, sources)
+    else:
+        models = [(descended if way == "gradient" else solved)(own, who, source) for source in sources]
+    return float(np.mean([own.worth(one) for one in models]))
+
+
+def _of(labels: NDArray[Any] | None) -> NDArray[Any]:
+    assert labels is not None
+    return labels

@@ -1,0 +1,1 @@
+"""Public tables that several experiments share, with their schemas."""

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.bench.kernels import product
+
+
+def test_rows_print_ours_the_anchor_and_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product, "_DEALER", ((20_000, 3),))
+    monkeypatch.setattr(product, "_RLWE", ((10_000, 2, 12),))
+    monkeypatch.setattr(product, "_STREAMED", 1_000_000)
+    dealt, ours, ckks, streamed = product.measure(quick=True)
+    for row in (dealt, ours):
+        assert row["ratio"] == pytest.approx(row["ours"] / row["anchor"])
+        assert row["better"] == "lower" and row["repeats"] == 2 and row["spread"] >= 0
+    assert dealt["bytes"] == dealt["formula_bytes"] == 2_000 * 6 * 8
+    assert ours["bytes"] == ours["formula_bytes"] == 12 * 2 * (4096 + 1_000) + 12 * 2 * (4096 + 2)
+    assert ckks["anchor_name"] == "tenseal" and (ckks["anchor"] is None) == (ckks["ratio"] is None)
+    assert streamed["unit"] == "MB" and 0 < streamed["ratio"] < 1.5
+
+
+def test_a_wrong_entry_stops_the_measurement() -> None:
+    with pytest.raises(ArithmeticError, match="1 of 4"):
+        product._compare(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]]))

@@ -1,0 +1,51 @@
+"""What whole sums cost: the figures are of runs that happened, and a party alone is not helped by the others' work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nacl import bindings
+
+from experiments.bench.kernels import securesum_runs
+from experiments.bench.kernels.securesum_runs import measure_runs, run_once
+
+
+def test_a_run_has_a_row_for_itself_its_dearest_party_and_its_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(securesum_runs, "_QUICK", ((4, 10),))
+    rows = {row["case"]: row for row in measure_runs(quick=True)}
+    assert list(rows) == ["run 4x10", "run 4x10, dearest party", "run 4x10, coordinator"]
+    assert all(row["ours"] > 0 and row["unit"] == "s" for row in rows.values())
+    assert "MB crossed" in rows["run 4x10"]["note"]
+
+
+def test_a_party_is_measured_as_it_would_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parties in one process verify nothing that it signed; apart from each other they verify everything."""
+    counts, really = [], bindings.crypto_sign_open
+
+    def counting(signed: Any, public: Any) -> bytes:
+        counts.append(public)
+        return really(signed, public)
+
+    monkeypatch.setattr(bindings, "crypto_sign_open", counting)
+    securesum_runs._measured(4, 10, alone=False)
+    assert counts == []
+    securesum_runs._measured(4, 10, alone=True)
+    # Ask, reply and head of each of ten asks to each of four parties, beside keys, letters and lists.
+    assert len(counts) > 4 * 10 * 3
+
+
+def seconds(parties: Any, length: Any) -> float:
+    return min(run_once(parties, length).whole for _ in range(3))
+
+
+@pytest.mark.long
+def test_a_hundred_parties_sum_ten_thousand_numbers_within_three_seconds_of_processor_time() -> None:
+    assert seconds(100, 10_000) <= 3.0
+
+
+@pytest.mark.long
+def test_the_work_of_a_party_does_not_grow_with_the_square_of_the_parties() -> None:
+    few, many = run_once(60, 100), run_once(240, 100)
+    assert many.whole < 8 * few.whole
+    assert many.crossed < 8 * few.crossed
